@@ -46,7 +46,7 @@ def _run(words: list[str]) -> int:
         parsed = parse(words)
     except UsageError as e:
         return usage(e)
-    if not parsed.path and parsed.args.version:
+    if not parsed.path and parsed.values["version"]:
         return _print(_version())
     if parsed.wants_help:
         from pk.cli.command_line.help import help_text

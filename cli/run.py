@@ -17,7 +17,7 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
     where it is to be watched, with its requests shown where they are to be traced; or, for `-f schema`, one that prints
     what its JSON looks like. Raises Unusable where what was asked of the output cannot be."""
     assert isinstance(parsed.node, Command)
-    values = parsed.args.values()
+    values = parsed.values
     if values.get("format") == "schema":
         return _schema_shower(parsed)
     if any(values.get(name) for name in ("format", "columns", "sort", "where")):
@@ -67,7 +67,7 @@ def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
     """Runs the command and returns its exit code; errors are told on standard error."""
     assert isinstance(parsed.node, Command)
     streams = streams or Streams()
-    context = Context(parsed.args, parsed.path, streams)
+    context = Context(parsed.values, parsed.path, streams)
     try:
         handler = handler_of(parsed)
         if not parsed.node.blocking:
@@ -94,8 +94,8 @@ def _refresh_names(parsed: Parsed, context: Context) -> None:
         return
     from pk.cli.command_line.completion.name_refresh import refresh_soon
 
-    changed = not dests.isdisjoint(("yes", "dry_run")) and not parsed.args.values().get("dry_run")
-    refresh_soon(context.settings.bootstrap, parsed.args.values(), changed=changed)
+    changed = not dests.isdisjoint(("yes", "dry_run")) and not parsed.values.get("dry_run")
+    refresh_soon(context.settings.bootstrap, parsed.values, changed=changed)
 
 
 def report(context: Context, error: BaseException) -> int:

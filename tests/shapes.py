@@ -16,7 +16,7 @@ def check_json(words: Sequence[str], printed: bytes | str) -> Any:
     parsed = parse(words)
     assert isinstance(parsed.node, Command)
     schema = schema_of(parsed)
-    form = parsed.args.format
+    form = parsed.values["format"]
     assert form in ("json", "jsonl"), form
     text = printed.decode() if isinstance(printed, bytes) else printed
     data = [json.loads(line) for line in text.splitlines()] if form == "jsonl" else json.loads(text)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from pk.cli.command_line.bridge import Args
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.nouns import NOUNS
-from pk.cli.command_line.parsed import Parsed
+from pk.cli.command_line.parsed import Parsed, Values
 from pk.cli.command_line.values import READERS, ConfigValueError
 from pk.cli.command_line.words import NAMED, Words, choices_of, info_of, long_name
 
@@ -126,12 +125,12 @@ class Command(_Reading, TyperCommand):
         words = _words(ctx)
         node = described(cast(Any, self))
         if words.help:
-            return Parsed(node, words.path, Args({}, frozenset()), words.typed)
+            return Parsed(node, words.path, Values(), words.typed)
         values: dict[str, Any] = {**_root_values(ctx), **ctx.params}
         given = {name for name in ctx.params if _is_given(ctx, name)}
-        args = Args({k: v for k, v in values.items() if not k.endswith(NAMED)}, frozenset(given))
+        known = Values({k: v for k, v in values.items() if not k.endswith(NAMED)}, given)
         work = self.declared.call(ctx.params)
-        return Parsed(node, words.path, args, words.typed, work, self.declared)
+        return Parsed(node, words.path, known, words.typed, work, self.declared)
 
 
 def _is_given(ctx: "Context", name: str) -> bool:
@@ -218,8 +217,8 @@ class Group(_Reading, TyperGroup):
         words = _words(ctx)
         taken = {option.name: True for option, _, _ in words.taken}
         node = described_noun(cast(Any, self), ctx.info_name or "")
-        args = Args({"version": False, **taken}, frozenset(taken))
-        return Parsed(node, words.path, args, words.typed)
+        values = Values({"version": False, **taken}, taken)
+        return Parsed(node, words.path, values, words.typed)
 
 
 class Root(Group):

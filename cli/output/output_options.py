@@ -19,7 +19,7 @@ _SAMPLES: Final[dict[str, Any]] = {
 
 def check_output_options(parsed: Parsed) -> None:
     """Raises Unusable for a format, a column, a condition or a template that the command cannot show."""
-    declared, values = parsed.declared, parsed.args.values()
+    declared, values = parsed.declared, parsed.values
     if declared is None or not declared.shows or "format" not in values:
         return  # it shows nothing, or records, whose formats are others
     form = check_format(values["format"]) if values["format"] else "table"

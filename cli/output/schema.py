@@ -169,7 +169,7 @@ def schema_of(parsed: "Parsed") -> dict[str, Any]:
 
     declared = parsed.declared
     assert declared is not None
-    values = parsed.args.values()
+    values = parsed.values
     wanted = values.get("columns", ())
     narrowed = any(values.get(name) for name in ("columns", "sort", "where", "limit"))
     shape = shape_of(declared, values, narrowed=narrowed)

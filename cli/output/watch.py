@@ -79,7 +79,7 @@ class _Captured(Context):
     def __init__(self, outer: Context) -> None:
         streams, self.kept = outer.streams, _Kept(outer.streams.out)
         quiet = Streams(self.kept, io.StringIO(), streams.stdin, out_terminal=streams.out_terminal)
-        super().__init__(outer.args, outer.path, quiet, outer.session)
+        super().__init__(outer._values, outer.path, quiet, outer.session)
         self.use(outer.settings)
         self.about = outer.about
         self.parts: list[Part] = []

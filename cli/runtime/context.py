@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from pk.cli.command_line.bridge import Args
+from pk.cli.command_line.parsed import Values
 from pk.cli.output.formats import (
     Column,
     Document,
@@ -43,12 +43,12 @@ class Context:
 
     def __init__(
         self,
-        args: Args,
+        values: Values,
         path: tuple[str, ...],
         streams: Streams,
         session: "Session | None" = None,
     ) -> None:
-        self.args = args
+        self._values = values
         self.path = path
         self.streams = streams
         self.session = session
@@ -66,16 +66,18 @@ class Context:
     def settings(self) -> Settings:
         """The cluster to talk to. Raises CommandError where the profile or the file named is no good."""
         if self._settings is None:
-            self._settings = settings_of(self.args)
+            self._settings = settings_of(self.connection)
         return self._settings
 
     def use(self, settings: Settings) -> None:
         """Talks to this cluster, whatever the environment says: the shell's own."""
         self._settings = settings
 
-    def assume(self, dest: str, value: object) -> None:
-        """Gives an option a value that was not typed, such as one from a file."""
-        self.args.__dict__[dest] = value
+    def for_cluster(self, settings: Settings) -> "Context":
+        """A context of the same command line that talks to another cluster."""
+        other = Context(self._values, self.path, self.streams, self.session)
+        other.use(settings)
+        return other
 
     @property
     def connection(self) -> "Reach":
@@ -109,16 +111,20 @@ class Context:
         """A set of options, with its defaults for a command that does not take it."""
         from pk.cli.command_line.declare import gathered
 
-        return gathered(kind, self.args.values())
+        return gathered(kind, self._values)
 
     def given(self, name: str) -> bool:
         """Whether an option was on the command line, for what differs from its default even where that was typed."""
-        return self.args.given(name)
+        return name in self._values.given
+
+    def takes(self, name: str) -> bool:
+        """Whether the command takes an option of this name."""
+        return name in self._values
 
     @property
     def output(self) -> OutputOptions:
         """How lists are to look. Raises Unusable."""
-        values = self.args.values()
+        values = self._values
         form = values.get("format")
         return OutputOptions(
             format=check_format(form) if form else "wide" if values.get("verbose") else "table",
@@ -201,7 +207,7 @@ class Context:
 
     def say_where(self, error: BaseException) -> None:
         """With --debug, writes the traceback of an error to standard error; its words may be a broker's."""
-        if self.args.values().get("debug"):
+        if self._values.get("debug"):
             import traceback
 
             self.say("".join(traceback.format_exception(error)).rstrip("\n"))
@@ -236,7 +242,7 @@ class Context:
         else:
             found = await self.session.admin(self.settings, self.about)
         # A change that is planned without what one broker knows is another change; nor is half a topic read.
-        whole = "yes" in self.args.values() or self.about is not None
+        whole = self.takes("yes") or self.about is not None
         return self.session.thorough(found) if whole else found
 
     def allow(self) -> None:
@@ -253,8 +259,7 @@ class Context:
         Raises Refused where the answer is no, where there is nobody to ask, or where the profile is read-only.
         """
         self.allow()
-        guard, profile = self.settings.guard, self.settings.profile
-        values = self.args.values()
+        guard, profile, values = self.settings.guard, self.settings.profile, self._values
         if values.get("yes") or values.get("execute") or guard == "none":
             return
         if not self.streams.in_terminal or not self.streams.err_terminal:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pk.cli.command_line.bridge import Args
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.paths import user_dir
@@ -197,13 +196,13 @@ def check_security(keys: Mapping[str, str], source: str) -> None:
             )
 
 
-def settings_of(args: "Args | Reach") -> Settings:
-    """The settings for a parsed command line. Raises CommandError."""
-    typed = check_address(args.bootstrap_server, "-b")
-    if args.profile is not None and not args.profile.strip():
+def settings_of(reach: "Reach") -> Settings:
+    """The settings for what a command line says of the cluster. Raises CommandError."""
+    typed = check_address(reach.bootstrap_server, "-b")
+    if reach.profile is not None and not reach.profile.strip():
         raise Unusable("--profile is empty; it must be the name of a profile.")
-    profile = choose_profile(args.profile)
-    in_environment = None if args.profile else os.environ.get("PK_BOOTSTRAP_SERVER")
+    profile = choose_profile(reach.profile)
+    in_environment = None if reach.profile else os.environ.get("PK_BOOTSTRAP_SERVER")
     if typed is None:
         check_address(in_environment, "PK_BOOTSTRAP_SERVER")
     in_profile = profile.bootstrap if profile else None
@@ -217,11 +216,11 @@ def settings_of(args: "Args | Reach") -> Settings:
         from pk.cli.runtime.secrets import secret_values
 
         properties.update(secret_values(profile.name, profile.secrets))
-    if args.config_file:
-        in_config = read_properties(args.config_file)
-        check_security(in_config, args.config_file)
+    if reach.config_file:
+        in_config = read_properties(reach.config_file)
+        check_security(in_config, reach.config_file)
         properties.update(in_config)
-    given = dict(args.client_properties)
+    given = dict(reach.client_properties)
     check_security(given, "-X")
     in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
     named = check_address(given.pop("bootstrap.servers", None), "-X bootstrap.servers")

@@ -40,7 +40,9 @@ def telling(handler: Handler, path: Sequence[str]) -> Handler:
 
     async def run(context: Context) -> int | None:
         streams = context.streams
-        live = context.args.values().get("watch")  # it draws itself, too
+        live = context.given(
+            "watch"
+        )  # the own -w of `pk isr` and `pk reassign status` draws itself
         if live or not streams.err_terminal or os.environ.get("TERM") == "dumb":
             return await handler(context)
         assert context.session is not None
@@ -55,7 +57,7 @@ def telling(handler: Handler, path: Sequence[str]) -> Handler:
 
 async def _tell(context: Context) -> None:
     assert context.session is not None
-    changes = "yes" in context.args.values()
+    changes = context.takes("yes")
     began = trio.current_time()
     while not context.spoke:
         passed_s = trio.current_time() - began

@@ -218,7 +218,7 @@ class Shell:
             raise UsageError(f"pk {path[0]} is for outside the shell", path)
         if parsed.wants_help or not isinstance(node, Command):
             return
-        if path == ("broker", "start") and not parsed.args.values()["detach"]:
+        if path == ("broker", "start") and not parsed.values["detach"]:
             raise UsageError("In the shell, `broker start` wants --detach", path)
         if line.watch_s is not None and not _can_be_watched(parsed, node):
             raise UsageError(
@@ -242,7 +242,7 @@ class Shell:
     ) -> int:
         node = parsed.node
         assert isinstance(node, Command)
-        watched = line.watch_s is not None or parsed.args.values().get("watch_s")
+        watched = line.watch_s is not None or parsed.values.get("watch_s")
         name = parsed.path[0]
         if out is None and not watched and not _changes(node) and name not in _PAINTING:
             through = name in _STREAMING
@@ -269,8 +269,8 @@ class Shell:
         node = parsed.node
         assert isinstance(node, Command)
         kind = VerticalContext if line.vertical else Context
-        context = kind(parsed.args, parsed.path, streams)
-        if not any(parsed.args.given(name) for name in CONNECTING):
+        context = kind(parsed.values, parsed.path, streams)
+        if not parsed.values.given.intersection(CONNECTING):
             context.use(self.settings)
         try:
             handler = handler_of(parsed)
@@ -340,18 +340,17 @@ class Shell:
 
 def _can_be_watched(parsed: Parsed, node: Command) -> bool:
     """Whether it shows something, ends by itself, and may be done again and again."""
-    name, args = parsed.path[0], parsed.args
+    name, values = parsed.path[0], parsed.values
     if _changes(node) or name in ("wait", "perf", *_PAINTING):
         return False
     if name == "console-consumer":
-        given = args.values()
         ends = (
-            given["exit"]
-            or given["tail"]
-            and not given["follow"]
-            or ".." in (given["offset"] or "")
+            values["exit"]
+            or values["tail"]
+            and not values["follow"]
+            or ".." in (values["offset"] or "")
         )
-        return bool(ends) and not given["group"]
+        return bool(ends) and not values["group"]
     return not node.blocking or name in ("log", "profile")
 
 

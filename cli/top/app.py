@@ -22,6 +22,7 @@ from pk.cli.terminal.keyboard import Keyboard
 from pk.cli.top.collect import Collector, Wants
 from pk.cli.top.keys import Keys
 from pk.cli.top.model import Model
+from pk.cli.top.options import Top
 from pk.cli.top.state import Screen
 from pk.cli.top.tables import BY_NAME, TABS, told_columns
 from pk.cli.top.view import Painter, Told, texts
@@ -31,10 +32,9 @@ _TICK_S = 0.25
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
 
 
-async def top(context: Context) -> int:
+async def top(context: Context, options: Top) -> int:
     """`pk top`."""
-    args = context.args
-    name = args.tab or "cluster"
+    name = options.tab or "cluster"
     names = [tab.name for tab in TABS]
     if name not in names:
         raise Unusable(f"TAB is one of {', '.join(names)}, not {name!r}.")
@@ -44,34 +44,33 @@ async def top(context: Context) -> int:
         streams.out_terminal
         and streams.in_terminal
         and os.environ.get("TERM", "dumb") not in ("", "dumb")
-        and args.num is None
-        and not args.given("format")
+        and options.num is None
+        and not context.given("format")
     )
     wants = Wants()
     wants.tab = name
-    model = Model()
+    collector = Collector(admin, Model(), wants, lambda: None)
     if drawn:
-        return await _Live(context, Collector(admin, model, wants, lambda: None), name).run()
-    return await _snapshots(context, Collector(admin, model, wants, lambda: None), name)
+        return await _Live(context, collector, options).run()
+    return await _snapshots(context, collector, options)
 
 
-async def _snapshots(context: Context, collector: Collector, name: str) -> int:
+async def _snapshots(context: Context, collector: Collector, options: Top) -> int:
     """Writes what a tab holds, so many times; on a terminal that cannot be drawn on, until it is interrupted."""
-    args = context.args
-    endless = context.streams.out_terminal and args.num is None and not args.given("format")
-    left = args.num or 1
+    endless = context.streams.out_terminal and options.num is None and not context.given("format")
+    left = options.num or 1
     collector.wants.whole = True
     await collector.begin()
-    tab = BY_NAME[name]
+    tab = BY_NAME[collector.wants.tab]
     started = trio.current_time()
-    await collector.round(args.interval)
-    screen = Screen(tab=name, internal=args.internal)  # for its order
+    await collector.round(options.interval)
+    screen = Screen(tab=tab.name, internal=options.internal)  # for its order
     while True:
         # What one broker took long for, the others need not wait for a second time.
-        due = started + args.interval - trio.current_time()
-        await trio.sleep(max(due, args.interval / 2))
+        due = started + options.interval - trio.current_time()
+        await trio.sleep(max(due, options.interval / 2))
         started = trio.current_time()
-        await collector.round(args.interval)
+        await collector.round(options.interval)
         rows = screen.arrange(tab.rows(collector.model, None, now_ms()))
         context.show(Listing(told_columns(tab), rows, tab.style))
         if collector.trouble is not None:
@@ -88,12 +87,13 @@ async def _snapshots(context: Context, collector: Collector, name: str) -> int:
 class _Live:
     """The screen for as long as it is looked at."""
 
-    def __init__(self, context: Context, collector: Collector, name: str) -> None:
-        args = context.args
+    def __init__(self, context: Context, collector: Collector, options: Top) -> None:
         self._context = context
         self._collector = collector
         collector.changed = self._paint_soon
-        self._screen = Screen(tab=name, interval_s=args.interval, internal=args.internal)
+        self._screen = Screen(
+            tab=collector.wants.tab, interval_s=options.interval, internal=options.internal
+        )
         self._screen.narrow_to(context.output)
         self._painter = Painter()
         self._terminal = AlternateScreen(context.streams, self._resume)

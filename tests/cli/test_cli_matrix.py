@@ -267,7 +267,7 @@ def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Pa
         file = tmp_path / path.replace(" ", "-")
         lines += [f"{words} -f {form} > {file}.{form}" for form in FORMATS]
         if command.lists:
-            known = columns_of(command, parse(shlex.split(words)).args.values())
+            known = columns_of(command, parse(shlex.split(words)).values)
             first = (known or ["base_offset"])[0]
             how = f"--columns {first} --sort -{first} --where \"{first} != 'of no row'\" --limit 1"
             lines.append(f"{words} {how} -f csv > {file}.narrowed")

@@ -14,7 +14,6 @@ from typer.core import TyperCommand as BaseCommand
 
 from pk.cli.command_line.apache_scripts import TOOLS
 from pk.cli.command_line.declare import Argument, Noun, Option
-from pk.cli.command_line.describe import described
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.kit import Command as TyperCommand
 from pk.cli.command_line.kit import load_noun
@@ -111,8 +110,8 @@ def _noun() -> Iterator[None]:
     ],
 )
 def test_words_become_values(words: str, expected: dict[str, object]) -> None:
-    args = parse(["t", *words.split()]).args
-    assert {name: getattr(args, name) for name in expected} == expected
+    values = parse(["t", *words.split()]).values
+    assert {name: values[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -337,7 +336,7 @@ def test_what_names_a_topic_or_a_group_may_do_so_by_its_letter() -> None:
 )
 def test_a_topic_is_named_by_a_word_or_as_apache_s_tools_do(command: str) -> None:
     def topics(*words: str) -> object:
-        return parse([*command.split(), *words]).args.topic
+        return parse([*command.split(), *words]).values["topic"]
 
     assert topics("a", "b") == topics("-t", "a", "--topic", "b") == topics("-t", "a", "b")
     assert topics("--topic=a") == ("a",)
@@ -358,8 +357,8 @@ def test_a_topic_is_named_by_a_word_or_as_apache_s_tools_do(command: str) -> Non
     ],
 )
 def test_a_name_may_be_an_option_s_value(words: str, expected: dict[str, object]) -> None:
-    args = parse(words.split()).args
-    assert {name: getattr(args, name) for name in expected} == expected
+    values = parse(words.split()).values
+    assert {name: values[name] for name in expected} == expected
 
 
 def test_a_name_that_is_given_twice_is_refused() -> None:
@@ -370,7 +369,7 @@ def test_a_name_that_is_given_twice_is_refused() -> None:
 def test_a_topic_is_wanted_however_it_is_named() -> None:
     with pytest.raises(UsageError, match="pk topics delete wants TOPIC"):
         parse(["topics", "delete"])
-    assert parse(["topics", "list", "-t", "a.*"]).args.pattern == "a.*"
+    assert parse(["topics", "list", "-t", "a.*"]).values["pattern"] == "a.*"
     with pytest.raises(UsageError, match="takes no further word, got 'b'"):
         parse(["topics", "list", "-t", "a.*", "b"])
 
@@ -398,31 +397,6 @@ def test_no_option_is_accepted_and_ignored() -> None:
         assert dests <= words, (path, dests - words)
 
 
-def test_every_value_looked_at_is_declared() -> None:
-    """`args.name` in a module of commands names something that one of its commands takes."""
-    declared: dict[str, set[str]] = {}
-    by_function: dict[tuple[str, str], Command] = {}
-    for noun in NOUNS:
-        for command in typer_commands(noun):
-            function = command.declared.function
-            by_function[function.__module__, function.__name__] = described(command)
-    for file in DECLARED:
-        for function, module, _ in imported_by(file):
-            command = by_function[f"pk.cli.nouns.{file.parent.name}.commands", function]
-            known = declared.setdefault(module, set())
-            known |= {o.dest for o in command.options} | {a.dest for a in command.arguments}
-    for module, known in declared.items():
-        file = CLI / (module.removeprefix("pk.cli.").replace(".", "/") + ".py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Attribute):
-                continue
-            of = node.value
-            if (isinstance(of, ast.Name) and of.id == "args") or (
-                isinstance(of, ast.Attribute) and of.attr == "args"
-            ):
-                assert node.attr in known | {"values", "given"}, f"{module}: args.{node.attr}"
-
-
 def typer_commands(noun: str) -> list[TyperCommand]:
     """The commands of a noun as typer knows them."""
     node = load_noun(noun) if NOUNS[noun].declared else root().commands[noun]
@@ -440,7 +414,7 @@ def test_the_parser_is_typer_s() -> None:
 def test_the_context_carries_the_sets_of_options() -> None:
     words = "-b h:1 topics list --where partitions=1 --columns topic,partitions -w 3 -X client.id=x"
     parsed = parse(words.split())
-    context = Context(parsed.args, parsed.path, Streams())
+    context = Context(parsed.values, parsed.path, Streams())
     assert context.connection.bootstrap_server == "h:1"
     assert context.connection.client_properties == (Pair("client.id", "x"),)
     assert (context.listing.where, context.listing.limit) == ("partitions=1", None)

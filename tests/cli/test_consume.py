@@ -239,7 +239,7 @@ def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read(
 ) -> None:
     parsed = parse(("consume", "t"))
     err = io.StringIO()
-    context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), err))
+    context = Context(parsed.values, parsed.path, Streams(io.BytesIO(), err))
     found = {TopicPartition("t", i): Leadership(each) for i, each in enumerate(led)}
     kept = without_leaderless(context, found, endless=endless)
     assert ([tp.partition for tp in kept], int(context.exit)) == (read, code)
@@ -422,11 +422,11 @@ def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
 import signal, threading
 from pk.cli.runtime.context import Context
 from pk.cli.terminal.streams import Streams
-from pk.cli.command_line.bridge import Args
+from pk.cli.command_line.parsed import Values
 from pk.cli.terminal.progress import Progress
 told = threading.Event()
 signal.signal(signal.SIGUSR1, lambda *_: told.set())
-context = Context(Args({}, frozenset()), (), Streams())
+context = Context(Values(), (), Streams())
 def go_on(done, note):
     while not told.wait(0.01):
         bar.update(done, note, bytes_done=10_000_000)

@@ -12,8 +12,8 @@ from clients.fixtures import Kafka
 from terminal import ESCAPE, Terminal
 from trio.testing import MockClock
 
-from pk.cli.command_line.bridge import Args
 from pk.cli.command_line.parse import parse
+from pk.cli.command_line.parsed import Values
 from pk.cli.nouns.wait.wait import group_empty
 from pk.cli.output.formats import Column, Listing
 from pk.cli.run import report
@@ -69,9 +69,7 @@ def test_formats_for_programs_are_inert_on_a_terminal_and_exact_elsewhere(form: 
     shown = {}
     for terminal in (True, False):
         out = io.BytesIO()
-        context = Context(
-            Args({"format": form}, frozenset()), (), Streams(out, out_terminal=terminal)
-        )
+        context = Context(Values({"format": form}), (), Streams(out, out_terminal=terminal))
         context.show(Listing([Column("group")], [{"group": "\x1b[2Ja\x9b1A\u202e"}]))
         shown[terminal] = out.getvalue()
     assert b"\x1b" not in shown[True] and b"\xc2\x9b" not in shown[True]
@@ -112,7 +110,7 @@ def test_what_is_waited_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
     said = Tty()
     parsed = parse(("wait", "group-empty", "g", "--timeout", "1"))
     session: Any = Peopled()
-    context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), said), session)
+    context = Context(parsed.values, parsed.path, Streams(io.BytesIO(), said), session)
     with pytest.raises(CommandError):
         trio.run(group_empty, context, ["g"], "1", clock=MockClock(autojump_threshold=0))
     assert r"g is Stable with \x1b]0;owned\x07\x1b[2J\r\n" in said.getvalue()
@@ -122,7 +120,7 @@ def test_what_is_waited_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_error_s_traceback_is_inert() -> None:
     said = io.StringIO()
-    context = Context(Args({"debug": True}, frozenset()), (), Streams(io.BytesIO(), said))
+    context = Context(Values({"debug": True}), (), Streams(io.BytesIO(), said))
     try:
         raise CommandError(HOSTILE)
     except CommandError as error:
@@ -141,7 +139,7 @@ def test_a_broker_s_log_is_inert() -> None:
 
 def test_a_line_that_is_written_over_never_fills_more_than_a_line() -> None:
     said = Tty()
-    context = Context(Args({}, frozenset()), (), Streams(io.BytesIO(), said))
+    context = Context(Values(), (), Streams(io.BytesIO(), said))
     context.show_status("日本" * 40)
     assert said.getvalue().removeprefix("\x1b[?25l").startswith("日本" * 19 + "日…")
     context.clear_status()

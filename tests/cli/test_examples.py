@@ -219,7 +219,7 @@ def _lines(example: Example) -> list[list[str]]:
         words = split_line(part.replace("$(date +%F)", "2026-01-01")).words
         assert words[0] == "pk", example.line
         parsed = parse(words[1:])
-        values = parsed.args.values()
+        values = parsed.values
         lists = values.get("id", "") is None  # `pk undo`
         asks = "yes" in values and not values["yes"] and not values.get("dry_run") and not lists
         found.append([*words[1:], *(["-y"] if asks else [])])
@@ -243,7 +243,7 @@ def test_an_example_runs(world: World, example: Example) -> None:
         assert "Traceback" not in err and "bug in pk" not in err
     last = parse(lines[-1])
     assert isinstance(last.node, Command)
-    if last.node.shows and last.args.values().get("format") in ("json", "jsonl"):
+    if last.node.shows and last.values.get("format") in ("json", "jsonl"):
         check_json(lines[-1], out)
     if example.path.startswith("profile ") or "dry_run" in {o.dest for o in last.node.options}:
         world.restore(example.path)

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pk.cli.command_line.bridge import Args
+from pk.cli.command_line.parsed import Values
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, leaf, sentence
@@ -114,7 +114,7 @@ def test_the_error_that_says_most_speaks_for_a_group() -> None:
 
 def test_a_broker_that_is_silent_is_told_once_however_much_only_it_knows() -> None:
     err = io.StringIO()
-    context = Context(Args({}, frozenset()), (), Streams(out=io.BytesIO(), err=err))
+    context = Context(Values(), (), Streams(out=io.BytesIO(), err=err))
     for partition in range(3):
         context.failed(Straggler(2, "h:2", 3000), f"orders/{partition}")
         context.failed(Unanswered([Node(1, "h", 1)], 15000), f"orders/{partition}")

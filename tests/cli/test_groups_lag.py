@@ -95,7 +95,7 @@ class Refusing:
 
 def test_why_a_row_lacks_its_lag_is_a_code() -> None:
     parsed = parse(("groups", "lag", "g"))
-    context = Context(parsed.args, parsed.path, Streams(out=io.BytesIO(), err=io.StringIO()))
+    context = Context(parsed.values, parsed.path, Streams(out=io.BytesIO(), err=io.StringIO()))
     group = GroupDescription("g", "Classic", "Empty", "consumer", "", (), Node(1, "h", 1))
 
     async def look() -> Any:
@@ -256,7 +256,8 @@ def test_rates_come_from_two_looks_of_a_session(at: Run, group: str, timed_topic
         out = io.BytesIO()
         parsed = parse(words)
         await lag(
-            Context(parsed.args, parsed.path, Streams(out=out), session), GroupsLag(group=(group,))
+            Context(parsed.values, parsed.path, Streams(out=out), session),
+            GroupsLag(group=(group,)),
         )
         return out.getvalue()
 

@@ -65,7 +65,7 @@ class Restless:
 def test_a_coordinator_that_moves_does_not_end_the_watch() -> None:
     out, said, session = io.BytesIO(), io.StringIO(), Restless()
     parsed = parse(("groups", "watch", "g", "-n", "1", "-f", "jsonl"))
-    context = Context(parsed.args, parsed.path, Streams(out, said), cast("Any", session))
+    context = Context(parsed.values, parsed.path, Streams(out, said), cast("Any", session))
     options = WatchGroup(group=("g",), num=1)
     assert trio.run(watch, context, options, clock=MockClock(autojump_threshold=0)) == 0
     rows = [json.loads(line) for line in out.getvalue().splitlines()]

@@ -149,7 +149,7 @@ def _what_ends(handler: Callable[[Context], Any]) -> BaseException:
     """What a command ends with that is run as from the command line."""
     parsed = parse(["topics", "list"])
     with pytest.raises(BaseException) as caught:
-        run(handler, Context(parsed.args, parsed.path, Streams()))
+        run(handler, Context(parsed.values, parsed.path, Streams()))
     return leaf(caught.value)
 
 

@@ -45,7 +45,7 @@ def test_what_must_be_whole_moves_what_stands_behind_it() -> None:
         Cell("OUT", 3, lambda row: row["out"], right=True),
     )
     columns = [Column(name) for name in ("topic", "isr", "out")]
-    context = Context(parsed.args, parsed.path, Streams(out=out))
+    context = Context(parsed.values, parsed.path, Streams(out=out))
     table = EventTable(context, columns, cells, lambda row: None)
     table.tell([{"topic": "payments", "isr": "1001,1002", "out": "7"}])
     assert out.getvalue().decode() == "TOPIC  ISR  OUT\npaym…  1001,1002    7\n"
@@ -98,7 +98,7 @@ class Fading:
 
 def test_a_silence_at_any_question_does_not_end_the_watch() -> None:
     parsed, said, admin = parse(("isr", "-w", "--at-min-isr")), io.StringIO(), Fading()
-    context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), said))
+    context = Context(parsed.values, parsed.path, Streams(io.BytesIO(), said))
     with pytest.RaisesGroup(SeenEnough):
         options = InSyncReplicas(at_min_isr=True)
         trio.run(

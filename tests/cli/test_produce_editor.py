@@ -182,7 +182,7 @@ def test_ctrl_c_before_the_editor_has_opened_keeps_it_from_opening() -> None:
     found: list[object] = []
 
     async def ask() -> None:
-        context = Context(parse(["produce", "t"]).args, (), Streams())
+        context = Context(parse(["produce", "t"]).values, (), Streams())
         with trio.CancelScope() as scope:
             scope.cancel()
             found.append(await Screen(context, Plan(Produce(topic="t")), str).ask(""))

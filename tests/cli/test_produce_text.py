@@ -13,7 +13,7 @@ from pk.cli.nouns.produce.plan import Plan
 
 def plan(*words: str) -> Plan:
     parsed = parse(["produce", "orders", *words])
-    return Plan(gathered(Produce, parsed.args.values()))
+    return Plan(gathered(Produce, parsed.values))
 
 
 def sent(found: Any) -> list[bytes | None]:

@@ -257,7 +257,7 @@ def test_a_cluster_silent_from_the_start_of_the_watch_is_told_of(
 ) -> None:
     said = stderr()
     parsed = parse(("reassign", "status"))
-    with LiveView(Context(parsed.args, parsed.path, Streams(io.BytesIO(), said)), None) as view:
+    with LiveView(Context(parsed.values, parsed.path, Streams(io.BytesIO(), said)), None) as view:
         view.note = "(no answer for 3 s: refused)"
         view.update(Tracker())
         view.stop()
@@ -432,7 +432,7 @@ def test_a_question_about_many_elections_says_what_shows_the_rest(tmp_path: Path
         session: Any = ManyToElect()
         streams = Streams(io.BytesIO(), said, nobody)
         with pytest.raises(Refused):
-            context = Context(parsed.args, parsed.path, streams, session)
+            context = Context(parsed.values, parsed.path, streams, session)
             trio.run(elect_leaders, context, ElectLeaders(partition=("t",)))
     lines = said.getvalue().splitlines()
     assert lines[0].split() == ["TOPIC", "PART", "FROM", "TO", "ISR"]

@@ -366,7 +366,7 @@ def test_no_thread_is_left_by_a_shell_that_was_not_started() -> None:
 
 def _context() -> Context:
     parsed = parse(["topics", "list"])
-    return Context(parsed.args, parsed.path, Streams())
+    return Context(parsed.values, parsed.path, Streams())
 
 
 def test_ctrl_c_reaches_a_command_that_listens_to_it() -> None:

@@ -105,8 +105,8 @@ def test_other_formats_light_the_lines_that_are_new() -> None:
 )
 def test_the_seconds_may_be_left_out(words: list[str], seconds: float | None) -> None:
     parsed = parse(words)
-    assert parsed.args.watch_s == seconds
-    assert parsed.args.pattern == ("orders" if "orders" in words else None)
+    assert parsed.values["watch_s"] == seconds
+    assert parsed.values["pattern"] == ("orders" if "orders" in words else None)
 
 
 @pytest.mark.parametrize("value", ["0", "0.01", "x", "-1", "", "86401"])

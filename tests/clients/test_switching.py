@@ -202,7 +202,7 @@ def ours_on_both() -> Iterator[ParameterSet]:
 def test_ours(line: Line, world: World) -> None:
     words, stdin = world.words(line.command)
     assert words[0] == "pk"
-    values = parse(words[1:]).args.values()
+    values = parse(words[1:]).values
     world.changed = not values.get("dry_run", True)
     lists = values.get("id", "") is None  # `pk groups undo`
     asks = "yes" in values and not values["yes"] and not values.get("dry_run") and not lists

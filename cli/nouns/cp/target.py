@@ -40,10 +40,10 @@ def target_context(context: Context, options: "Copy") -> Context:
             raise Unusable("--to-config-file needs --to-bootstrap-server or --to-profile.")
         if not options.to_property:
             return context
-        target = Context(context.args, context.path, context.streams, context.session)
         own = keys(ProducerConfig)
         shared = {k: v for k, v in context.settings.given.items() if k in own}
-        target.use(context.settings._replace(given=shared | dict(options.to_property)))
+        given = shared | dict(options.to_property)
+        target = context.for_cluster(context.settings._replace(given=given))
     else:
         # Not the chosen profile nor that of the environment: their secrets belong to the source.
         profile = choose_profile(options.to_profile) if options.to_profile else None
@@ -62,8 +62,8 @@ def target_context(context: Context, options: "Copy") -> Context:
             raise Unusable(
                 f"Profile {options.to_profile} has no brokers; give --to-bootstrap-server."
             )
-        target = Context(context.args, context.path, context.streams, context.session)
-        target.use(Settings(bootstrap, properties, dict(options.to_property), profile))
+        settings = Settings(bootstrap, properties, dict(options.to_property), profile)
+        target = context.for_cluster(settings)
     target.about = ProducerConfig
     return target
 

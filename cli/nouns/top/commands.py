@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Connection, Listing
-from pk.cli.nouns.top.options import Top
+from pk.cli.top.options import Top
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -55,4 +55,4 @@ def top(context: "Context", options: Top) -> Running:
     """The cluster live: brokers, topics, groups, in-sync replicas, reassignments."""
     from pk.cli.top.app import top
 
-    return top(context)
+    return top(context, options)

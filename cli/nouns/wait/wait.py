@@ -248,7 +248,7 @@ class _Aside(Context):
     """Notes the failures of one look, which are not the command's, and tells nobody."""
 
     def __init__(self, outer: Context) -> None:
-        super().__init__(outer.args, outer.path, outer.streams, outer.session)
+        super().__init__(outer._values, outer.path, outer.streams, outer.session)
         self.use(outer.settings)
 
     def say(self, text: str = "") -> None:

@@ -42,10 +42,9 @@ async def why_lag(
     context: Context, group: str, topics: Sequence[str], seconds: float
 ) -> int | None:
     """`pk why lag`."""
-    wanted = selected(topics)
     admin = await context.admin()
-    first = await _look(context, admin, group, wanted)
-    last = await _again(context, admin, first, wanted, seconds)
+    first = await _look(context, admin, group, topics)
+    last = await _again(context, admin, first, topics, seconds)
     facts = await _facts(admin, first, last)
     explained = explain_lag(facts)
     answer(
@@ -58,10 +57,9 @@ async def why_lag(
     return None
 
 
-async def _look(
-    context: Context, admin: Admin, name: str, wanted: Mapping[str, list[int] | None]
-) -> _Look:
+async def _look(context: Context, admin: Admin, name: str, topics: Sequence[str]) -> _Look:
     """One look. Raises CommandError where there is no such group."""
+    wanted = selected(topics)
     described = (await admin.describe_groups([name]))[name]
     if is_absent(described):
         raise unknown_group(name, await group_names(context, admin))
@@ -75,7 +73,7 @@ async def _look(
     }
     owned = {tp for m in described.members for tp in m.assignment if is_selected(tp, wanted)}
     if wanted and not commits and not owned:
-        await check_topics(context, admin, context.args.topics, ())
+        await check_topics(context, admin, topics, ())
         raise CommandError(f"Group {name} has no commit in what -t names, and no member reads it.")
     ends = await _offsets(admin, {*commits, *owned}, r.LATEST)
     return _Look(described, commits, ends, trio.current_time())
@@ -97,7 +95,7 @@ async def _again(
     context: Context,
     admin: Admin,
     first: _Look,
-    wanted: Mapping[str, list[int] | None],
+    topics: Sequence[str],
     seconds: float,
 ) -> _Look:
     """The second look: after `seconds`, or as soon as every partition that lags has moved on."""
@@ -106,7 +104,7 @@ async def _again(
         return first
     while True:
         await trio.sleep(min(_STEP_S, seconds))
-        look = await _look(context, admin, first.group.group_id, wanted)
+        look = await _look(context, admin, first.group.group_id, topics)
         moved = all(look.commits.get(tp) != first.commits[tp] for tp in lagging)
         if moved or look.at_s - first.at_s >= seconds:
             return look

@@ -1,4 +1,4 @@
-"""What the commands of `pk top` take: the options of those that have many."""
+"""The options of `pk top`."""
 
 from dataclasses import dataclass
 from typing import Annotated
