@@ -2,7 +2,7 @@
 
 from typing import Annotated, TypedDict
 
-from pk.cli.output.formats import show_bytes
+from pk.cli.output.amounts import show_bytes
 from pk.cli.output.rows import Shown
 
 

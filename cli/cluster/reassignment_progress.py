@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import trio
 
 from pk.cli.cluster.replicas import Replicas, sizes_by_replica
-from pk.cli.output.formats import show_bytes, show_rate
+from pk.cli.output.amounts import show_bytes, show_rate
 from pk.cli.positions.times import show_span
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

@@ -10,7 +10,7 @@ from pk.cli.diagnosis.snapshot import (
     Finding,
     partitions_counted,
 )
-from pk.cli.output.formats import show_bytes
+from pk.cli.output.amounts import show_bytes
 from pk.cli.runtime.context import count, join, place_name
 
 _SKEWED = 1.5

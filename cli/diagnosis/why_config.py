@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from pk.cli.diagnosis.explain import Evidence, Explanation
 from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import brokers_named
-from pk.cli.output.formats import show_bytes
+from pk.cli.output.amounts import show_bytes
 from pk.cli.runtime.context import join
 
 LAYERS: Final = {

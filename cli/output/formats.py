@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Literal, NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 from pk.cli.command_line.known_values import FORMATS
 from pk.cli.command_line.nearest import did_you_mean
@@ -103,37 +103,6 @@ def plain(value: Any) -> str:
     if _is_object(value):
         return ",".join(f"{k}={plain(v)}" for k, v in value.items()) or "-"
     return str(value)
-
-
-def show_bytes(number: float | None) -> str:
-    """Bytes for people: `812 B`, `3.1 GB`; `-` where unknown."""
-    if number is None or number < 0:
-        return "-"
-    value = float(number)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 999.5 or unit == "TB":
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-        value /= 1000
-    raise AssertionError
-
-
-def show_rate(rate: float | None, of: Literal["records", "bytes"] = "records") -> str:
-    """What happens in a second, for people; `-` where unknown.
-
-    Records are a number alone: `0`, `0.4`, `812`, `12.4k`, `1.3M`, since a column's title or the sentence says the unit.
-    Bytes are `3.1 MB/s`.
-    """
-    if rate is None:
-        return "-"
-    if of == "bytes":
-        return f"{show_bytes(rate)}/s"
-    if rate < 9.95:
-        return f"{rate:.1f}" if rate >= 0.05 else "0"
-    for unit, size in (("", 1), ("k", 1e3), ("M", 1e6), ("G", 1e9)):
-        if rate / size < 999.5:
-            number = rate / size
-            return f"{number:.0f}{unit}" if number >= 99.95 or not unit else f"{number:.1f}{unit}"
-    return f"{rate / 1e9:.0f}G"
 
 
 def narrow(listing: Listing, options: OutputOptions) -> Listing:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import trio
 
-from pk.cli.output.formats import show_bytes
+from pk.cli.output.amounts import show_bytes
 from pk.cli.runtime.context import Context, Handler, count
 from pk.net.client.connection import CONNECT, TRACED, RequestTrace
 

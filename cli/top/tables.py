@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from pk.cli.cluster.reassignment_progress import status_row
 from pk.cli.cluster.replica_lag import show_lag
 from pk.cli.cluster.topics import partition_style
-from pk.cli.output.formats import Column, Row, plain, show_bytes, show_rate
+from pk.cli.output.amounts import show_bytes, show_rate
+from pk.cli.output.formats import Column, Row, plain
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.top.meter import trend
 from pk.cli.top.model import Model

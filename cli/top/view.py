@@ -12,7 +12,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from pk.cli.cluster.reassignment_progress import sentence
-from pk.cli.output.formats import Row, show_rate
+from pk.cli.output.amounts import show_rate
+from pk.cli.output.formats import Row
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import count, join
 from pk.cli.terminal.text import cut_middle, printable

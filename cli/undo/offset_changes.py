@@ -181,7 +181,7 @@ def totals(moves: Sequence[Move], times: Times | None = None, size: float | None
     if back:
         reread = f"re-reads {count(back, 'record')}"
         if size is not None:
-            from pk.cli.output.formats import show_bytes
+            from pk.cli.output.amounts import show_bytes
 
             reread += f" (about {show_bytes(size)})"
         oldest = [

@@ -8,6 +8,7 @@ import sys
 import cbor2
 import pytest
 
+from pk.cli.output.amounts import show_rate
 from pk.cli.output.formats import (
     Column,
     Document,
@@ -16,7 +17,6 @@ from pk.cli.output.formats import (
     Section,
     render,
     render_document,
-    show_rate,
     template,
     terminal_table,
     yaml,

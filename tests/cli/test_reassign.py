@@ -38,7 +38,7 @@ from pk.cli.nouns.reassign.option_values import parse_rate, parse_sets
 from pk.cli.nouns.reassign.plan import Change, State
 from pk.cli.nouns.reassign.run import restore_order
 from pk.cli.nouns.reassign.view import LiveView
-from pk.cli.output.formats import show_bytes
+from pk.cli.output.amounts import show_bytes
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Refused, Unusable
 from pk.cli.terminal.streams import Streams

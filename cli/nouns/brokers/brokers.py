@@ -18,7 +18,8 @@ from pk.cli.nouns.brokers.rows import (
     LogDirRow,
     ReplicaRow,
 )
-from pk.cli.output.formats import Column, Document, Listing, Section, show_bytes
+from pk.cli.output.amounts import show_bytes
+from pk.cli.output.formats import Column, Document, Listing, Section
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError

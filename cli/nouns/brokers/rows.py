@@ -3,7 +3,7 @@
 from typing import Annotated, TypedDict
 
 from pk.cli.cluster.broker_rows import BrokerRow
-from pk.cli.output.formats import show_bytes
+from pk.cli.output.amounts import show_bytes
 from pk.cli.output.rows import Shown
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, TypedDict
 
 from pk.cli.cluster.offset_row import OffsetOfGroup, show_lag_time
-from pk.cli.output.formats import show_rate
+from pk.cli.output.amounts import show_rate
 from pk.cli.output.rows import Shown
 
 

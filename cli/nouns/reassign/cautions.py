@@ -53,7 +53,7 @@ def cautions(live: Live, changes: Iterable[Change], min_isr: Mapping[str, int]) 
 
 def totals(changes: Iterable[Change], partitions: int) -> str:
     """`12 of 600 partitions change, 14 replicas move (8.4 GB), 3 preferred leaders change`."""
-    from pk.cli.output.formats import show_bytes
+    from pk.cli.output.amounts import show_bytes
 
     changes = list(changes)
     moved = sum(len(c.adding) for c in changes)

@@ -27,7 +27,8 @@ from pk.cli.nouns.reassign.plan import (
 )
 from pk.cli.nouns.reassign.run_options import RunOptions, Throttle, parse_throttle
 from pk.cli.nouns.reassign.view import RESULT, broker_listing, plan_listing, plan_rows
-from pk.cli.output.formats import Document, Listing, Section, show_rate
+from pk.cli.output.amounts import show_rate
+from pk.cli.output.formats import Document, Listing, Section
 from pk.cli.output.question_table import say_limited_table
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context

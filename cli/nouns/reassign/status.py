@@ -25,7 +25,8 @@ from pk.cli.nouns.reassign.cluster_state import Live, load, settled
 from pk.cli.nouns.reassign.option_values import parse_rate
 from pk.cli.nouns.reassign.run import restore_order
 from pk.cli.nouns.reassign.view import STATUS, LiveView
-from pk.cli.output.formats import Column, Document, Listing, Section, show_rate
+from pk.cli.output.amounts import show_rate
+from pk.cli.output.formats import Column, Document, Listing, Section
 from pk.cli.output.question_table import say_limited_table
 from pk.cli.runtime.context import Context, count, join, place_name
 from pk.cli.runtime.exits import CommandError, Exit, Unusable

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from pk.cli.cluster.reassignment_progress import Tracker, first_lines, sentence
 from pk.cli.nouns.reassign.plan import BrokerChange, Change
-from pk.cli.output.formats import Column, Listing, show_bytes, show_rate
+from pk.cli.output.amounts import show_bytes, show_rate
+from pk.cli.output.formats import Column, Listing
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context, place_name
 from pk.cli.terminal.suspend import cursor_back

@@ -1,0 +1,34 @@
+"""Bytes and rates as people see them. Tables of columns that are made at start import this: it must stay light."""
+
+from typing import Literal
+
+
+def show_bytes(number: float | None) -> str:
+    """Bytes for people: `812 B`, `3.1 GB`; `-` where unknown."""
+    if number is None or number < 0:
+        return "-"
+    value = float(number)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 999.5 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
+def show_rate(rate: float | None, of: Literal["records", "bytes"] = "records") -> str:
+    """What happens in a second, for people; `-` where unknown.
+
+    Records are a number alone: `0`, `0.4`, `812`, `12.4k`, `1.3M`, since a column's title or the sentence says the unit.
+    Bytes are `3.1 MB/s`.
+    """
+    if rate is None:
+        return "-"
+    if of == "bytes":
+        return f"{show_bytes(rate)}/s"
+    if rate < 9.95:
+        return f"{rate:.1f}" if rate >= 0.05 else "0"
+    for unit, size in (("", 1), ("k", 1e3), ("M", 1e6), ("G", 1e9)):
+        if rate / size < 999.5:
+            number = rate / size
+            return f"{number:.0f}{unit}" if number >= 99.95 or not unit else f"{number:.1f}{unit}"
+    return f"{rate / 1e9:.0f}G"
