@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pk.cli.diagnosis.explain import Evidence, Explanation
+from pk.cli.diagnosis.pinning_transaction import PinningTransaction, in_full, next_step, whose
 from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import names
 from pk.cli.runtime.context import count, join, place_name
@@ -53,6 +54,30 @@ class Read(NamedTuple):
 
     next_ms: int | None = None
     """The time of the next record to be read."""
+
+    nothing_readable: bool = False
+    """Whether a read_committed reader finds no record from the commit up to the last stable offset."""
+
+    pinned_by: PinningTransaction | None = None
+    """The transaction that holds the last stable offset before the end, as far as anyone says."""
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether an open transaction holds the last stable offset before the end."""
+        return self.stable is not None and self.stable < (self.end or 0)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a read_committed reader waits for the transaction that is open at the last stable offset."""
+        if self.stable is None or not self.is_pinned:
+            return False
+        at = self.start if self.later is None else self.later
+        return self.nothing_readable or (at is not None and at >= self.stable)
+
+    @property
+    def is_read_out(self) -> bool:
+        """Whether only aborted records and markers lie between the commit and the end."""
+        return self.nothing_readable and not self.is_pinned
 
     @property
     def lag(self) -> int:
@@ -216,25 +241,54 @@ def _unowned(f: LagFacts) -> Iterator[Reason]:
 
 
 def _open_transaction(f: LagFacts) -> Iterator[Reason]:
-    held = {
-        tp: read
-        for tp, read in f.lagging.items()
-        if read.stable is not None and read.later is not None
-        if read.stable < (read.end or 0) and read.later >= read.stable
-    }
-    if held:
-        topics = " ".join(sorted({shlex.quote(tp.topic) for tp in held}))
-        yield Reason(
-            "open-transaction",
-            f"it has read all that a read_committed reader may: a transaction is open in {names(held)}",
-            tuple(
-                Evidence(
-                    place_name(tp), f"last stable offset {read.stable:,}, log end {read.end:,}"
-                )
-                for tp, read in sorted(held.items())[:3]
-            ),
-            (f"pk producers describe {topics}",),
+    held = {tp: read for tp, read in f.reads.items() if read.waits}
+    if not held:
+        return
+    topics = " ".join(sorted({shlex.quote(tp.topic) for tp in held}))
+    first = next((r.pinned_by for _, r in sorted(held.items()) if r.pinned_by is not None), None)
+    whom = f", {whose(first)}" if first is not None and len(held) == 1 else ""
+    evidence: list[Evidence] = []
+    for tp, read in sorted(held.items())[:3]:
+        place = place_name(tp)
+        evidence.append(
+            Evidence(place, f"last stable offset {read.stable:,}, log end {read.end:,}")
         )
+        if read.pinned_by is not None:
+            evidence.append(Evidence(f"open in {place}", in_full(read.pinned_by, f.now_ms)))
+    steps = [
+        step
+        for tp, read in sorted(held.items())[:3]
+        if read.pinned_by is not None
+        if (step := next_step(tp, read.pinned_by, f.now_ms)) is not None
+    ]
+    yield Reason(
+        "open-transaction",
+        f"it has read all that a read_committed reader may: a transaction is open in {names(held)}{whom}",
+        tuple(evidence),
+        (*steps, f"pk producers describe {topics}"),
+    )
+
+
+def _read_out(f: LagFacts) -> Iterator[Reason]:
+    done = {tp: read for tp, read in f.lagging.items() if read.is_read_out}
+    if not done:
+        return
+    evidence = [
+        Evidence(place_name(tp), f"committed {read.later:,}, log end {read.later_end:,}")
+        for tp, read in sorted(done.items())[:3]
+    ]
+    if any(read.next_ms is not None for read in done.values()):
+        evidence.append(
+            Evidence(
+                "read_uncommitted", "a reader of that isolation level gets the aborted records"
+            )
+        )
+    yield Reason(
+        "nothing-readable",
+        f"nothing readable is left in {names(done)}: only aborted records and markers of transactions lie between "
+        "its commit and the end, and the lag stays until more is written",
+        tuple(evidence),
+    )
 
 
 def _still(f: LagFacts) -> dict[TopicPartition, Read]:
@@ -246,14 +300,18 @@ def _still(f: LagFacts) -> dict[TopicPartition, Read]:
         for tp, read in f.lagging.items()
         if read.owner is not None
         and read.committed == read.later
-        and not (read.stable is not None and read.later is not None and read.later >= read.stable)
+        and not (read.waits or read.is_read_out)
     }
 
 
 def _stuck(f: LagFacts) -> Iterator[Reason]:
     still = _still(f)
     for member in f.members:
-        mine = {tp for tp in member.owned if tp in f.lagging}
+        mine = {
+            tp
+            for tp, read in f.lagging.items()
+            if tp in member.owned and not (read.waits or read.is_read_out)
+        }
         stood = sorted(mine & still.keys())
         if not stood:
             continue
@@ -360,6 +418,7 @@ _REASONS = (
     _no_commits,
     _unowned,
     _open_transaction,
+    _read_out,
     _stuck,
     _too_slow,
     _skew,
@@ -390,7 +449,12 @@ def explain_lag(f: LagFacts) -> Explanation:
         return Explanation(f.group, "unclear", verdict, tuple(_facts(f)), (again,))
     first, *others = found
     evidence = [*_facts(f), *first.evidence]
-    evidence += [Evidence("also", other.verdict) for other in others]
+    for other in others:
+        evidence.append(Evidence("also", other.verdict))
+        if (
+            other.state == "open-transaction"
+        ):  # Whose it is counts also where it is not the verdict.
+            evidence += other.evidence
     steps = dict.fromkeys(step for reason in found for step in reason.next)
     return Explanation(
         f.group, first.state, f"{head}: {first.verdict}.", tuple(evidence), tuple(steps)
@@ -415,6 +479,6 @@ def _facts(f: LagFacts) -> Iterator[Evidence]:
         owner = f.member(read.owner)
         who = f", read by {owner.name}" if owner else ", read by nobody" if f.members else ""
         age = ""
-        if read.next_ms is not None and f.now_ms > read.next_ms:
+        if read.next_ms is not None and f.now_ms > read.next_ms and not read.is_read_out:
             age = f", the next record is {duration(f.now_ms - read.next_ms)} old"
         yield Evidence(place_name(tp), f"lag {read.lag:,}{age}{who}")

@@ -76,6 +76,17 @@ def at(kafka: Kafka, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
+def unverified(at: Run) -> Iterator[None]:
+    """Brokers let records of a transaction in without asking its coordinator, as they did before KIP-890."""
+    key = "transaction.partition.verification.enable"
+    ran = at("configs", "alter", "broker", "default", "-c", f"{key}=false", "-y")
+    assert ran.code == 0, ran.err
+    yield
+    ran = at("configs", "alter", "broker", "default", "--delete", key, "-y")
+    assert ran.code == 0, ran.err
+
+
+@pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     """`terminal(*words, columns=80, lines=24, NO_COLOR="1")`: a `pk` command on a terminal (tests/terminal.py)."""
     opened: list[Terminal] = []

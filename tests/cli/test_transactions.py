@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import confluent_kafka
 import pytest
 import trio
 from clients.fixtures import Kafka
+from clients.hanging_transaction import hang
 from clients.topics import wait_for_marks
 from group_parts import Fresh, Run
 from shapes import check_json
-
-from pk.core.record.build import build_batch
-from pk.core.values import TopicPartition
-from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
-from pk.core.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from pk.net.client.admin import open_admin
-from pk.net.client.results import CoordinatorType
 
 
 @pytest.fixture
@@ -111,17 +98,6 @@ def test_what_is_asked_wrongly(at: Run, topic: str, words: tuple[str, ...], said
     assert (ran.code, said in ran.err) == (2, True), ran.err
 
 
-@pytest.fixture
-def unverified(at: Run) -> Iterator[None]:
-    """Brokers let records of a transaction in without asking its coordinator, as they did before KIP-890."""
-    key = "transaction.partition.verification.enable"
-    ran = at("configs", "alter", "broker", "default", "-c", f"{key}=false", "-y")
-    assert ran.code == 0, ran.err
-    yield
-    ran = at("configs", "alter", "broker", "default", "--delete", key, "-y")
-    assert ran.code == 0, ran.err
-
-
 @pytest.mark.usefixtures("unverified")
 def test_a_hanging_transaction_is_found_and_ended(at: Run, kafka: Kafka, topic: str) -> None:
     nothing = at("transactions", "find-hanging", topic)
@@ -139,37 +115,3 @@ def test_a_hanging_transaction_is_found_and_ended(at: Run, kafka: Kafka, topic: 
     assert done.code == 0, done.err
     wait_for_marks(kafka, topic, 2)
     assert at(*words).json == []
-
-
-async def hang(bootstrap: str, topic: str) -> None:
-    """Write a record of a transaction that its coordinator never hears of, an hour and more ago."""
-    async with open_admin(bootstrap) as admin:
-        cluster = admin.cluster
-        node = await cluster.coordinator(topic, CoordinatorType.TRANSACTION)
-        identity = await cluster.request(
-            InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000),
-            node_id=node,
-            high=5,
-        )
-        assert identity.error_code == 0
-        batch = build_batch(
-            [(int(time.time() * 1000) - 4_000_000, None, b"lost", ())],
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
-            base_sequence=0,
-            transactional=True,
-        )
-        request = ProduceRequest(
-            transactional_id=topic,
-            acks=-1,
-            timeout_ms=30_000,
-            topic_data=[
-                TopicProduceData(
-                    name=topic, partition_data=[PartitionProduceData(index=0, records=batch)]
-                )
-            ],
-        )
-        await cluster.refresh([topic])
-        leader, _ = cluster.metadata.leader(TopicPartition(topic, 0))
-        answer = await cluster.request(request, node_id=leader, high=11)
-        assert answer.responses[0].partition_responses[0].error_code == 0

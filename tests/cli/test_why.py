@@ -7,12 +7,16 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+import trio
 from clients.fixtures import Kafka
+from clients.hanging_transaction import hang
 from clients.pk_cluster import PkCluster
+from clients.topics import wait_for_marks
 from terminal import SIZES, Terminal, size_name
 
 from pk.cli.command_line.parse import parse
 from pk.cli.diagnosis.explain import Evidence, Explanation, prose
+from pk.cli.diagnosis.pinning_transaction import Known, PinningTransaction
 from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
 from pk.cli.diagnosis.why_lag import LagFacts, Member, Read, explain_lag
 from pk.cli.diagnosis.why_partition import PartitionFacts, ReplicaFacts, explain_partition
@@ -170,6 +174,8 @@ def lag(reads: dict[TopicPartition, Read], *members: Member, **changes: Any) -> 
 
 ONE = member("m1", TP0)
 BOTH = member("m1", TP0, TP1)
+KNOWN = PinningTransaction(4001, NOW - 90_000, Known.YES, NOW - 80_000, "pay 1", "Ongoing", 60_000)
+HANGING = PinningTransaction(4002, NOW - 7_200_000, Known.NO, NOW - 7_200_000)
 LAGS: dict[str, tuple[LagFacts, str, str]] = {
     "no-lag": (lag({TP0: read(9, 9, 9)}, ONE), "no-lag", "does not lag"),
     "no-members": (lag({TP0: read(5, 5, 9)}, state="Empty"), "no-members", "no active consumers"),
@@ -196,6 +202,31 @@ LAGS: dict[str, tuple[LagFacts, str, str]] = {
         lag({TP0: read(5, 5, 9, stable=5)}, ONE),
         "open-transaction",
         "a transaction is open in orders/0",
+    ),
+    "its coordinator knows it": (
+        lag({TP0: read(5, 5, 9, stable=5, pinned_by=KNOWN)}, ONE),
+        "open-transaction",
+        "a transaction is open in orders/0, that of transactional id pay 1",
+    ),
+    "it hangs": (
+        lag({TP0: read(5, 5, 9, stable=5, pinned_by=HANGING)}, ONE),
+        "open-transaction",
+        "that of producer 4002, which no coordinator knows: it hangs",
+    ),
+    "only aborted records up to the open transaction": (
+        lag({TP0: read(5, 5, 9, stable=7, nothing_readable=True)}, ONE),
+        "open-transaction",
+        "a transaction is open in orders/0",
+    ),
+    "nothing-readable": (
+        lag({TP0: read(5, 5, 9, nothing_readable=True)}, ONE),
+        "nothing-readable",
+        "nothing readable is left in orders/0: only aborted records and markers",
+    ),
+    "nothing readable in one of two": (
+        lag({TP0: read(5, 5, 9, nothing_readable=True), TP1: read(8, 9, 9)}, BOTH),
+        "nothing-readable",
+        "orders/0",
     ),
     "stuck-member": (
         lag({TP0: read(5, 5, 9)}, ONE),
@@ -237,6 +268,55 @@ def test_why_a_group_lags(case: str) -> None:
     explained = explain_lag(facts)
     assert (explained.state, words in explained.verdict) == (state, True), explained
     commands_parse(explained)
+
+
+def test_a_member_that_stands_still_elsewhere_is_still_named() -> None:
+    facts = lag({TP0: read(5, 5, 9, nothing_readable=True), TP1: read(5, 5, 9)}, BOTH)
+    also = [e.what for e in explain_lag(facts).evidence if e.about == "also"]
+    assert any("committed nothing for 6 s, though orders/1 has records" in what for what in also)
+    assert not any("fails at the record" in what for what in also)
+
+
+@pytest.mark.parametrize(
+    ("pinning", "said", "step"),
+    [
+        (
+            KNOWN,
+            ("producer 4001, open since ", "(1 min 30 s)", "pay 1 in state Ongoing, timeout 1 min"),
+            "pk transactions describe 'pay 1'",
+        ),
+        (
+            HANGING,
+            ("producer 4002, open since ", "(2 h)", "no coordinator knows this transaction"),
+            "pk transactions find-hanging orders",
+        ),
+        (
+            HANGING._replace(last_ms=NOW - 120_000),
+            ("it hangs",),
+            "pk transactions find-hanging orders --max-transaction-timeout 1",
+        ),
+        (
+            PinningTransaction(4003, None, Known.UNHEARD),
+            ("producer 4003", "not all coordinators answered"),
+            "pk producers describe orders",
+        ),
+    ],
+)
+def test_whose_transaction_is_open(
+    pinning: PinningTransaction, said: tuple[str, ...], step: str
+) -> None:
+    explained = explain_lag(lag({TP0: read(5, 5, 9, stable=5, pinned_by=pinning)}, ONE))
+    told = {e.about: e.what for e in explained.evidence}
+    assert all(words in told["open in orders/0"] for words in said), told
+    assert explained.next[0] == step
+    commands_parse(explained)
+
+
+def test_a_reader_that_may_not_begin_has_no_commit() -> None:
+    facts = lag({TP0: read(None, None, 9, stable=0, pinned_by=KNOWN)}, ONE)
+    explained = explain_lag(facts)
+    assert explained.state == "no-commits"
+    assert any("of transactional id pay 1" in e.what for e in explained.evidence)
 
 
 def test_records_deleted_unread_count_as_in_groups_lag() -> None:
@@ -387,29 +467,97 @@ def test_on_a_terminal(
     assert one.traces() == []
 
 
-@pytest.mark.peer
-def test_an_open_transaction_holds_readers_up(
-    pk: Run, apache: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", apache.bootstrap)
+@pytest.fixture
+def transactional(kafka: Kafka) -> Callable[[str], confluent_kafka.Producer]:
+    """A producer whose transactional id is the name, in a transaction that has written one record to that topic."""
+
+    def begin(name: str) -> confluent_kafka.Producer:
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": kafka.bootstrap, "transactional.id": name, "log_level": 0}
+        )
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(name, b"unfinished")
+        assert producer.flush(20) == 0
+        return producer
+
+    return begin
+
+
+Begin = Callable[[str], confluent_kafka.Producer]
+
+
+def test_an_open_transaction_holds_readers_up(at: Run, fresh: Fresh, transactional: Begin) -> None:
     topic, group = fresh("held"), fresh("waiting")
-    pk("topics", "create", topic)
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": apache.bootstrap, "transactional.id": topic}
-    )
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(topic, b"unfinished")
-    producer.flush(20)
+    at("topics", "create", topic)
+    producer = transactional(topic)
     try:
-        pk("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y")
-        (told,) = pk("why", "lag", group, "-f", "json").json
+        at("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y")
+        (told,) = at("why", "lag", group, "-f", "json").json
         assert any(f"a transaction is open in {topic}/0" in e["what"] for e in told["evidence"])
         assert f"pk producers describe {topic}" in told["next"]
-        fine = pk("doctor", "--check", "hanging-transactions", "-f", "json")
-        assert (fine.code, fine.json) == (0, [])
+        assert f"pk transactions describe {topic}" in told["next"]
+        (listed,) = at("transactions", "list", topic, "-f", "json").json
+        whose = {e["about"]: e["what"] for e in told["evidence"]}[f"open in {topic}/0"]
+        assert whose.startswith(f"producer {listed['producer_id']}, open since 20")
+        assert f"transactional id {topic} in state Ongoing, timeout 1 min" in whose
+        fine = at("doctor", "--check", "hanging-transactions", "-f", "json")
+        assert all(topic not in str(found) for found in fine.json)
     finally:
         producer.abort_transaction(20)
+
+
+@pytest.mark.usefixtures("unverified")
+def test_a_transaction_that_hangs_is_told_from_one_that_is_open(
+    at: Run, kafka: Kafka, fresh: Fresh
+) -> None:
+    topic, group = fresh("hung"), fresh("waiting")
+    at("topics", "create", topic)
+    trio.run(hang, kafka.bootstrap, topic)
+    try:
+        at("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y")
+        (told,) = at("why", "lag", group, "-f", "json").json
+        whose = {e["about"]: e["what"] for e in told["evidence"]}[f"open in {topic}/0"]
+        assert "(1 h 6 min)" in whose and "it hangs" in whose
+        assert f"pk transactions find-hanging {topic}" in told["next"]
+        (row,) = at("transactions", "find-hanging", topic, "-f", "json").json
+        assert whose.startswith(f"producer {row['producer_id']},")
+    finally:
+        at("transactions", "abort", "-t", f"{topic}:0", "--start-offset", "0", "-y")
+
+
+def test_aborted_records_alone_are_nothing_to_read(
+    at: Run, kafka: Kafka, fresh: Fresh, transactional: Begin
+) -> None:
+    topic, group = fresh("aborted"), fresh("done")
+    at("topics", "create", topic)
+    producer = transactional(topic)
+    producer.abort_transaction(20)
+    wait_for_marks(kafka, topic, 2)
+    at("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y")
+    reader = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        reader.subscribe([topic])
+        deadline = time.monotonic() + 60
+        while not reader.assignment():
+            assert reader.poll(0.2) is None
+            assert time.monotonic() < deadline
+        (told,) = at("why", "lag", group, "-f", "json").json
+        assert (told["state"], told["lag"]) == ("nothing-readable", 2), told
+        assert f"nothing readable is left in {topic}/0" in told["verdict"]
+        assert not any("consume" in step for step in told["next"])
+        at("produce", topic, "one more")
+        (told,) = at("why", "lag", group, "-f", "json").json
+        assert told["state"] == "stuck-member", told
+    finally:
+        reader.close()
 
 
 # On a cluster whose brokers differ

@@ -1,0 +1,81 @@
+"""The transaction that pins a partition's last stable offset, in words: whose it is, since when, and what to do next."""
+
+import shlex
+from enum import Enum
+from typing import NamedTuple
+
+from pk.cli.diagnosis.readers import duration
+from pk.cli.positions.times import show_clock, show_time
+from pk.core.values import TopicPartition
+
+_LONGEST_MIN = 15
+"""`pk transactions find-hanging` leaves out what has been silent for less, unless asked (transaction.max.timeout.ms)."""
+
+
+class Known(Enum):
+    """What the coordinators say of a transaction."""
+
+    YES = "yes"
+    """One of them counts the partition to it, and will end it."""
+
+    NO = "no"
+    """All answered, and none of them will end it: it hangs."""
+
+    UNHEARD = "unheard"
+    """Not all of them answered."""
+
+
+class PinningTransaction(NamedTuple):
+    """The transaction that a partition has held open from the lowest offset. Times are epoch ms."""
+
+    producer_id: int
+    since_ms: int | None
+    known: Known
+    last_ms: int = -1
+    """When its last record was written; -1 where the leader does not say."""
+
+    transactional_id: str | None = None
+    state: str | None = None
+    timeout_ms: int | None = None
+
+
+def whose(held: PinningTransaction) -> str:
+    """Whose it is, in a few words for a verdict."""
+    if held.known is Known.NO:
+        return f"that of producer {held.producer_id}, which no coordinator knows: it hangs"
+    if held.transactional_id is not None:
+        return f"that of transactional id {held.transactional_id}"
+    return f"that of producer {held.producer_id}"
+
+
+def in_full(held: PinningTransaction, now_ms: int) -> str:
+    """Producer, since when, transactional id, state and timeout."""
+    said = f"producer {held.producer_id}"
+    if held.since_ms is not None:
+        said += f", open since {show_clock(show_time(held.since_ms))}"
+        if now_ms > held.since_ms:
+            said += f" ({duration(now_ms - held.since_ms)})"
+    if held.transactional_id is not None:
+        said += f", transactional id {held.transactional_id}"
+        if held.state is not None:
+            said += f" in state {held.state}"
+        if held.timeout_ms is not None:
+            said += f", timeout {duration(held.timeout_ms)}"
+    if held.known is Known.NO:
+        said += "; no coordinator knows this transaction, so none will end it: it hangs"
+        if held.transactional_id is None:
+            said += ", unless this user may not describe its transactional id"
+    elif held.known is Known.UNHEARD:
+        said += "; not all coordinators answered whose it is"
+    return said
+
+
+def next_step(tp: TopicPartition, held: PinningTransaction, now_ms: int) -> str | None:
+    """The command that shows more of it."""
+    if held.known is Known.NO:
+        step = f"pk transactions find-hanging {shlex.quote(tp.topic)}"
+        young = held.last_ms < 0 or now_ms - held.last_ms < _LONGEST_MIN * 60_000
+        return f"{step} --max-transaction-timeout 1" if young else step
+    if held.transactional_id is not None:
+        return f"pk transactions describe {shlex.quote(held.transactional_id)}"
+    return None
