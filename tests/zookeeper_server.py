@@ -154,9 +154,10 @@ class ZooKeeperServer:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop it from running (SIGSTOP), connections and all."""
+        """Stop it from running (SIGSTOP), connections and all; returns once each of its threads has stopped."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let it run on (SIGCONT)."""
