@@ -95,7 +95,6 @@ DIFFERENCES: Mapping[str, str] = {
     r"all configs of the broker/(transaction|share)\..*": OWN_SETTING,
     r"all configs of the broker/listener\.security\.protocol\.map/.*": OWN_SETTING,
     r".*/log\.dirs/.*": "where data lies",
-    r"brokers/.*/supports": "pk has no metadata.version: its metadata log is its own",
     r"create dry/.*/topic_id": "Apache names an id that no topic will have; pk names none",
 }
 
