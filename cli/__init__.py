@@ -1,1 +1,1 @@
-
+"""The command line: `pk` and all of its commands."""

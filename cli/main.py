@@ -1,28 +1,37 @@
-"""The entry point. Help and completion are answered from the command tree alone; what a command needs is imported when it
-runs, trio among it. `tests/cli/test_startup.py` counts what is imported.
+"""The entry point. Help and completion need only the command tree; a command's imports, trio among
+them, happen when it runs. `tests/cli/test_startup.py` counts what is imported.
 """
 
+import gc
 import sys
 
 from pk.cli.runtime.interruption import die_at_exit_of_interrupt, end_on_interrupt
+from pk.cli.terminal.stdout import flushed, open_closed, print_out, write_whole
 
-TYPE_CHECKING = False  # `typing` takes longer to import than all that is imported here
+TYPE_CHECKING = False  # `typing` takes longer to import than everything else here
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pk.cli.command_line.errors import UsageError
 
 
+SELDOM = (250_000, 10, 10)
+"""New objects, younger collections and so on that a collection waits for. With Python's own numbers
+it looks through all modules thirty times while they are imported, and finds nothing: an eighth of
+the time in which a broker starts. They make 105,000 objects, so the first number is above that."""
+
+
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """Runs one command line and returns the process's exit code. Without `argv` it is the process's own, and so are standard
-    output and Ctrl-C, of which the process then dies at its exit."""
+    """Runs one command line and returns the exit code. Without `argv` it runs the process's own,
+    and sets up its standard output and Ctrl-C, of which the process then dies at its exit."""
     if argv is not None:
         return _run(list(argv))
+    gc.set_threshold(*SELDOM)
     end_on_interrupt()
     if None in (sys.stdin, sys.stdout, sys.stderr):
-        _open_closed()
-    _write_whole()
-    return die_at_exit_of_interrupt(_flushed(_run(sys.argv[1:])))
+        open_closed()
+    write_whole()
+    return die_at_exit_of_interrupt(flushed(_run(sys.argv[1:])))
 
 
 def _run(words: list[str]) -> int:
@@ -34,7 +43,7 @@ def _run(words: list[str]) -> int:
     if words[:1] == ["__complete"]:
         from pk.cli.command_line.completion.outside_shell import answer
 
-        return _print(answer(words[1:], fetch=True))
+        return print_out(answer(words[1:], fetch=True))
     if words[:1] == ["__refresh"]:
         from pk.cli.command_line.completion.name_refresh import refresh
 
@@ -47,18 +56,18 @@ def _run(words: list[str]) -> int:
     except UsageError as e:
         return usage(e)
     if not parsed.path and parsed.values["version"]:
-        return _print(_version())
+        return print_out(_version())
     if parsed.wants_help:
         from pk.cli.command_line.help import help_text
 
-        return _print(help_text(parsed.node, parsed.typed))
+        return print_out(help_text(parsed.node, parsed.typed))
     from pk.cli.run import run_command
 
     return run_command(parsed)
 
 
 def _version() -> str:
-    """What a report of a bug has to say: pk, Python and platform, on one line."""
+    """What a bug report needs: pk, Python and platform, on one line."""
     import os
 
     from pk.core import __version__
@@ -70,79 +79,18 @@ def _version() -> str:
     )
 
 
-def _open_closed() -> None:
-    """Puts nothing where a standard stream was closed (`>&-`): no file or socket of ours is to take its number."""
-    import os
-
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process is
-
-
-def _write_whole() -> None:
-    """Has standard output write all it is given. With PYTHONUNBUFFERED it is a raw file, which writes but a part when a
-    signal comes, and nobody looks how much that was."""
-    import io
-
-    old = sys.stdout
-    if isinstance(old.buffer, io.RawIOBase):
-        sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(old.buffer),
-            encoding=old.encoding,
-            errors=old.errors,
-            line_buffering=True,
-        )
-
-
-def _print(text: str) -> int:
-    from pk.cli.runtime.exits import Exit
-
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        drop_output()
-    except OSError as e:
-        drop_output()
-        sys.stderr.write(f"{e.strerror}.\n")
-        return Exit.FAILED
-    return Exit.OK
-
-
-def _flushed(code: int) -> int:
-    """Writes what is left of standard output; the exit code. Left to the interpreter, a disk that is full (which has been
-    told) would be told once more, by a traceback."""
-    if code == 0:
-        return _print("")
-    try:
-        sys.stdout.flush()
-    except OSError:
-        drop_output()
-    return code
-
-
 def usage(error: "UsageError") -> int:
-    """Says what is wrong with the command line."""
+    """Reports an invalid command line."""
     from pk.cli.runtime.exits import Exit
 
     help_words = " ".join(("pk", *error.path, "--help"))
-    text = f"{error}.  (`{help_words}` shows what there is.)".replace("?.  ", "?  ")
+    text = f"{error}.  (`{help_words}` shows the usage.)".replace("?.  ", "?  ")
     if sys.stderr.isatty():
         from pk.cli.terminal.streams import Streams
 
         text = Streams().folded(text.replace(".  (", ". (").replace("?  (", "? ("))
     sys.stderr.write(f"{text}\n")
     return Exit.USAGE
-
-
-def drop_output() -> None:
-    """Sends what is left of standard output nowhere: its reader has gone, which is no error."""
-    import os
-
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        return
 
 
 if __name__ == "__main__":

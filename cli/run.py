@@ -1,7 +1,9 @@
-"""Runs a parsed command: finds its function, runs it, and turns whatever it raises into a sentence and an exit code."""
+"""Runs a parsed command: finds its function, runs it, and turns any error into a sentence and an
+exit code."""
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pk.cli.command_line.parsed import Parsed
@@ -11,11 +13,15 @@ from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.interruption import RaisingInterrupts
 from pk.cli.terminal.streams import Streams
 
+Work = Callable[[Context], Any]
+"""The work of a command: a `Handler`, or for a blocking command a plain function that returns the
+exit code."""
 
-def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
-    """The function that does what was asked for: the command's own, under what the profile forbids; again and again
-    where it is to be watched, with its requests shown where they are to be traced; or, for `-f schema`, one that prints
-    what its JSON looks like. Raises Unusable where what was asked of the output cannot be."""
+
+def handler_of(parsed: Parsed) -> Work:
+    """The function that runs the command: restricted by the profile, repeated for --watch, with its
+    requests shown for --trace; or, for `-f schema`, one that prints the JSON Schema. Raises
+    Unusable if the output options do not fit the command."""
     assert isinstance(parsed.node, Command)
     values = parsed.values
     if values.get("format") == "schema":
@@ -25,7 +31,8 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
 
         check_output_options(parsed)
     assert parsed.work is not None
-    handler = once = parsed.work
+    handler: Work = parsed.work
+    once = parsed.work
     seconds, how = values.get("watch_s"), values.get("trace")
     if seconds is not None:
         from pk.cli.output.watch import watch
@@ -38,9 +45,9 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
 
         handler = guarded(handler)
     if seconds is None:
-        from pk.cli.runtime.slow_answer import telling
+        from pk.cli.runtime.slow_answer import showing_waits
 
-        handler = telling(handler, parsed.path)
+        handler = showing_waits(handler, parsed.path)
     if how is not None:
         from pk.cli.runtime.trace import traced
 
@@ -48,7 +55,7 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
     return handler
 
 
-def _schema_shower(parsed: Parsed) -> Callable[[Context], Any]:
+def _schema_shower(parsed: Parsed) -> Work:
     def show(context: Context) -> None:
         import json
 
@@ -64,16 +71,16 @@ def _schema_shower(parsed: Parsed) -> Callable[[Context], Any]:
 
 
 def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
-    """Runs the command and returns its exit code; errors are told on standard error."""
+    """Runs the command and returns its exit code; reports errors on standard error."""
     assert isinstance(parsed.node, Command)
     streams = streams or Streams()
     context = Context(parsed.values, parsed.path, streams)
     try:
-        handler = handler_of(parsed)
+        handler: Work = handler_of(parsed)
         if not parsed.node.blocking:
             from pk.cli.runtime.connect import run
 
-            once, handler = handler, lambda context: run(once, context)
+            handler = partial(run, handler)
         with RaisingInterrupts():
             code = int(handler(context) or 0)
             streams.out.flush()
@@ -87,8 +94,8 @@ def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
 
 
 def _refresh_names(parsed: Parsed, context: Context) -> None:
-    """Has the names that completion offers fetched anew, where a command at a terminal may have changed them or they are
-    old; nobody waits for it."""
+    """Starts fetching the names for completion, if a command at a terminal may have changed them or
+    they are old; does not wait."""
     dests = {option.dest for option in parsed.node.options}
     if "bootstrap_server" not in dests or context.session is None:
         return
@@ -99,7 +106,7 @@ def _refresh_names(parsed: Parsed, context: Context) -> None:
 
 
 def report(context: Context, error: BaseException) -> int:
-    """Tells of an error that ended a command and returns the exit code for it."""
+    """Reports the error that ended a command and returns its exit code."""
     if isinstance(error, CommandError):
         found: BaseException = error
         code, text = error.code, str(error)
@@ -108,7 +115,7 @@ def report(context: Context, error: BaseException) -> int:
 
         found = leaf(error)
         if isinstance(found, BrokenPipeError):
-            from pk.cli.main import drop_output
+            from pk.cli.terminal.stdout import drop_output
 
             drop_output()
             return Exit.OK

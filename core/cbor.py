@@ -1,9 +1,11 @@
-"""CBOR, for what Kafka keeps private: metadata events, snapshots and small state files. The only file that knows cbor2.
+"""CBOR, for what Kafka keeps private: metadata events, snapshots and small state files. The only
+file that knows cbor2.
 
-Every document is an array [format name, version, body], so that a file says what it is and a later version can tell.
+Every document is an array [format name, version, body], so that a file says what it is and a later
+version can tell.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import cbor2
 
@@ -18,19 +20,23 @@ def dumps(kind: str, version: int, body: Any) -> bytes:
 
 
 def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, Any]:
-    """(version, body) of a document. Raises CborError where it is damaged, of another kind, or newer than we know."""
+    """(version, body) of a document. Raises CborError where it is damaged, of another kind, or
+    newer than we know."""
     try:
-        document = cbor2.loads(bytes(data))
+        document: object = cbor2.loads(bytes(data))
     except (cbor2.CBORDecodeError, ValueError, EOFError, RecursionError, OverflowError) as e:
         raise CborError(f"{kind}: damaged: {e}") from e
-    if not isinstance(document, list) or len(document) != 3 or document[0] != kind:
+    if not isinstance(document, list):
         raise CborError(f"not a {kind} document")
-    version = document[1]
+    parts = cast(list[Any], document)
+    if len(parts) != 3 or parts[0] != kind:
+        raise CborError(f"not a {kind} document")
+    version = parts[1]
     if not isinstance(version, int) or not 0 <= version <= version_max:
         raise CborError(
             f"{kind}: version {version!r} is newer than this program knows ({version_max})"
         )
-    return version, document[2]
+    return version, parts[2]
 
 
 def dumps_plain(value: Any) -> bytes:

@@ -1,7 +1,8 @@
 """Kafka's error codes, and the three ways in which something goes wrong here.
 
-A handler raises `KafkaError`: the client is told. `ProtocolError` is a peer that does not speak the protocol: its
-connection closes. Anything else is our own fault: logged with its traceback, answered UNKNOWN_SERVER_ERROR.
+A handler raises `KafkaError`: the client gets its code and message. `ProtocolError` is a peer that
+does not speak the protocol: its connection closes. Anything else is our own fault: logged with its
+traceback, answered UNKNOWN_SERVER_ERROR.
 """
 
 from enum import IntEnum
@@ -195,11 +196,12 @@ def error_name(code: int) -> str:
 
 
 MESSAGE_CHARS_MAX = 8_000
-"""A message may quote what the client sent, and must still fit a string of the protocol: 32,767 bytes of UTF-8."""
+"""A message may quote what the client sent, and must still fit a string of the protocol: 32,767
+bytes of UTF-8."""
 
 
 class KafkaError(Exception):
-    """An error that a client is told: its code, and a sentence that says what was wrong."""
+    """An error for a client: its code, and a sentence that says what was wrong."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         if message is not None and len(message) > MESSAGE_CHARS_MAX:
@@ -224,3 +226,7 @@ class KafkaError(Exception):
 
 class ProtocolError(Exception):
     """Bytes that are not the protocol: the connection they came from is closed."""
+
+
+class TooManyElements(ProtocolError):
+    """The arrays of a request have more elements than it may have."""

@@ -1,19 +1,20 @@
 """Compaction in a process of its own.
 
-Measured on two busy cores: a client that produces one record at a time, each over 1 ms after the last, while 100 MB of
-100-byte records are compacted. Its round trips, in ms:
+Measured on two busy cores: a client that produces one record at a time, each over 1 ms after the
+last, while 100 MB of 100-byte records are compacted. Its round trips, in ms:
 
     alone                                      p50 0.15   p99  2.8
     beside a process                           p50 0.16   p99  4.5
     beside a thread                            p50 0.31   p99 38.6
     beside a thread, switch interval 0.5 ms    p50 0.76   p99 32.6
 
-A thread of the broker's process computes in turns of 5 ms (the interpreter's switch interval), and every wait of the loop
-ends behind one. A process shares nothing but the disk, and it is *nice*: on a busy machine the broker goes first.
+A thread of the broker's process computes in turns of 5 ms (the interpreter's switch interval), and
+every wait of the loop ends behind one. A process shares nothing but the disk, and it is *nice*: on
+a busy machine the broker goes first.
 
-The child gets its job on stdin, tells its steps on stdout (`core/log/compaction/job_cbor.py`), and lives no longer than its parent: it
-watches stdin, whose end comes when the parent closes it or dies. Otherwise an orphan could go on writing `.cleaned` files
-while the next broker opens the log.
+The child gets its job on stdin, tells its steps on stdout (`core/log/compaction/job_cbor.py`), and
+lives no longer than its parent: it watches stdin, whose end comes when the parent closes it or
+dies. Otherwise an orphan could go on writing `.cleaned` files while the next broker opens the log.
 """
 
 import os
@@ -24,7 +25,7 @@ import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import trio
 
@@ -47,7 +48,7 @@ class InProcess:
     """Does jobs on the real disk, each in a process of its own."""
 
     @asynccontextmanager
-    async def run(self, job: Job, bytes_per_s: float) -> AsyncIterator[AsyncIterator[Step]]:
+    async def run(self, job: Job, bytes_per_s: float) -> AsyncGenerator[AsyncIterator[Step]]:
         """See `Compactor`."""
         process = await trio.lowlevel.open_process(
             [sys.executable, "-c", START, *sys.path],
@@ -91,13 +92,14 @@ class InProcess:
                 yield _step_or_error(body)
 
 
-def _step_or_error(body: object) -> Step:
+def _step_or_error(body: Any) -> Step:
     match body:
         case ["os", number, message]:
             raise OSError(number, message)
         case ["kafka", code, message]:
             raise KafkaError(code, message)
-    return job_cbor.step_of(body)
+        case _:
+            return job_cbor.step_of(body)
 
 
 def main() -> None:
@@ -132,7 +134,7 @@ def _tell(target: BinaryIO, body: list[object]) -> None:
 
 
 def _end_with_parent(fd: int) -> None:
-    """End at once when the parent has: nobody would swap in what comes now. Reads below the buffered stream, whose lock
-    would be held while this process ends."""
+    """End at once when the parent has: the result could no longer be swapped in. Reads below the
+    buffered stream, whose lock would be held while this process ends."""
     os.read(fd, 1)
     os._exit(1)

@@ -1,4 +1,5 @@
-"""The signals that end a process of ours in order, and what is left to write to when one was the end of its terminal."""
+"""The signals that end a process of ours in order, and what is left to write to when one was the
+end of its terminal."""
 
 import errno
 import os
@@ -15,8 +16,8 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 
 def drop_dead_terminal() -> None:
-    """Turns standard streams whose terminal has gone to nothing: what is still to be said must not end by an error what is
-    still to be done."""
+    """Turns standard streams whose terminal has gone to nothing: what is still to be said must not
+    end by an error what is still to be done."""
     for fd in (0, 1, 2):
         try:
             termios.tcgetattr(fd)

@@ -17,7 +17,7 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """One listener, bound; `advertised` is what clients are told."""
+    """One listener, bound; `advertised` is the address that clients get."""
 
     name: str
     listeners: list[trio.SocketListener]
@@ -30,7 +30,8 @@ class BoundListener:
 
 
 async def bind(config: BrokerConfig) -> list[BoundListener]:
-    """Bind every listener of `config`. Raises StartError where one cannot be; none is left bound then."""
+    """Bind every listener of `config`. Raises StartError where one cannot be; none is left bound
+    then."""
     advertised = {listener.name: listener for listener in config.advertised_listeners}
     bound: list[BoundListener] = []
     try:
@@ -47,11 +48,6 @@ async def bind(config: BrokerConfig) -> list[BoundListener]:
 async def _bind(
     listener: Listener, advertised: Listener | None, config: BrokerConfig
 ) -> BoundListener:
-    if listener.security_protocol != "PLAINTEXT":
-        raise StartError(
-            f"listener {listener.name} asks for {listener.security_protocol}: "
-            "this version serves PLAINTEXT only"
-        )
     backlog = config.socket_listen_backlog_size
     try:
         listeners = await trio.open_tcp_listeners(

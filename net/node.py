@@ -1,11 +1,13 @@
 """A node: the one place where a broker, a controller or both are put together and taken apart.
 
-Up, in this order: hold the log directories; bind the listeners (only now is a port of 0 a number that can be told to others);
-serve the controller's listener; start the runtime, which loads or follows the metadata, registers the broker and opens its
-logs; serve clients. Down, in the other: hand leadership over, stop accepting, answer what is in flight, stop the
-coordinators, make everything durable, leave the mark of a clean end.
+Up, in this order: hold the log directories; bind the listeners (only now does a port of 0 become a
+number that others can use); serve the controller's listener; start the runtime, which loads or
+follows the metadata, registers the broker and opens its logs; serve clients. Down, in the other:
+hand leadership over, stop accepting, answer what is in flight, stop the coordinators, make
+everything durable, leave the mark of a clean end.
 
-What runs on whatever disk and connections it is given is `core/broker/runtime.py`; here are sockets, signals and the machine.
+What runs on whatever disk and connections it is given is `core/broker/runtime.py`; here are
+sockets, signals and the machine.
 """
 
 from __future__ import annotations
@@ -14,18 +16,27 @@ import gc
 import logging
 import platform
 import signal
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Final
 
 import trio
 
+from pk.core.api.faults import API as FAULTS_API
+from pk.core.api.faults import with_faults
 from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
+from pk.core.api.late import import_all
+from pk.core.api.telemetry import TELEMETRY, with_telemetry
+from pk.core.auth.sasl_config import check_sasl
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock
 from pk.core.broker.controller.controller_link import Locator
-from pk.core.broker.offload import is_inline
+from pk.core.broker.metric_samples import metrics_of
+from pk.core.broker.offload import is_inline, offload
 from pk.core.broker.runtime import Runtime, hold_directories
+from pk.core.broker.turns import finish
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
 from pk.core.config.roles import EMBEDDED
 from pk.core.config.security_promises import check_security
@@ -34,16 +45,41 @@ from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.failures import LogDirError
 from pk.core.log.files import Disk
 from pk.core.meta.store import MetadataStore
-from pk.net.collector import short_collections
+from pk.net.collector import rare_collections, short_collections
 from pk.net.compactor import InProcess
 from pk.net.endings import drop_dead_terminal, ending_signals
 from pk.net.endpoints import BoundListener, StartError, bind
-from pk.net.peers import NetPeers
+from pk.net.interpreter_switches import short_switches
+from pk.net.listener_security import check_kerberos, check_oauth, check_tls
+from pk.net.peers import NetPeers, Security, security_of
 from pk.net.server import Server
+from pk.net.service_manager import ServiceManager
+
+if TYPE_CHECKING:
+    from pk.core.metrics import Metric
+    from pk.net.metrics.listener import MetricsListener
 
 logger = logging.getLogger("pk.node")
 
 Closing = Callable[[], Awaitable[None]]
+
+IMPORT_AFTER_S: Final = 1.0
+"""How long after its start a node imports what it has not needed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a node consists of once its directories are held and its listeners bound; all of it made
+    before any of it runs."""
+
+    listeners: list[BoundListener]
+    """In the order of `listeners`; those of controllers too."""
+    controllers: list[BoundListener]
+    """Those of them that are a controller's."""
+    runtime: Runtime
+    server: Server
+    let_go: Closing | None
+    """Closes what the runtime does not know of."""
 
 
 class Node:
@@ -57,7 +93,8 @@ class Node:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """`disk` and the rest default to the machine's. Raises StartError where the machine is not fit."""
+        """`disk` and the rest default to the machine's. Raises StartError where the machine is not
+        fit."""
         if platform.system() not in ("Linux", "Darwin"):
             raise StartError(f"pk runs on Linux and macOS, not on {platform.system()}")
         self._config = config
@@ -65,17 +102,37 @@ class Node:
         self._clock = clock if clock is not None else SystemClock()
         self._random = random if random is not None else SystemRandom()
         self._stopping = trio.Event()
-        self._let_go: Closing | None = None
-        """Closes what the runtime does not know of."""
-        self.runtime: Runtime
-        self.server: Server
-        self.listeners: list[BoundListener] = []
-        """In the order of `listeners`; those of controllers too."""
+        self._started: Parts | None = None
+        self._metrics: MetricsListener | None = None
+        self._serving = False
+        """Whether clients are served: from `ready` until the end begins."""
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where metrics are served; None without `pk.metrics.listener`."""
+        return None if self._metrics is None else self._metrics.port
+
+    @property
+    def parts(self) -> Parts:
+        """What it consists of. Raises RuntimeError before `run` has bound the listeners."""
+        if self._started is None:
+            raise RuntimeError("the node has not bound its listeners yet")
+        return self._started
 
     @property
     def broker(self) -> Broker:
         """The broker; it exists once the listeners are bound."""
-        return self.runtime.broker
+        return self.parts.runtime.broker
+
+    @property
+    def server(self) -> Server:
+        """What serves its listeners."""
+        return self.parts.server
+
+    @property
+    def listeners(self) -> list[BoundListener]:
+        """In the order of `listeners`; those of controllers too."""
+        return self.parts.listeners
 
     @property
     def address(self) -> str:
@@ -86,8 +143,9 @@ class Node:
 
     @property
     def controller_address(self) -> str | None:
-        """Where other nodes reach the controller in this process; None where it has no listener of its own."""
-        found = self._controllers()
+        """Where other nodes reach the controller in this process; None where it has no listener of
+        its own."""
+        found = self.parts.controllers
         return found[0].address if found else None
 
     @property
@@ -99,95 +157,179 @@ class Node:
         """Begin the end: `run` returns when everything is drained and durable."""
         self._stopping.set()
 
+    async def read_files_again(self) -> None:
+        """Read the TLS files of all listeners, and log whether they are good. Connections from now
+        on use them; while they are bad, they use those of before."""
+        try:
+            await check_tls(self._newest_config())
+        except ConfigError as e:
+            logger.error("TLS goes on as before: %s", e)
+        else:
+            logger.info("the TLS files of all listeners are good")
+
     async def run(self, ready: Callable[[Node], None]) -> None:
         """Start, call `ready`, serve until `stop`. Raises StartError, LogDirError."""
         config = self._config
         try:
             check_security(config)
+            check_sasl(config)
+            await check_tls(config)
+            check_oauth(config)
+            await check_kerberos(config)
         except ConfigError as e:
             raise StartError(str(e)) from None
         if given := unsupported_keys(config.static):
             logger.warning("ignored, not implemented: %s", ", ".join(given))
         dirs = await hold_directories(config, self._disk, self._random, holder=this_process())
-        runtime: Runtime | None = None
+        listeners: list[BoundListener] = []
+        parts: Parts | None = None
         clean = False
         try:
-            self.listeners = await bind(config)
+            listeners = await bind(config)
             async with trio.open_nursery() as nursery:
-                runtime = self.runtime = self._runtime(dirs, nursery)
+                parts = self._started = self._make_parts(dirs, listeners, nursery)
+                await self._serve_metrics(nursery)
                 with trio.CancelScope() as starting:
-                    # Whoever is told to stop while it waits for a controller does not wait on.
+                    # A node that is stopped while it waits for a controller stops waiting.
                     nursery.start_soon(self._cancel_when_stopping, starting)
-                    await self._serve(nursery)
+                    await _serve(parts, nursery)
+                    self._serving = True
                     ready(self)
                 if not starting.cancelled_caught:
+                    nursery.start_soon(_import_the_rest)
                     await self._stopping.wait()
-                    await runtime.stop(self.server.drain)
+                    await parts.runtime.stop(parts.server.drain)
                 nursery.cancel_scope.cancel()
             clean = True
         finally:
             with trio.CancelScope(shield=True):
-                for listener in self.listeners:
+                for listener in listeners:
                     for one in listener.listeners:
                         await trio.aclose_forcefully(one)
-                if self._let_go is not None:
-                    await self._let_go()
-                if runtime is not None:
-                    await runtime.close(clean=clean)
-                else:
+                if parts is None:
                     dirs.release()
+                else:
+                    if parts.let_go is not None:
+                        await parts.let_go()
+                    await parts.runtime.close(clean=clean)
+
+    async def _serve_metrics(self, nursery: trio.Nursery) -> None:
+        """Serve metrics where the config asks for it, from here on. Raises StartError."""
+        address = self._config.pk_metrics_listener
+        if address is None:
+            return
+        try:
+            from pk.net.metrics.listener import MetricsListener
+        except ModuleNotFoundError as e:
+            raise StartError(
+                f"pk.metrics.listener needs {e.name}, which is not installed: pip install "
+                "'pk-broker[metrics]'"
+            ) from e
+        listener = MetricsListener(self._collect, self._not_ready)
+        await listener.bind(*address)
+        self._metrics = listener
+        nursery.start_soon(listener.serve)
+
+    async def _collect(self) -> Sequence[Metric]:
+        found = await finish(metrics_of(self.broker))
+        clients = self.broker.client_metrics
+        return found if clients is None else [*found, *await finish(clients.samples())]
+
+    def _not_ready(self) -> str | None:
+        """Why the node does not serve clients; None where it does."""
+        if self.stopping:
+            return "stopping"
+        if not self._serving:
+            return "starting"
+        broker = self.broker
+        known = broker.image.brokers.get(broker.node_id)
+        if self._config.is_broker and (known is None or known.fenced):
+            return "fenced by the controller"
+        return None
+
+    def _newest_config(self) -> BrokerConfig:
+        """With the keys that changed while it runs."""
+        return self._config if self._started is None else self.broker.config
 
     async def _cancel_when_stopping(self, scope: trio.CancelScope) -> None:
         await self._stopping.wait()
         scope.cancel()
 
-    def _controllers(self) -> list[BoundListener]:
-        names = self._config.controller_listener_names
-        return [listener for listener in self.listeners if listener.name in names]
+    def _make_parts(
+        self, dirs: LogDirs, listeners: list[BoundListener], nursery: trio.Nursery
+    ) -> Parts:
+        config = self._config
+        names = config.controller_listener_names
+        controllers = [listener for listener in listeners if listener.name in names]
+        store, locator, let_go = _office(config, controllers)
+        client_id = f"pk-node-{config.node_id}"
 
-    def _runtime(self, dirs: LogDirs, nursery: trio.Nursery) -> Runtime:
-        config, controllers = self._config, self._controllers()
-        store, locator, self._let_go = _office(config, controllers)
+        def broker_security() -> Security:
+            return security_of(self._newest_config(), *config.inter_broker_login)
+
+        def controller_security() -> Security:
+            return security_of(self._newest_config(), *config.controller_login)
+
+        served = [(api.key, *api.versions) for api in APIS]
+        if config.pk_metrics_listener is not None:
+            served += TELEMETRY
+        if config.pk_faults_enable:
+            served.append((FAULTS_API.key, *FAULTS_API.versions))
         real = isinstance(self._disk, RealDisk) and not is_inline()
-        return Runtime(
+        runtime = Runtime(
             config,
             dirs=dirs,
             disk=self._disk,
             clock=self._clock,
             random=self._random,
-            peers=NetPeers(nursery, client_id=f"pk-node-{config.node_id}"),
+            peers=NetPeers(nursery, client_id=client_id, security=broker_security),
+            controller_peers=NetPeers(nursery, client_id=client_id, security=controller_security),
             dispatch=dispatch,
-            served=[(api.key, *api.versions) for api in APIS],
+            served=served,
             controller_served=[(api.key, *api.versions) for api in CONTROLLER_APIS],
             store=store,
             locator=locator,
-            endpoints=[one.advertised for one in self.listeners if one not in controllers],
+            endpoints=[one.advertised for one in listeners if one not in controllers],
             controller_endpoints=[one.advertised for one in controllers],
             compactor=InProcess() if real else None,
         )
+        faults, client_metrics = runtime.broker.faults, runtime.broker.client_metrics
+        apis = APIS if client_metrics is None else with_telemetry(APIS, client_metrics)
+        apis = apis if faults is None else with_faults(apis, faults)
+        server = Server(runtime.broker, apis, config)
+        return Parts(listeners, controllers, runtime, server, let_go)
 
-    async def _serve(self, nursery: trio.Nursery) -> None:
-        """Start the runtime and open the listeners. What others need to start themselves opens first."""
-        runtime, controllers = self.runtime, self._controllers()
-        server = self.server = Server(runtime.broker, APIS, self._config)
-        runtime.broker.start(nursery)
-        for one in controllers:
-            await nursery.start(server.serve, one.name, one.listeners, CONTROLLER_APIS)
-        await nursery.start(self._run_runtime)
-        for one in self.listeners:
-            if one not in controllers:
-                await nursery.start(server.serve, one.name, one.listeners)
-        await runtime.serve()
 
-    async def _run_runtime(self, *, task_status: trio.TaskStatus[None]) -> None:
-        await self.runtime.run(task_status=task_status)
+async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
+    """Start the runtime and open the listeners. What others need to start themselves opens
+    first."""
+    runtime, server = parts.runtime, parts.server
+    runtime.broker.start(nursery)
+    for one in parts.controllers:
+        await nursery.start(server.serve, one.name, one.listeners, CONTROLLER_APIS)
+    await nursery.start(_run_runtime, runtime)
+    for one in parts.listeners:
+        if one not in parts.controllers:
+            await nursery.start(server.serve, one.name, one.listeners)
+    await runtime.serve()
+
+
+async def _import_the_rest() -> None:
+    """Import what no request has needed so far, in a thread: not while the first clients come, and
+    before anybody replaces the files."""
+    await trio.sleep(IMPORT_AFTER_S)
+    await offload(import_all)
+
+
+async def _run_runtime(runtime: Runtime, *, task_status: trio.TaskStatus[None]) -> None:
+    await runtime.run(task_status=task_status)
 
 
 def _office(
     config: BrokerConfig, controllers: list[BoundListener]
 ) -> tuple[MetadataStore | None, Locator | None, Closing | None]:
-    """What lets this node campaign, and find who won, and what closes that; nothing of it where the store is embedded.
-    Raises StartError."""
+    """What lets this node campaign, and find who won, and what closes that; nothing of it where the
+    store is embedded. Raises StartError."""
     address = config.pk_metadata_store
     if address == EMBEDDED:
         return None, None, None
@@ -199,7 +341,8 @@ def _office(
         if e.name != "kazoo":
             raise
         raise StartError(
-            "pk.metadata.store names ZooKeeper, whose client is not installed: pip install 'pk-broker[zookeeper]'"
+            "pk.metadata.store names ZooKeeper, whose client is not installed: pip install "
+            "'pk-broker[zookeeper]'"
         ) from e
     timeout_ms = config.pk_zookeeper_session_timeout_ms
     try:
@@ -224,32 +367,51 @@ async def run_node(
     disk: Disk | None = None,
     ready: Callable[[Node], None],
     parent: int | None = None,
-) -> None:
-    """Run a node until SIGINT, SIGTERM or SIGHUP (unless that is ignored), which drain it; a second one ends it at once, but
-    for SIGHUP, which comes twice where a shell goes with its terminal.
+) -> int | None:
+    """Run a node until SIGINT, SIGTERM or SIGHUP (unless that is ignored), which drain it; a second
+    one ends it at once, but for SIGHUP, which comes twice where a shell goes with its terminal.
+    Below a service manager (NOTIFY_SOCKET), which hears when the node is ready and when it stops,
+    SIGHUP has it read its TLS files again instead.
 
-    `ready` is called when it serves. `parent` is a pipe whose end is the parent's, and drains the node too. Raises
+    `ready` is called when it serves. `parent` is a pipe whose end is the parent's, and drains the
+    node too. Returns the number of the signal that ended it, None where its parent did. Raises
     StartError, LogDirError.
     """
 
     def served(node: Node) -> None:
-        # What is there now stays: a full collection would look through all of it, some 5 ms each time.
+        starting.close()
+        # Objects that exist now stay too.
         gc.collect()
         gc.freeze()
         ready(node)
+        manager.ready()
 
+    gc.freeze()  # modules stay: each full collection would look through all of them, for 20 ms
     node = Node(config, disk=disk)
+    manager = ServiceManager()
+    ended_by: int | None = None
     with (
         _one_reason(),
         short_collections(),
+        short_switches(),
+        ExitStack() as starting,
         trio.open_signal_receiver(*ending_signals()) as signals,
     ):
+        starting.enter_context(rare_collections())
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
+                nonlocal ended_by
                 async for number in signals:
+                    if number == signal.SIGHUP and manager:
+                        manager.reloading()
+                        await node.read_files_again()
+                        manager.ready()
+                        continue
+                    manager.stopping()
+                    ended_by = ended_by or number
                     if number == signal.SIGHUP:
-                        drop_dead_terminal()  # and told of it twice, perhaps: no second Ctrl-C
+                        drop_dead_terminal()  # may be signalled twice: no second Ctrl-C
                     elif node.stopping:
                         nursery.cancel_scope.cancel()
                     node.stop()
@@ -263,10 +425,11 @@ async def run_node(
                 nursery.start_soon(end_with_parent, parent)
             await node.run(served)
             nursery.cancel_scope.cancel()
+    return ended_by
 
 
 @contextmanager
-def _one_reason() -> Iterator[None]:
+def _one_reason() -> Generator[None]:
     """Let a reason that the operator is to read out of the groups that nurseries wrap it in."""
     try:
         yield

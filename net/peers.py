@@ -1,21 +1,35 @@
-"""Channels to other nodes over TCP: the client library's connection under `core/broker/peers.py`'s interface."""
+"""Channels to other nodes over TCP: the client library's connection under `core/broker/peers.py`'s
+interface."""
 
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import trio
 
+from pk.core.auth.sasl import GSSAPI, OAUTHBEARER
+from pk.core.auth.sasl_config import SERVICE_NAME, listener_key, listener_value
 from pk.core.broker.peers import PeerLost
-from pk.core.errors import ProtocolError
-from pk.net.client.config import ClientConfig
+from pk.core.config import BrokerConfig, ConfigError
+from pk.core.errors import KafkaError, ProtocolError
+from pk.net.client.common_config import ClientConfig, check_login
 from pk.net.client.connection import Connection, connect
 from pk.net.client.errors import ClientError, ConnectFailed
-from pk.net.client.results import Node
+from pk.net.client.errors import ConfigError as ClientConfigError
+from pk.net.client.node import Node
+from pk.net.oauth.keys import CLIENT_TOKEN_KEYS
+from pk.net.tls.settings import CLIENT_KEYS
+
+logger = logging.getLogger("pk.node")
 
 UNKNOWN_NODE = -1
+COMPLAINTS_LOGGED_S = 30.0
+
+Security = dict[str, Any]
+"""Keyword arguments of ClientConfig."""
 
 
 class NetChannel:
@@ -52,29 +66,78 @@ class NetChannel:
 class NetPeers:
     """`Peers` over TCP. The connections' tasks live in the nursery, and end with it."""
 
-    def __init__(self, nursery: trio.Nursery, *, client_id: str) -> None:
-        """`client_id` is what the other side's log calls this node."""
+    def __init__(
+        self, nursery: trio.Nursery, *, client_id: str, security: Callable[[], Security] = dict
+    ) -> None:
+        """`client_id` is what the other side's log calls this node; `security` how it proves who it
+        is, asked for each connection."""
         self._nursery = nursery
+        self._client_id = client_id
+        self._security = security
+        self._complained = float("-inf")
+
+    def _config(self) -> ClientConfig:
         # A channel is kept as long as its owner wants it: silence is no reason to end it.
-        self._config = ClientConfig(client_id=client_id, connections_max_idle_ms=-1)
+        config = ClientConfig(
+            client_id=self._client_id, connections_max_idle_ms=-1, **self._security()
+        )
+        if config.uses_sasl:
+            check_login(config)
+        return config
 
     async def connect(self, host: str, port: int, *, timeout_ms: float) -> NetChannel:
         """See `Peers`."""
         peer = Node(UNKNOWN_NODE, host, port)
         try:
             with trio.fail_after(timeout_ms / 1000):
-                connection = await connect(peer, self._config, self._nursery)
+                connection = await connect(peer, self._config(), self._nursery)
         except trio.TooSlowError:
             raise PeerLost(f"{peer.address}: no answer within {timeout_ms:.0f} ms") from None
         except ConnectFailed as e:
-            raise PeerLost(str(e), refused=_refused(e.__cause__)) from e
+            raise PeerLost(str(e), refused=_refused(e.__cause__), answered=e.reached) from e
+        except KafkaError as e:
+            self._complain(f"cannot log in at {peer.address}: {e.message}")
+            raise PeerLost(f"{peer.address}: {e}", answered=True) from e
+        except (ConfigError, ClientConfigError) as e:
+            self._complain(str(e))
+            raise PeerLost(f"{peer.address}: {e}") from e
         return NetChannel(connection)
+
+    def _complain(self, why: str) -> None:
+        """Log why this node cannot authenticate, once in a while: it tries again all the time."""
+        if trio.current_time() - self._complained >= COMPLAINTS_LOGGED_S:
+            self._complained = trio.current_time()
+            logger.warning("%s", why)
+
+
+def security_of(config: BrokerConfig, listener: str, protocol: str, mechanism: str) -> Security:
+    """How this node reaches the peers that listen at `listener` with `protocol`, by the keys of
+    that listener, as arguments of ClientConfig. Raises ConfigError."""
+    found: Security = {"security_protocol": protocol}
+    if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+        found["sasl_mechanism"] = mechanism
+        found["sasl_jaas_config"] = config.given(
+            listener_key(listener, "sasl.jaas.config", mechanism)
+        )
+        if mechanism == OAUTHBEARER:
+            for key in CLIENT_TOKEN_KEYS:
+                value = listener_value(config, listener, key, mechanism)
+                if value is not None:
+                    found[key.replace(".", "_")] = value
+        if mechanism == GSSAPI:
+            service = listener_value(config, listener, SERVICE_NAME, mechanism)
+            found["sasl_kerberos_service_name"] = service
+    if protocol in ("SSL", "SASL_SSL"):
+        for key in CLIENT_KEYS:
+            found[key.replace(".", "_")] = listener_value(config, listener, key)
+    return found
 
 
 def _refused(error: BaseException | None) -> bool:
-    """Whether every address that was tried said that nobody listens there."""
+    """Whether every address that was tried refused the connection."""
     if isinstance(error, BaseExceptionGroup):
-        return all(_refused(one) for one in error.exceptions)
+        group = cast(BaseExceptionGroup[BaseException], error)
+        return all(_refused(one) for one in group.exceptions)
     if isinstance(error, OSError):
         return error.errno == errno.ECONNREFUSED or _refused(error.__cause__)
     return False

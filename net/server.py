@@ -1,4 +1,5 @@
-"""The broker's front door: listeners, limits on who may come in, idle connections, and an orderly end."""
+"""The broker's front door: listeners, limits on who may come in, idle connections, and an orderly
+end."""
 
 from __future__ import annotations
 
@@ -10,14 +11,17 @@ from collections.abc import Iterable
 
 import trio
 
-from pk.core.api.registry import Api
+from pk.core.api.registry import AnyApi
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.log.disk import SHARE_OF_DESCRIPTORS
 from pk.net.connection import Connection, Limits
+from pk.net.connection_quotas import ConnectionQuotas, PacedListener
 from pk.net.frames import RequestMemory
-from pk.net.transport import SocketTransport
+from pk.net.listener_security import ListenerSecurity
+from pk.net.tls.transport import TlsTransport
+from pk.net.transport import SocketTransport, Transport
 
 logger = logging.getLogger("pk.server")
 
@@ -25,7 +29,8 @@ SWEEP_S = 5
 """How often idle connections are looked for."""
 
 REFUSALS_LOGGED_S = 1.0
-"""Refusals are logged once in so many seconds: a flood of clients must not become a flood of lines."""
+"""Refusals are logged once in so many seconds: a flood of clients must not become a flood of
+lines."""
 
 RESERVED_DESCRIPTORS = 32
 """For listeners, locks, the loop's own, and files that are open for a moment."""
@@ -45,7 +50,7 @@ def descriptors_for_connections() -> int:
 class Server:
     """Serves a broker's APIs on sockets."""
 
-    def __init__(self, broker: Broker, apis: Iterable[Api], config: BrokerConfig) -> None:
+    def __init__(self, broker: Broker, apis: Iterable[AnyApi], config: BrokerConfig) -> None:
         self._broker = broker
         self._apis = {api.key: api for api in apis}
         self._limits = Limits(
@@ -56,8 +61,15 @@ class Server:
         self._memory = RequestMemory(
             config.pk_request_bytes_max, lambda: broker.purgatory.touch(RequestMemory)
         )
+        self._listeners = {listener.name: listener for listener in config.listeners}
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
+        self._quotas = ConnectionQuotas(broker)
+        self._turned_away = 0
+        """Connections that are about to be closed, because too many came from their address."""
+        self._handshaking = trio.Lock()
+        """Held by the connection that computes a step of its TLS handshake."""
         self._idle_s = config.connections_max_idle_ms / 1000
         self._descriptors = descriptors_for_connections()
         self._refused = 0
@@ -77,16 +89,17 @@ class Server:
         self,
         listener_name: str,
         listeners: list[trio.SocketListener],
-        apis: Iterable[Api] | None = None,
+        apis: Iterable[AnyApi] | None = None,
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept on `listeners` until `drain`; returns when the last connection is gone. `apis` are what this listener
-        serves, where that is not what the server was made for.
+        """Accept on `listeners` until `drain`; returns when the last connection is gone. `apis` are
+        what this listener serves, where that is not what the server was made for.
 
         A full table of descriptors ends nothing: trio waits and accepts again.
         """
         served = self._apis if apis is None else {api.key: api for api in apis}
+        security = self._security_of(listener_name)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sweep)
             async with trio.open_nursery() as connections:
@@ -97,17 +110,22 @@ class Server:
 
                     async def handle(stream: trio.SocketStream) -> None:
                         try:
-                            await self._serve_stream(stream, listener_name, served)
+                            if self._quotas.unknown_hosts:
+                                connections.start_soon(self._quotas.look_up)
+                            await self._serve_stream(stream, listener_name, served, security)
                         except Exception:
-                            # A fault of ours, and one client's: it must not end the others' connections with its own.
+                            # A fault of ours, and one client's: it must not end the others'
+                            # connections with its own.
                             logger.exception("a connection could not be served")
 
                     task_status.started()
-                    await trio.serve_listeners(handle, listeners, handler_nursery=connections)
+                    paced = [PacedListener(one, self._quotas, listener_name) for one in listeners]
+                    await trio.serve_listeners(handle, paced, handler_nursery=connections)
             nursery.cancel_scope.cancel()
 
     async def drain(self, grace_s: float) -> None:
-        """Stop accepting and reading; give the answers that are owed `grace_s` seconds to leave. May be called again."""
+        """Stop accepting and reading; give the answers that are owed `grace_s` seconds to leave.
+        May be called again."""
         self._draining = True
         for accepting in self._accepting:
             accepting.cancel()
@@ -119,15 +137,23 @@ class Server:
                 await self._empty.wait()
 
     async def _serve_stream(
-        self, stream: trio.SocketStream, listener_name: str, apis: dict[int, Api]
+        self,
+        stream: trio.SocketStream,
+        listener_name: str,
+        apis: dict[int, AnyApi],
+        security: ListenerSecurity | None,
     ) -> None:
         try:
             host, port = stream.socket.getpeername()[:2]
         except OSError:
             await trio.aclose_forcefully(stream)
             return
-        if self._draining or not self._admits(host):
+        if self._draining or not self._admits(host, listener_name):
             await trio.aclose_forcefully(stream)
+            return
+        if wait_s := self._quotas.refused_s(host):
+            self._refuse(host, "more connections a second than its quota allows")
+            await self._turn_away(stream, wait_s)
             return
         sock = socket.socket(fileno=stream.socket.detach())  # trio has set TCP_NODELAY
         self._ids += 1
@@ -137,23 +163,34 @@ class Server:
             listener=listener_name,
             connection_id=self._ids,
         )
+        transport: Transport = SocketTransport(sock)
+        if security is not None and security.uses_tls:
+            transport = TlsTransport(sock, security.tls_context, self._handshaking)
         connection = Connection(
-            SocketTransport(sock),
+            transport,
             self._broker,
             apis,
             self._limits,
             self._memory,
             context,
             f"{host}:{port}",
+            security,
         )
         self._connections.add(connection)
         self._by_host[host] += 1
+        self._by_listener[listener_name] += 1
+        counted = self._broker.metrics.listener(listener_name)
+        counted.opened += 1
+        if self._broker.faults is not None:
+            self._broker.faults.connected(context.connection_id, connection.close_at_once)
         try:
             await connection.serve()
         except Exception:
             logger.exception("connection of %s failed", connection.peer)
         finally:
             self._connections.discard(connection)
+            self._by_listener[listener_name] -= 1
+            counted.closed += 1
             self._by_host[host] -= 1
             if not self._by_host[host]:
                 del self._by_host[host]
@@ -162,13 +199,33 @@ class Server:
             for tell in self._broker.disconnected:
                 tell(context.connection_id)
 
-    def _admits(self, host: str) -> bool:
+    def _security_of(self, listener_name: str) -> ListenerSecurity | None:
+        """How the peers of a listener authenticate; None where they need not."""
+        listener = self._listeners.get(listener_name)
+        if listener is None or listener.security_protocol == "PLAINTEXT":
+            return None
+        return ListenerSecurity(self._broker, listener)
+
+    async def _turn_away(self, stream: trio.SocketStream, wait_s: float) -> None:
+        """Close a connection in a moment, unless too many wait for that."""
+        if len(self._connections) + self._turned_away < self._descriptors:
+            self._turned_away += 1
+            try:
+                await trio.sleep(wait_s)
+            finally:
+                self._turned_away -= 1
+        await trio.aclose_forcefully(stream)
+
+    def _admits(self, host: str, listener: str) -> bool:
         """Whether one more may come from `host`. The limits may change while the broker runs."""
         config, count = self._broker.config, len(self._connections)
         if count >= config.max_connections:
             return self._refuse(host, f"max.connections is {config.max_connections}")
         if count >= self._descriptors:
             return self._refuse(host, f"no more than {count} descriptors are for connections")
+        limit = self._quotas.connections_max(listener)
+        if self._by_listener[listener] >= limit:
+            return self._refuse(host, f"max.connections of listener {listener} is {limit}")
         limit = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
         if self._by_host[host] >= limit:
             return self._refuse(host, f"it has the {limit} connections of max.connections.per.ip")

@@ -1,7 +1,8 @@
 """Bytes in and bytes out: a socket as the server uses it, and any trio stream in its place.
 
-The socket is used without trio's wrapper, because trio pays a checkpoint for every call: one `recv_into` that succeeds at
-once costs a system call here, and only one that would block goes to the loop. Whoever reads in a cycle yields by itself.
+The socket is used without trio's wrapper, because trio pays a checkpoint for every call: one
+`recv_into` that succeeds at once costs a system call here, and only one that would block goes to
+the loop. A reader in a loop must yield itself.
 """
 
 import contextlib
@@ -20,11 +21,23 @@ from pk.net.frames import FrameBuffer
 JOIN_BYTES = 64 * 1024
 """Parts below this are joined into one send: copying them costs less than a system call."""
 
+PARTS_AT_ONCE = 1024
+"""Between so many parts others run."""
+
 READ_BYTES = 32 * 1024
 """A slice of a file below this is read and joined with what goes before it."""
 
 CHUNK_BYTES = 1 << 20
 """What one sendfile is asked to move: between two of them others run."""
+
+JOINED_BYTES = 4096
+"""So much of the end of a slice is read and sent together with what follows it: those are the last
+three bytes of a Fetch response, and sent by themselves they double what the kernel spends on a
+megabyte."""
+
+IN_MEMORY_S = 1.0
+"""After waiting longer than this for the peer, ask again whether the pages that come next are in
+memory."""
 
 
 class Transport(Protocol):
@@ -36,7 +49,8 @@ class Transport(Protocol):
         ...
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
-        """Receive into `buffer`: the bytes that came, 0 at the end, None where the server's memory is spent."""
+        """Receive into `buffer`: the bytes that came, 0 at the end, None where the server's memory
+        is spent."""
         ...
 
     async def send(self, parts: Sequence[Part]) -> None:
@@ -48,13 +62,13 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close at once; whoever waits in receive or send gets trio.ClosedResourceError."""
+        """Close at once; a task that waits in receive or send gets trio.ClosedResourceError."""
         ...
 
 
 def _bytes_of(part: Part) -> bytes | bytearray | memoryview:
-    """A part as bytes: a slice is read. Raises BrokenResourceError where the file ends before the slice does: the answer
-    says how long it is, and what came next would be taken for the rest."""
+    """A part as bytes: a slice is read. Raises BrokenResourceError where the file ends before the
+    slice does: the answer says how long it is, and what came next would be taken for the rest."""
     if isinstance(part, bytes | bytearray | memoryview):
         return part
     data = part.read()
@@ -94,30 +108,28 @@ class SocketTransport:
     async def send(self, parts: Sequence[Part]) -> None:
         """See Transport: small parts joined, file slices by sendfile."""
         pending: list[bytes | bytearray | memoryview] = []
-        for part in parts:
-            if isinstance(part, FileSlice):
-                if part.length <= READ_BYTES and part.resident():
-                    pending.append(_bytes_of(part))
-                    continue
+        waiting = 0
+        for number, part in enumerate(parts, 1):
+            if isinstance(part, FileSlice) and not (part.length <= READ_BYTES and part.resident()):
                 await self._send_bytes(pending)
-                pending = []
-                await self._send_file(part)
+                joined = JOINED_BYTES if number < len(parts) and part.length > READ_BYTES else 0
+                pending = [await self._send_file(part, joined)]
+                waiting = joined
             else:
-                pending.append(_bytes_of(part))
+                data = _bytes_of(part)
+                if waiting + len(data) > JOIN_BYTES:
+                    await self._send_bytes(pending)
+                    pending, waiting = [], 0
+                pending.append(data)
+                waiting += len(data)
+            if not number % PARTS_AT_ONCE:
+                await trio.lowlevel.checkpoint()
         await self._send_bytes(pending)
 
     async def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        if not parts:
-            return
-        if len(parts) == 1:
-            view = memoryview(parts[0])
-        elif sum(map(len, parts)) <= JOIN_BYTES:
-            view = memoryview(b"".join(parts))
-        else:
-            for part in parts:
-                await self._send_bytes([part])
-            return
-        while True:
+        """Send these, which are small or one, by one call."""
+        view = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        while view:
             try:
                 sent = self._socket.send(view)
             except BlockingIOError:
@@ -125,53 +137,71 @@ class SocketTransport:
                 continue
             except OSError as e:
                 raise trio.BrokenResourceError(str(e)) from e
-            if sent == len(view):
-                return
             view = view[sent:]
 
     async def _wait_writable(self) -> None:
         await trio.lowlevel.wait_writable(self._socket)
         self.last_sent = trio.current_time()
 
-    async def _send_file(self, part: FileSlice) -> None:
-        """The slice, by sendfile where its pages are in memory, else read in a thread first.
+    async def _send_file(self, part: FileSlice, kept: int) -> bytes:
+        """Send the slice but for its last `kept` bytes, and return those. By sendfile where its
+        pages are in memory, else they are read in a thread first.
 
-        Raises BrokenResourceError when the file ends before the slice does: the size is already sent, so the
-        connection cannot go on.
+        Raises BrokenResourceError when the file ends before the slice does: the size is already
+        sent, so the connection cannot go on.
         """
         file, position, left = part.file, part.position, part.length
+        in_memory = position  # up to here
         part.pin()
         try:
-            while left:
-                count = min(left, CHUNK_BYTES)
-                if not file.resident(position, count):
-                    await offload(file.pread, count, position, directory="cold reads")
-                descriptor = part.fileno()
-                if descriptor is None:
-                    raise trio.BrokenResourceError(f"{part!r} has no descriptor")
+            descriptor = part.fileno()
+            if descriptor is None:
+                raise trio.BrokenResourceError(f"{part!r} has no descriptor")
+            while left > kept:
+                if in_memory <= position:
+                    count = min(left, CHUNK_BYTES)
+                    if not file.resident(position, count):
+                        await offload(file.pread, count, position, directory="cold reads")
+                    in_memory = position + count
+                count = min(in_memory - position, left - kept)
                 try:
                     sent = os.sendfile(self._socket.fileno(), descriptor, position, count)
+                    if not sent:
+                        raise trio.BrokenResourceError(f"{part!r} ends before its length")
                 except BlockingIOError:
-                    await self._wait_writable()
-                    continue
+                    sent = 0
                 except OSError as e:
                     if not isinstance(e, ConnectionError | TimeoutError):
-                        # Of the file, perhaps: who reads it finds out, and a failing disk is told of (`Disk.read_failed`).
+                        # Perhaps of the file: its reader finds out and reports a failing disk
+                        # (`Disk.read_failed`).
                         with contextlib.suppress(OSError):
                             await offload(file.pread, count, position, directory="cold reads")
                     raise trio.BrokenResourceError(str(e)) from e
-                if not sent:
-                    raise trio.BrokenResourceError(f"{part!r} ends before its length")
                 position += sent
                 left -= sent
-                if left:
+                if sent < count:
+                    since = trio.current_time()
+                    await self._wait_writable()
+                    if self.last_sent - since > IN_MEMORY_S:
+                        in_memory = position
+                elif left > kept:
                     await trio.lowlevel.checkpoint()
+            if not left:
+                return b""
+            if in_memory < position + left and not file.resident(position, left):
+                rest = await offload(file.pread, left, position, directory="cold reads")
+            else:
+                rest = file.pread(left, position)
+            if len(rest) != left:
+                raise trio.BrokenResourceError(f"{part!r} ends before its length")
+            return rest
         finally:
             part.unpin()
 
     async def finish(self) -> None:
-        """See Transport. A socket that is closed with bytes unread resets the connection, and takes from the peer what
-        it has not read yet: so where there are any they are read away, until the peer has seen our end."""
+        """See Transport. A socket that is closed with bytes unread resets the connection, and takes
+        from the peer what it has not read yet: so where there are any they are read away, until the
+        peer has seen our end."""
         waste, unread = bytearray(64 * 1024), False
         try:
             self._socket.shutdown(socket.SHUT_WR)

@@ -1,15 +1,18 @@
-"""The metadata store on ZooKeeper: any of several machines may be the controller, and ZooKeeper's votes say which.
+"""The metadata store on ZooKeeper: any of several machines may be the controller, and ZooKeeper's
+votes say which.
 
 ```
 <path>/
-  epoch                        CBOR: who campaigned last, and its epoch; the node's version rises with each campaign
+  epoch                        CBOR: who campaigned last, and its epoch; each campaign raises the
+                               node's version
   leader                       ephemeral; CBOR: the controller's id, epoch, and where it listens
   candidates/                  ephemeral and sequential: who would be controller, in order
     2-5f3a…-0000000007
   log/                         the events, a bucket a thousand offsets
     0000000000000000012/
       00000000000000012345     CBOR: the events of one append, from this offset on
-  parts/                       appends of more than one node holds: in pieces, which count when a node of the log names them
+  parts/                       appends of more than one node holds: in pieces, which count when a
+                               node of the log names them
     00000000000000012999-0000000004/
       0000000000, 0000000001, …
   snapshots/                   as many as there are attempts; one counts
@@ -18,32 +21,37 @@
   snapshot                     CBOR: which of them
 ```
 
-**Election.** A candidate creates an ephemeral sequential node and waits for the one before it to go (each watches one other:
-no herd). The first in the queue sets `epoch`, on the version it read, and creates `leader`, both in one multi. From then on
-nobody else's writes are taken:
+**Election.** A candidate creates an ephemeral sequential node and waits for the one before it to go
+(each watches one other: no herd). The first in the queue sets `epoch`, on the version it read, and
+creates `leader`, both in one multi. From then on only its writes are accepted:
 
-**Fencing.** Every write of a controller is a multi that begins with two checks: `epoch` has the version of its own campaign,
-and `leader` is there. ZooKeeper takes a multi whole or not at all. A controller that was paused, cut off or replaced is
-refused, whatever it believes. The checks make the election a matter of speed, never of safety.
+**Fencing.** Every write of a controller is a multi that begins with two checks: `epoch` has the
+version of its own campaign, and `leader` is there. ZooKeeper takes a multi whole or not at all. A
+controller that was paused, cut off or replaced is refused, whatever it believes. The checks make
+the election a matter of speed, never of safety.
 
-**Offsets.** Since only the holder of the epoch can add to the log, it knows where the log ends and need not ask: an append
-elsewhere is refused here. The campaign's own write, in this session, is the barrier behind which it reads that end; `load`
-begins with a `sync` besides, for stores that hold no office.
+**Offsets.** Since only the holder of the epoch can add to the log, it knows where the log ends and
+need not ask: an append elsewhere is refused here. The campaign's own write, in this session, is the
+barrier behind which it reads that end; `load` begins with a `sync` besides, for stores that hold no
+office.
 
-**Deposing.** A session outlives its process by `zookeeper.session.timeout.ms`. A candidate that finds nobody listening where
-the controller did (`depose`) does not wait for that: it removes the controller's candidate from the queue, and the next one
-is elected. Were the old controller alive after all, it would be fenced like any other.
+**Deposing.** A session outlives its process by `zookeeper.session.timeout.ms`. A candidate that
+finds nothing listening where the controller did (`depose`) does not wait for that: it removes the
+controller's candidate from the queue, and the next one is elected. Were the old controller alive
+after all, it would be fenced like any other.
 
-**Size.** ZooKeeper takes no request and gives no answer above 1 MB (jute.maxbuffer). A node holds less than 512 kB, a bucket at
-most a thousand children. What is larger goes into `parts` or `snapshots` piece by piece, each fenced; and then one multi
-makes it count. So an append of any size is all or nothing.
+**Size.** ZooKeeper takes no request and gives no answer above 1 MB (jute.maxbuffer). A node holds
+less than 512 kB, a bucket at most a thousand children. What is larger goes into `parts` or
+`snapshots` piece by piece, each fenced; and then one multi makes it count. So an append of any size
+is all or nothing.
 
-**Doubt.** A connection that breaks while an append is on its way leaves its fate unknown: StoreFailed, and the office is given
-up. So it is from the moment the session is suspended, before anybody else can have been elected; `lost` tells the controller.
-It may campaign again at once, and is elected again where its session lives, since its place in the queue does.
+**Doubt.** A connection that breaks while an append is on its way leaves its fate unknown:
+StoreFailed, and the office is given up. So it is from the moment the session is suspended, before
+anybody else can have been elected; `lost` tells the controller. It may campaign again at once, and
+is elected again where its session lives, since its place in the queue does.
 
-Nodes are open to every client of that ZooKeeper (its ACL is the default): it belongs behind the same walls as the brokers'
-listeners.
+Nodes are open to every client of that ZooKeeper (its ACL is the default): it belongs behind the
+same walls as the brokers' listeners.
 """
 
 from __future__ import annotations
@@ -53,11 +61,15 @@ import secrets
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import trio
-from kazoo.client import KazooClient, TransactionRequest
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+from kazoo.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+)
 
 from pk.core.broker.offload import offload
 from pk.core.meta import snapshot
@@ -81,12 +93,15 @@ from pk.net.zookeeper_nodes import (
     refusal,
     snapshot_node,
 )
-from pk.net.zookeeper_session import SessionLost, ZooKeeperSession, parse_address
+from pk.net.zookeeper_session import SessionLost, Zk, ZooKeeperSession, parse_address
 
 logger = logging.getLogger("pk.controller")
 
 NODE_BYTES_MAX: Final = 480 << 10
 """How much one node holds: two of them, with their paths, go into one request."""
+
+Transaction: TypeAlias = Any
+"""A TransactionRequest of kazoo's, whose methods have no types."""
 
 BUCKET: Final = 1000
 """How many offsets a bucket of the log covers."""
@@ -94,10 +109,11 @@ BUCKET: Final = 1000
 DELETES_PER_MULTI: Final = 500
 
 NODE_COST_BYTES: Final = 4096
-"""What a node counts for at least in `bytes_since_snapshot`: ZooKeeper holds each in memory, and a load asks for each."""
+"""What a node counts for at least in `bytes_since_snapshot`: ZooKeeper holds each in memory, and a
+load asks for each."""
 
 LOADS_MAX: Final = 5
-"""How often a load begins anew because a controller trimmed what it was about to read."""
+"""How often a load starts again because a controller trimmed what it was about to read."""
 
 AGAIN_S: Final = 0.05
 
@@ -135,7 +151,8 @@ class ZooKeeperStore:
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = 15_000,
     ) -> None:
-        """`address` is `[zookeeper://]h:p,h:p[/path]`; `endpoint` is where this controller listens, for `ZooKeeperLocator`.
+        """`address` is `[zookeeper://]h:p,h:p[/path]`; `endpoint` is where this controller listens,
+        for `ZooKeeperLocator`.
 
         Raises ValueError where the address is none.
         """
@@ -153,7 +170,7 @@ class ZooKeeperStore:
         self._barren = False
         """Whether the last office ended before anything was appended."""
         self._deposed: tuple[int, Endpoint] | None = None
-        """Where nobody listens any more."""
+        """An address where nothing listens any more."""
         self._look_again = trio.Event()
         """Set when the queue may have changed, or should."""
         self._writing = trio.Lock()
@@ -166,14 +183,16 @@ class ZooKeeperStore:
         return ZooKeeperLocator(self.session, self._root)
 
     async def campaign(self, controller_id: int) -> int:
-        """See `MetadataStore`. It returns when this store is first in the queue, and waits for that through losses of the
-        session; raises StoreFailed when there is no ZooKeeper for longer than the connection may take.
+        """See `MetadataStore`. It returns when this store is first in the queue, and waits for that
+        through losses of the session; raises StoreFailed when there is no ZooKeeper for longer than
+        the connection may take.
 
-        Who comes back without having appended anything goes to the end of the queue: a controller that cannot take over (it
-        is too old for what the log holds, say) must not keep everybody else from it.
+        Who comes back without having appended anything goes to the end of the queue: a controller
+        that cannot take over (it is too old for what the log holds, say) must not keep everybody
+        else from it.
         """
         assert controller_id == self.controller_id
-        self._give_up("it campaigns anew")
+        self._give_up("it campaigns again")
         self._deposed = None
         with failures():
             while True:
@@ -211,8 +230,8 @@ class ZooKeeperStore:
             raise missing
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
-        """See `MetadataStore`. After a failure the office is given up: whether the append happened is known after the next
-        campaign."""
+        """See `MetadataStore`. After a failure the office is given up: whether the append happened
+        is known after the next campaign."""
         async with self._writing:
             office = self._held(epoch)
             if offset != office.end:
@@ -320,7 +339,7 @@ class ZooKeeperStore:
             return
         data = await self._get(f"{self._root}/leader")
         if data is not None and read_leader_node(data) == deposed:
-            logger.warning("nobody listens where controller %d did; it is deposed", deposed[0])
+            logger.warning("controller %d no longer listens; it is deposed", deposed[0])
             path = f"{self._root}/candidates/{first}"
             await self._ignoring(NoNodeError, lambda zk: zk.delete_async(path))
 
@@ -333,11 +352,12 @@ class ZooKeeperStore:
         ours = Leader(self.controller_id, epoch)
         old = await self.session.call(lambda zk: zk.exists_async(leader_path))
 
-        def start(zk: KazooClient) -> Any:
+        def start(zk: Zk) -> Any:
             t = zk.transaction()
             t.set_data(path, epoch_node(ours), version=stat.version)
             if old is not None:
-                # Its owner was first in the queue before us; or it is our own, of an office given up.
+                # Its owner was first in the queue before us; or it is our own, of an office given
+                # up.
                 t.delete(leader_path)
             t.create(leader_path, leader_node(ours, self._endpoint), ephemeral=True)
             return t.commit_async()
@@ -407,7 +427,7 @@ class ZooKeeperStore:
             data = pieces_of_append_node(len(events), folder, pieces, zlib.crc32(data))
         bucket = f"{self._root}/log/{offset // BUCKET:019d}"
 
-        def build(t: TransactionRequest) -> None:
+        def build(t: Transaction) -> None:
             if offset // BUCKET > office.bucket:
                 t.create(bucket)
             t.create(f"{bucket}/{offset:020d}", data)
@@ -428,13 +448,13 @@ class ZooKeeperStore:
         return made[0].rpartition("/")[2], -(-len(data) // NODE_BYTES_MAX)
 
     async def _multi(
-        self, office: _Office, build: Callable[[TransactionRequest], None], what: str
+        self, office: _Office, build: Callable[[Transaction], None], what: str
     ) -> list[Any]:
         """What `build` adds to a transaction, fenced; its results. Raises Fenced, StoreFailed."""
         if self.session.age != office.age:
             raise Fenced(f"epoch {office.epoch} is over: the session may be lost")
 
-        def start(zk: KazooClient) -> Any:
+        def start(zk: Zk) -> Any:
             t = zk.transaction()
             t.check(f"{self._root}/epoch", office.version)
             t.check(f"{self._root}/leader", -1)
@@ -459,7 +479,7 @@ class ZooKeeperStore:
         for first in range(0, len(names), DELETES_PER_MULTI):
             some = names[first : first + DELETES_PER_MULTI]
 
-            def build(t: TransactionRequest, some: list[str] = some) -> None:
+            def build(t: Transaction, some: list[str] = some) -> None:
                 for name in some:
                     t.delete(f"{self._root}/{name}")
 
@@ -472,13 +492,14 @@ class ZooKeeperStore:
         pointer = read_snapshot_node(await self._get(f"{self._root}/snapshot"))
         data = await self._read_pieces("snapshots", pointer) if pointer is not None else None
         first = pointer["offset"] if pointer is not None else 0
-        paths, offsets = [], []
+        paths: list[str] = []
+        offsets: list[int] = []
         for bucket in await self._children("log"):
             for name in await self._children(f"log/{bucket}"):
                 if int(name) >= first:
                     offsets.append(int(name))
                     paths.append(f"{self._root}/log/{bucket}/{name}")
-        documents = []
+        documents: list[bytes] = []
         for content, _ in await self.session.call_all(
             [lambda zk, path=path: zk.get_async(path) for path in paths]
         ):
@@ -526,9 +547,7 @@ class ZooKeeperStore:
             await self._ensure(parent)
         await self._ignoring(NodeExistsError, lambda zk: zk.create_async(path, b""))
 
-    async def _ignoring(
-        self, error: type[KazooException], start: Callable[[KazooClient], Any]
-    ) -> None:
+    async def _ignoring(self, error: type[KazooException], start: Callable[[Zk], Any]) -> None:
         try:
             await self.session.call(start)
         except error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsistency
+from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsistency  # pyright: ignore[reportMissingTypeStubs]
 
 from pk.core import cbor
 from pk.core.meta import snapshot
@@ -57,7 +57,7 @@ def append_node(events: Sequence[Event]) -> bytes:
 
 
 def pieces_of_append_node(count: int, folder: str, pieces: int, crc: int) -> bytes:
-    """An append of `count` events whose own node lies in `pieces` in `folder`."""
+    """An append of `count` events whose own node is split into `pieces` in `folder`."""
     body = {"count": count, "folder": folder, "pieces": pieces, "crc": crc}
     return cbor.dumps(_APPEND_KIND, _VERSION, body)
 
@@ -106,7 +106,7 @@ def place_in_queue(name: str) -> int:
 
 
 @contextmanager
-def failures() -> Iterator[None]:
+def failures() -> Generator[None]:
     """What kazoo and a damaged node raise, as the store's own errors."""
     try:
         yield

@@ -1,19 +1,20 @@
 """A session with ZooKeeper on the trio loop: where kazoo's threads end.
 
-kazoo runs a thread that owns the socket, one that calls completions and one that calls watches. None of them touches
-anything of ours but through `TrioToken.run_sync_soon`, and the loop never waits for one: requests are handed over by
-kazoo's `..._async` calls, which queue and return.
+kazoo runs a thread that owns the socket, one that calls completions and one that calls watches.
+None of them touches anything of ours but through `TrioToken.run_sync_soon`, and the loop never
+waits for one: requests are handed over by kazoo's `..._async` calls, which queue and return.
 
-What makes a session dangerous is not that it ends but that its owner learns late. ZooKeeper counts the session's time from
-the last byte it had of us; we count from the last byte we had of it. kazoo gives a connection up after two thirds of the
-session's time without an answer, so `SUSPENDED` comes before ZooKeeper may let go of our ephemeral nodes, unless this
-process itself stood still. Therefore: from `SUSPENDED` on everything that hung on the session (an office, a queue place) is
-treated as lost, even if the same session comes back; and what must not happen when we stood still is left to ZooKeeper to
-refuse (see zookeeper.py). `age` counts those losses: kazoo's thread raises it at once, so that a decision taken before the
-loop has heard of it is not taken for a good one.
+What makes a session dangerous is not that it ends but that its owner learns late. ZooKeeper counts
+the session's time from the last byte it had of us; we count from the last byte we had of it. kazoo
+gives a connection up after two thirds of the session's time without an answer, so `SUSPENDED` comes
+before ZooKeeper may let go of our ephemeral nodes, unless this process itself stood still.
+Therefore: from `SUSPENDED` on everything that hung on the session (an office, a queue place) is
+treated as lost, even if the same session comes back; and what must not happen when we stood still
+is left to ZooKeeper to refuse (see zookeeper.py). `age` counts those losses: kazoo's thread raises
+it at once, so that a decision taken before the loop has heard of it is not taken for a good one.
 
-A request is never queued while the connection is down. kazoo would keep it and send it whenever it can, perhaps in another
-session; here it fails, and whoever asked decides anew.
+A request is never queued while the connection is down. kazoo would keep it and send it whenever it
+can, in another session if need be; here it fails, and the caller decides again.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 import trio
-from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.retry import KazooRetry
+from kazoo.client import KazooClient  # pyright: ignore[reportMissingTypeStubs]
+from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError  # pyright: ignore[reportMissingTypeStubs]
+from kazoo.handlers.threading import KazooTimeoutError  # pyright: ignore[reportMissingTypeStubs]
+from kazoo.protocol.states import KazooState, KeeperState  # pyright: ignore[reportMissingTypeStubs]
+from kazoo.retry import KazooRetry  # pyright: ignore[reportMissingTypeStubs]
 
 from pk.core.meta.store import StoreFailed
 
 logger = logging.getLogger("pk.zookeeper")
 
 CLOSE_S: Final = 3.0
-"""How long the end of a session may take to be told; it ends by itself otherwise."""
+"""How long closing a session may take; if it takes longer, the session expires by itself."""
 
 RETRY_FIRST_S: Final = 0.05
 RETRY_LAST_S: Final = 1.0
@@ -43,7 +44,9 @@ RETRY_LAST_S: Final = 1.0
 WINDOW: Final = 64
 """How many requests of one `call_all` are on their way at a time."""
 
-Start = Callable[[KazooClient], Any]
+Zk: TypeAlias = Any
+"""A KazooClient, whose methods have no types."""
+Start = Callable[[Zk], Any]
 """Begins a request by one of kazoo's `..._async` calls and gives what that returns."""
 
 DEFAULT_PATH: Final = "/pk"
@@ -56,7 +59,8 @@ class SessionLost(StoreFailed):
 
 
 def parse_address(text: str) -> tuple[str, str]:
-    """`h:p,h:p` and the path of `h:p,h:p/path`; the path is /pk where none is given. Raises ValueError for anything else."""
+    """`h:p,h:p` and the path of `h:p,h:p/path`; the path is /pk where none is given. Raises
+    ValueError for anything else."""
     hosts, slash, path = text.removeprefix(SCHEME).partition("/")
     path = f"/{path.strip('/')}" if slash and path.strip("/") else DEFAULT_PATH
     for host in hosts.split(","):
@@ -69,7 +73,8 @@ def parse_address(text: str) -> tuple[str, str]:
 
 
 class ZooKeeperSession:
-    """One client of ZooKeeper, connected when it is first used, connected again whenever it loses its server.
+    """One client of ZooKeeper, connected when it is first used, connected again whenever it loses
+    its server.
 
     Used from one trio run; `close` ends it.
     """
@@ -77,8 +82,8 @@ class ZooKeeperSession:
     def __init__(
         self, hosts: str, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 15_000
     ) -> None:
-        """`session_timeout_ms` is asked for; the server bounds it (by default 2 and 20 ticks). `connect_timeout_ms`: how long
-        `ready` waits for a server."""
+        """`session_timeout_ms` is asked for; the server bounds it (by default 2 and 20 ticks).
+        `connect_timeout_ms`: how long `ready` waits for a server."""
         self.hosts = hosts
         self.age = 0
         """How often the connection was lost. Raised by kazoo's thread, at once."""
@@ -86,7 +91,7 @@ class ZooKeeperSession:
         """Called on the loop after the connection was lost."""
         self._session_timeout_ms = session_timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
-        self._client: KazooClient | None = None
+        self._client: Zk | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._connected = False
         self._changed = trio.Event()
@@ -117,7 +122,8 @@ class ZooKeeperSession:
         return known[0] if known is not None and known[0] is not None else 0
 
     async def ready(self) -> int:
-        """Wait until the session is up; the session's `age`. Raises StoreFailed where no server answers in time."""
+        """Wait until the session is up; the session's `age`. Raises StoreFailed where no server
+        answers in time."""
         if self._client is None:
             async with self._starting:
                 await self._start()
@@ -134,7 +140,8 @@ class ZooKeeperSession:
         return self.age
 
     async def wait(self, event: trio.Event, age: int) -> None:
-        """Wait for `event`, which a watch sets. Raises SessionLost where the connection went since the session had `age`."""
+        """Wait for `event`, which a watch sets. Raises SessionLost where the connection went since
+        the session had `age`."""
         self._waiting.add(event)
         try:
             await event.wait()
@@ -146,15 +153,15 @@ class ZooKeeperSession:
     async def call(self, start: Start) -> Any:
         """The result of the request that `start(client)` begins (one of kazoo's `..._async` calls).
 
-        Raises SessionLost where the connection is or goes down, kazoo's own exceptions for what the server refuses. A caller
-        that is cancelled leaves the request on its way.
+        Raises SessionLost where the connection is or goes down, kazoo's own exceptions for what the
+        server refuses. A caller that is cancelled leaves the request on its way.
         """
         [result] = await self.call_all([start])
         return result
 
     async def call_all(self, starts: Sequence[Start]) -> list[Any]:
         """`call` for each of `starts`, in order, many on their way at a time."""
-        results = []
+        results: list[Any] = []
         for first in range(0, len(starts), WINDOW):
             begun = [self._begin(start) for start in starts[first : first + WINDOW]]
             results += [await self._finish(*one) for one in begun]
@@ -165,8 +172,12 @@ class ZooKeeperSession:
         if client is None or not self.connected:
             raise SessionLost(f"ZooKeeper at {self.hosts}: no connection")
         done = trio.Event()
-        result = start(client)
-        result.rawlink(lambda _: self._soon(done.set))
+        result: Any = start(client)
+
+        def finished(_: object) -> None:
+            self._soon(done.set)
+
+        result.rawlink(finished)
         return result, done
 
     async def _finish(self, result: Any, done: trio.Event) -> Any:
@@ -180,11 +191,13 @@ class ZooKeeperSession:
             self._waiting.discard(done)
 
     def watcher(self, call: Callable[[], None]) -> Callable[[Any], None]:
-        """A watch for kazoo that has `call()` called on the loop, once; also when the connection goes, and the watch with it."""
+        """A watch for kazoo that has `call()` called on the loop, once; also when the connection
+        goes, and the watch with it."""
         return lambda _: self._soon(call)
 
     async def close(self) -> None:
-        """End the session: ZooKeeper removes its ephemeral nodes at once. Those who wait for an answer get SessionLost."""
+        """End the session: ZooKeeper removes its ephemeral nodes at once. Those who wait for an
+        answer get SessionLost."""
         self._closed = True
         self._announce()
         for done in list(self._waiting):
@@ -214,11 +227,14 @@ class ZooKeeperSession:
         retry = KazooRetry(
             max_tries=-1, delay=RETRY_FIRST_S, backoff=2, max_jitter=0.2, max_delay=RETRY_LAST_S
         )
-        client = KazooClient(
-            hosts=self.hosts,
-            timeout=self._session_timeout_ms / 1000,
-            connection_retry=retry,
-            logger=_quiet,
+        client: Zk = cast(
+            Zk,
+            KazooClient(
+                hosts=self.hosts,
+                timeout=self._session_timeout_ms / 1000,
+                connection_retry=retry,
+                logger=_quiet,
+            ),
         )
         client.add_listener(self._heard)
         self._client = client
@@ -226,7 +242,8 @@ class ZooKeeperSession:
         await trio.to_thread.run_sync(client.start_async)
 
     def _drop_dead(self) -> None:
-        """Let the next `ready` begin with another client where kazoo's thread ended, as only a fault makes it do."""
+        """Let the next `ready` begin with another client where kazoo's thread ended, as only a
+        fault makes it do."""
         client = self._client
         if client is not None and client.client_state == KeeperState.CLOSED:
             logger.error("the client of ZooKeeper at %s stopped; another takes over", self.hosts)
@@ -266,11 +283,11 @@ class ZooKeeperSession:
         try:
             self._token.run_sync_soon(call)
         except trio.RunFinishedError:
-            pass  # the loop is over, and with it whoever waited
+            pass  # the loop is over, and with it every waiting task
 
 
 class _Quiet(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's logger: every attempt of a reconnection is worth a line only to whoever looks for it."""
+    """kazoo's logger: every attempt of a reconnection is logged at debug level only."""
 
     def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
         super().log(min(level, logging.DEBUG), msg, *args, **kwargs)

@@ -1,4 +1,5 @@
-"""The main job, as a person would type it: every command is shown, run, and its own output left to speak.
+"""The main job, as a person would type it: every command is shown, run, and its own output left to
+speak.
 
 The broker, its data and the parquet files live in a temporary directory that is removed at the end.
 """
@@ -37,7 +38,8 @@ def show(*words: str) -> None:
 
 
 def pk(*words: str, shown: int | None = None, stdin: TextIO | None = None) -> str:
-    """Run a command of pk; print what it prints, at most `shown` lines of it. Ends the demo where it fails."""
+    """Run a command of pk; print what it prints, at most `shown` lines of it. Ends the demo where
+    it fails."""
     show(*words)
     done = subprocess.run(
         [PK, *words], check=False, text=True, encoding="utf-8", stdout=subprocess.PIPE, stdin=stdin

@@ -1,5 +1,6 @@
-"""Writes what completion reads: completions/pk.bash, pk.zsh and pk.fish, and the table of config keys that it knows without
-importing them (cli/config_keys/words.tsv), and the tree of commands (cli/command_line/tree.json). A test says when they are stale.
+"""Writes what completion reads: completions/pk.bash, pk.zsh and pk.fish, and the table of config
+keys that it knows without importing them (cli/config_keys/words.tsv), and the tree of commands
+(cli/command_line/tree.json). A test says when they are stale.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts" / "path"))
 
-from pk.cli.command_line.describe import index
+from pk.cli.command_line.tree_index import index
 from pk.cli.nouns.completion.completion import SCRIPTS
 from pk.core.config import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
 from pk.core.config.keys import Key, Type
@@ -69,7 +70,7 @@ def config_words() -> str:
 
 
 def files() -> dict[Path, str]:
-    """Every generated file and what is to be in it."""
+    """Every generated file and its content."""
     found = {ROOT / "completions" / f"pk.{shell}": script for shell, script in SCRIPTS.items()}
     return {
         **found,

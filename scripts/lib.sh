@@ -1,7 +1,7 @@
 # What the scripts share: the virtual environment at the root, made once and renewed when pyproject.toml changes.
 
 # Tests start pk some hundred times, and import every test file in each worker: compiled once, not each time, whatever
-# the settings of whoever calls.
+# the caller's settings.
 unset PYTHONDONTWRITEBYTECODE
 
 say() { printf '\033[2m%s\033[0m\n' "$*" >&2; }
@@ -24,6 +24,8 @@ make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that 
   stamp=$root/.venv/.pk-installed
   [ "$extra" = dev ] || stamp=$stamp-$extra
   wanted=$(cksum < "$root/pyproject.toml")
+  # The library for Kerberos is built with the headers of the system's.
+  ! command -v krb5-config >/dev/null || wanted="$wanted kerberos"
   if "$root/.venv/bin/python" -c '' 2>/dev/null; then
     # What has the tests' tools has everything.
     for have in "$stamp" "$root/.venv/.pk-installed"; do
@@ -38,6 +40,10 @@ make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that 
   [ -x "$root/.venv/bin/python" ] || "$python" -m venv "$root/.venv" || return 1
   "$root/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on -e "$root[$extra]" |
     show_install || return 1
+  if [ "$extra" = dev ] && command -v krb5-config >/dev/null; then
+    "$root/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on -e "$root[kerberos]" |
+      show_install || say "The library for Kerberos could not be built: its tests are skipped."
+  fi
   printf '%s\n' "$wanted" > "$stamp"
   say ".venv is ready: .venv/bin/pk"
 }

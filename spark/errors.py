@@ -18,7 +18,8 @@ class OptionError(SparkError, ValueError):
 
 
 class DataLost(SparkError):
-    """Requested records no longer exist: they were deleted, or the topic was deleted and created again."""
+    """Requested records no longer exist: they were deleted, or the topic was deleted and created
+    again."""
 
 
 class DirectoryRefused(SparkError):

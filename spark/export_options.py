@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING, Final, Literal
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.spark.errors import OptionError
+from pk.spark.export_table import FILES, check_table
+from pk.spark.export_url import is_url
+from pk.spark.layout import parse_layout
 from pk.spark.manifest import ExportedRange
 from pk.spark.read_options import ReadOptions
+from pk.spark.schemas.kinds import KINDS
+from pk.spark.session import HERE, Where
 
 if TYPE_CHECKING:
     from pk.spark.unknown_fields import UnknownFields
 
-Kind = Literal["bytes", "string", "json"]
+Kind = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
 Mode = Literal["new", "resume", "overwrite"]
 Resolve = Callable[
     [Admin, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, tuple[int, int | None]]]
 ]
-"""Returns the offsets (begin, end) of each partition to export; end None means the partition's current end."""
+"""Returns the offsets (begin, end) of each partition to export; end None means the partition's
+current end."""
 
 CODECS: Final = {
     "none": "none",
@@ -38,15 +44,17 @@ SAMPLE: Final = 20_000
 class ExportOptions:
     """What to export, and how.
 
-    `client` has consumer configs by Kafka's names (`isolation.level`, …). Without `resolve`, all that the topic holds is
-    exported. With `json`, keys or values become a struct column of the objects' fields: those of `key_schema` or
-    `value_schema` (DDL), or those found in `sample` records. Text that does not fit is kept in the field
-    `_corrupt_record`.
+    `client` has consumer configs by Kafka's names (`isolation.level`, …). Without `resolve`, all
+    that the topic holds is exported. With `json`, keys or values become a struct column of the
+    objects' fields: those of `key_schema` or `value_schema` (DDL), or those found in `sample`
+    records. Text that does not fit is kept in the field `_corrupt_record`.
     """
 
     bootstrap: str
     topic: str
-    directory: Path
+    directory: Path | str
+    """A directory, or a URL of a file system that fsspec knows."""
+
     client: Mapping[str, str] = field(default_factory=dict)
     mode: Mode = "new"
     key: Kind | None = None
@@ -55,10 +63,31 @@ class ExportOptions:
 
     key_schema: str | None = None
     value_schema: str | None = None
+    schemas: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Where the schemas of `avro`, `json-schema` and `protobuf` are: options of the data source,
+    such as `schema.registry.url` and `value.schema.subject`."""
+
     sample: int = SAMPLE
     codec: str = "snappy"
+    partition_by: tuple[str, ...] = ()
+    """The columns whose values name the directories of files (pk.spark.layout). Empty means as in
+    the resumed export, or none in a new one; the same holds for `table`."""
+
+    table: str | None = None
+    """`delta` or `iceberg`: the directory is such a table; `parquet`: files alone."""
+
+    table_name: str | None = None
+    """An Iceberg table's CATALOG.NAMESPACE.NAME; None means a catalog in the directory."""
+
+    staging: Path | None = None
+    """Where files wait that go to a URL; None means the directory for temporary files."""
+
     cores: int | None = None
     """The number of parallel tasks; None means as many as the cores that this process may use."""
+
+    where: Where = HERE
+    """Where tasks run. On a cluster they and this process must share the file system of the
+    directory."""
 
     fail_on_data_loss: bool = True
     resolve: Resolve | None = None
@@ -87,10 +116,24 @@ class ExportOptions:
             ("key", self.key, self.key_schema),
             ("value", self.value, self.value_schema),
         ):
-            if kind not in (None, "bytes", "string", "json"):
-                raise OptionError(f"{what} must be bytes, string or json, is {kind!r}")
+            if kind not in (None, "bytes", "string", "json", *KINDS):
+                kinds = f"bytes, string, json, {', '.join(KINDS)}"
+                raise OptionError(f"{what} must be one of {kinds}, is {kind!r}")
             if schema is not None and kind != "json" and self.mode != "resume":
                 raise OptionError(f"a schema of the {what} is only for json")
+        parse_layout(self.partition_by)
+        if self.table is not None or self.mode != "resume":
+            check_table(self.table, self.table_name)
+        if self.table not in (None, FILES) and is_url(self.directory):
+            raise OptionError(
+                f"a {self.table} table must be in a directory that this machine has, not at "
+                f"{self.directory}"
+            )
+        if is_url(self.directory) and self.staging is None and self.where.on_cluster:
+            raise OptionError(
+                "an export from a cluster to a URL needs a directory that the workers and this "
+                "machine share, where its files wait: --staging"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +147,7 @@ class Progress:
 
     ranges: int = 0
     ranges_done: int = 0
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +156,16 @@ class Summary:
 
     topic: str
     topic_id: str
-    directory: Path
+    directory: Path | str
     records: int
     bytes: int
     files: int
     ranges: tuple[ExportedRange, ...]
     records_before: int
-    """The number of records of earlier runs in the same directory that are still part of the export."""
+    """The number of records of earlier runs in the same directory that are still part of the
+    export."""
 
     elapsed_ms: int
     unknown_fields: Mapping[str, "UnknownFields"] = field(default_factory=dict)
-    """By column (`key`, `value`), the records of this run with JSON fields that the column lacks; those fields were
-    dropped. Not counted for a column whose schema was given."""
+    """By column (`key`, `value`), the records of this run with JSON fields that the column lacks;
+    those fields were dropped. Not counted for a column whose schema was given."""

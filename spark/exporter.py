@@ -1,36 +1,44 @@
-"""Exports a topic to parquet files with Spark: `pk spark-export`.
+"""Exports topics to parquet files with Spark: `pk spark-export`.
 
-The export is planned first, as ranges of offsets. Each range is one Spark task and one file, or several files if the
-caller's session limits the records of a file. The task reads its range from the partition's leader (pk.spark.reader, which
-the `pk` data source uses too) and hands Arrow batches to Spark; Spark parses JSON if asked to, and writes. The ranges are
-known before Spark has started, so the job does not need the data source's planning, which would start Python three times:
+The export is planned first, as ranges of offsets. Each range is one Spark task and one file, or
+several files if the caller's session limits the records of a file. The task reads its range from
+the partition's leader (pk.spark.reader, which the `pk` data source uses too) and hands Arrow
+batches to Spark; Spark parses JSON if asked to, and writes. The ranges are known before Spark has
+started, so the job does not need the data source's planning, which would start Python three times:
 3.5 s of CPU.
 
-The counts come from the files themselves: each file's footer has its records, and its first and last offset. The tasks
-count what they read, and an export fails if the two counts differ. So the manifest states exactly what the files hold
-(pk.spark.manifest).
+The counts come from the files themselves: each file's footer has its records, and its first and
+last offset. The tasks count what they read, and an export fails if the two counts differ. So the
+manifest states exactly what the files hold (pk.spark.manifest).
 """
 
 import contextlib
-import os
+import itertools
 import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import trio
 
-from pk.core.values import TopicPartition, uuid_text
-from pk.net.client.admin import open_admin
-from pk.spark.errors import DataLost, DirectoryRefused, OptionError, SparkFailed
+from pk.core.values import TopicPartition
+from pk.net.client.cluster import in_nursery, open_cluster
+from pk.net.client.config import AdminConfig, parse
+from pk.spark.connect import SparkOfOurs, connect
+from pk.spark.cores import cores as default_cores
+from pk.spark.errors import DirectoryRefused, OptionError, SparkFailed
 from pk.spark.export_options import ExportOptions, Kind, Progress, Summary
+from pk.spark.export_plan import Found, plan_export
+from pk.spark.export_table import CATALOG_FILE, FILES, settle
+from pk.spark.export_url import ExportUrl, is_url, local_path, open_url
 from pk.spark.interrupts import QuietPy4j
 from pk.spark.java import require_pyspark
 from pk.spark.job import Job
 from pk.spark.manifest import (
+    LOCK_WAIT_S,
     MANIFEST,
     ExportDirectory,
     ExportedRange,
@@ -39,9 +47,10 @@ from pk.spark.manifest import (
     file_name,
     open_directory,
 )
-from pk.spark.plan import describe, ids_of, whole, within
+from pk.spark.options import SourceOptions
 from pk.spark.ranges import OffsetRange, split, total_offsets
-from pk.spark.session import OwnSpark, launch
+from pk.spark.session import launch
+from pk.spark.stream.arrivals import Arrivals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,11 +58,22 @@ if TYPE_CHECKING:
     from pk.spark.footers import Footer
     from pk.spark.unknown_fields import UnknownFields
 
-__all__ = ["ExportOptions", "Progress", "Summary", "export", "exported_files"]
+__all__ = [
+    "ExportOptions",
+    "Progress",
+    "Summary",
+    "export",
+    "export_topics",
+    "exported_files",
+    "follow",
+]
 
 OFFSETS_A_FILE: Final = 2_000_000
 OFFSETS_WORTH_A_TASK: Final = 100_000
 """Partitions are split to keep every core busy, but not into pieces smaller than this."""
+
+FOLLOW_EVERY_S: Final = 10.0
+"""How long a followed export lets records gather, by default: each run makes files."""
 
 LONG_OFFSETS: Final = 3_000_000
 """From this many offsets on, the optimising compiler is worth its cost (pk.spark.session)."""
@@ -69,80 +89,263 @@ def export(
 ) -> Summary:
     """Export a topic. Blocks; calls `progress` from this thread a few times a second.
 
-    Uses the session `spark`, which must be local; without it, starts a session of its own as quickly as possible and ends
-    it. Raises DirectoryRefused, OptionError, DataLost, SparkMissing, SparkFailed, KafkaError and ClientError; the directory
-    is then unchanged.
+    Uses the session `spark`, which must be local or a Spark Connect session; without it, starts a
+    session of its own as quickly as possible and ends it. Raises DirectoryRefused, OptionError,
+    DataLost, SparkMissing, SparkFailed, TableFailed, KafkaError and ClientError; what the export
+    has is then unchanged, except after TableFailed.
     """
-    started = time.monotonic()
-    options.check()
+    [summary] = export_topics([options], progress, spark)
+    return summary
+
+
+def export_topics(
+    topics: Sequence[ExportOptions],
+    progress: Callable[[Progress], None] = lambda _: None,
+    spark: "SparkSession | None" = None,
+) -> list[Summary]:
+    """Export several topics, one after the other, in one session of Spark. Each has a directory and
+    a manifest of its own, and those that are done stay when a later one fails. Raises as `export`.
+    """
+    with _opened(topics, progress, spark, long=False) as exports:
+        return [each.run() for each in exports]
+
+
+def follow(
+    topics: Sequence[ExportOptions],
+    done: Callable[[Summary], None],
+    progress: Callable[[Progress], None] = lambda _: None,
+    spark: "SparkSession | None" = None,
+    *,
+    every_s: float = FOLLOW_EVERY_S,
+) -> NoReturn:
+    """Export topics on and on: what they hold, and then what comes, in a run every `every_s`
+    seconds at most.
+
+    Calls `done` after each run that exported something, and after the first of each topic. Ends
+    only by an exception: KeyboardInterrupt, at Ctrl-C, and those of `export`. A run that it
+    interrupts changes nothing, and the next export with the mode `resume` goes on after the last
+    one that was done.
+    """
+    try:
+        _follow(topics, done, progress, spark, every_s)
+    except BaseExceptionGroup as e:
+        # So trio raises a Ctrl-C that comes while it closes connections.
+        if e.subgroup(KeyboardInterrupt) is not None:
+            raise KeyboardInterrupt from e
+        raise
+    raise AssertionError("the loop does not end")
+
+
+def _follow(
+    topics: Sequence[ExportOptions],
+    done: Callable[[Summary], None],
+    progress: Callable[[Progress], None],
+    spark: "SparkSession | None",
+    every_s: float,
+) -> None:
+    with _opened(topics, progress, spark, long=True) as exports:
+        ignored: set[TopicPartition] = set()
+        for number in itertools.count():
+            began = time.monotonic()
+            for each in exports:
+                each.plan()
+                if number == 0 or each.has_news:
+                    done(each.run())
+            known = {tp: end for each in exports for tp, end in each.ends.items()}
+            trio.run(_wait, topics, known, ignored, began + every_s)
+
+
+async def _wait(
+    topics: Sequence[ExportOptions],
+    known: Mapping[TopicPartition, int],
+    ignored: set[TopicPartition],
+    at: float,
+) -> None:
+    """Waits until the time `at`, and then for a record behind the offsets `known`, or for a new
+    partition. Partitions that are not exported go to `ignored`."""
+    await trio.sleep(max(at - time.monotonic(), 0))
+    read = topics[0].read
+    wanted = SourceOptions(read, topics=tuple(options.topic for options in topics))
+    admin = parse(AdminConfig, read.admin_config)
+    async with open_cluster(read.bootstrap, admin) as cluster, in_nursery() as nursery:
+        arrivals = Arrivals(cluster, nursery, wanted)
+        await arrivals.look()
+        while True:
+            ends = arrivals.ends
+            new = ends.keys() - known.keys() - ignored
+            if new or not known.keys() <= ends.keys():
+                ignored |= new
+                break
+            if any(ends[tp] > end for tp, end in known.items()):
+                break
+            await arrivals.wait()
+
+
+@contextlib.contextmanager
+def _opened(
+    topics: Sequence[ExportOptions],
+    progress: Callable[[Progress], None],
+    spark: "SparkSession | None",
+    *,
+    long: bool,
+) -> Iterator[list["_Export"]]:
+    """The exports, planned, with their directories locked and a Spark that starts."""
+    for options in topics:
+        options.check()
     require_pyspark()
-    with open_directory(options.directory.absolute()) as directory, contextlib.ExitStack() as stack:
-        before = _before(options, directory)
-        options = _settled(options, before)
-        own: OwnSpark | None = None
-        lock = (directory.lock,)  # Spark may outlive us for a moment and still write
-        cores = options.cores or _cores()
+    with contextlib.ExitStack() as stack:
+        exports: list[_Export] = []
+        for options in topics:
+            target = stack.enter_context(_open(options))
+            before = _before(options, target.manifest)
+            exports.append(_Export(_settled(options, before), target, before, progress))
+        own: SparkOfOurs | None = None
+        cores = topics[0].cores or default_cores()
+        where = topics[0].where
+        # Spark may outlive us for a moment and still write.
+        locks = [each.target.lock for each in exports if each.target.lock >= 0]
+
+        def start(long: bool) -> SparkOfOurs:
+            if where.remote is not None:
+                return stack.enter_context(connect(where))
+            return stack.enter_context(launch(cores=cores, long=long, inherited=locks, where=where))
+
         if spark is None:
             stack.enter_context(QuietPy4j())
-            own = stack.enter_context(launch(cores=cores, inherited=lock))
-        progress(Progress("planning"))
-        found = trio.run(_resolve, options, before)
-        enough = min(cores, total_offsets(found.ranges) // OFFSETS_WORTH_A_TASK)
-        ranges = split(found.ranges, min_ranges=max(enough, 1), offsets_max=OFFSETS_A_FILE)
-        if own is not None and ranges and total_offsets(ranges) >= LONG_OFFSETS:
+            own = start(long)
+        for each in exports:
+            progress(Progress("planning", topic=each.options.topic))
+            each.plan()
+        offsets = sum(each.offsets for each in exports)
+        here = not where.on_cluster
+        if own is not None and here and not long and offsets >= LONG_OFFSETS:
             own.kill()
-            own = stack.enter_context(launch(cores=cores, long=True, inherited=lock))
-        directory.clean()
+            own = start(long=True)
+        for each in exports:
+            each.own, each.spark, each.cores = own, spark, cores
+        yield exports
+
+
+def _open(
+    options: ExportOptions,
+) -> "contextlib.AbstractContextManager[ExportDirectory | ExportUrl]":
+    if is_url(options.directory):
+        return open_url(str(options.directory), options.staging, LOCK_WAIT_S)
+    return open_directory(local_path(options.directory))
+
+
+class _Export:
+    """The export of one topic: runs, each of which adds to its manifest."""
+
+    def __init__(
+        self,
+        options: ExportOptions,
+        target: ExportDirectory | ExportUrl,
+        before: Manifest | None,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        self.options = options
+        self.target = target
+        self.before = before
+        self.own: SparkOfOurs | None = None
+        self.spark: SparkSession | None = None
+        self.cores = 1
+        self._progress = progress
+        self._found: Found | None = None
+        self._started = time.monotonic()
+
+    def plan(self) -> None:
+        """Finds out what the next run has to read. Raises as plan_export."""
+        self._started = time.monotonic()
+        self._found = trio.run(plan_export, self.options, self.before)
+
+    @property
+    def offsets(self) -> int:
+        """The number of offsets that the next run reads."""
+        return total_offsets(self._planned.ranges)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to read, or a partition that is not in the manifest yet."""
+        known = self.before.partitions if self.before is not None else {}
+        return self.offsets > 0 or any(r.partition not in known for r in self._planned.ranges)
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the exported offsets of each partition end."""
+        known = self.before.partitions if self.before is not None else {}
+        return {TopicPartition(self.options.topic, p): end for p, (_, end) in known.items()}
+
+    @property
+    def _planned(self) -> Found:
+        assert self._found is not None
+        return self._found
+
+    def run(self) -> Summary:
+        """Exports what was planned. Raises as `export`."""
+        options, target, before, found = self.options, self.target, self.before, self._planned
+        enough = min(self.cores, self.offsets // OFFSETS_WORTH_A_TASK)
+        ranges = split(found.ranges, min_ranges=max(enough, 1), offsets_max=OFFSETS_A_FILE)
+        self._settle()
+        target.clean()
         run_id = secrets.token_hex(4)
         columns = before.columns if before is not None else {}
         chosen = before.chosen if before is not None else options.chosen
         unknown: Mapping[str, UnknownFields] = {}
         done: list[ExportedRange] = []
         written: dict[str, Path] = {}
-        with directory.unfinished(run_id) as folder:
+        with target.unfinished(run_id) as folder:
             if ranges:
-                progress(Progress("starting", 0, total_offsets(ranges), len(ranges)))
+                topic, offsets = options.topic, total_offsets(ranges)
+                self._progress(Progress("starting", 0, offsets, len(ranges), topic=topic))
                 job = Job(options, ranges, columns, chosen, folder)
-                columns = job.run(own, spark, progress)
-                progress(job.state("finishing"))
+                columns = job.run(self.own, self.spark, self._progress)
+                self._progress(job.state("finishing"))
                 done, written = _collect(ranges, job, run_id)
                 unknown = job.unknown_fields()
             run = Run(run_id, time.time_ns() // 1_000_000, tuple(done))
             manifest = _manifest(options, found, before, run, columns, chosen)
-            directory.commit(manifest, written)
-    return Summary(
-        topic=options.topic,
-        topic_id=manifest.topic_id,
-        directory=options.directory,
-        records=sum(r.records for r in done),
-        bytes=sum(r.bytes for r in done),
-        files=len(written),
-        ranges=tuple(done),
-        records_before=manifest.records - sum(r.records for r in done),
-        elapsed_ms=round((time.monotonic() - started) * 1000),
-        unknown_fields=unknown,
-    )
+            target.commit(manifest, written)
+        self.before = manifest
+        self._settle()
+        return Summary(
+            topic=options.topic,
+            topic_id=manifest.topic_id,
+            directory=options.directory,
+            records=sum(r.records for r in done),
+            bytes=sum(r.bytes for r in done),
+            files=len(written),
+            ranges=tuple(done),
+            records_before=manifest.records - sum(r.records for r in done),
+            elapsed_ms=round((time.monotonic() - self._started) * 1000),
+            unknown_fields=unknown,
+        )
+
+    def _settle(self) -> None:
+        """Brings the table up to date with the manifest."""
+        if self.before is None or self.before.table is None:
+            return
+        assert isinstance(self.target, ExportDirectory)
+        settle(self.target.path, self.before)
+        self.target.clean()
 
 
-def _cores() -> int:
-    with contextlib.suppress(AttributeError):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _before(options: ExportOptions, directory: ExportDirectory) -> Manifest | None:
+def _before(options: ExportOptions, before: Manifest | None) -> Manifest | None:
     """The export to resume; None for a new one. Raises DirectoryRefused, OptionError."""
-    before = directory.manifest
-    if before is None or options.mode == "overwrite":
+    if before is None:
+        return None
+    if options.mode == "overwrite":
+        _check_same_table(options, before)
         return None
     if options.mode == "new":
         raise DirectoryRefused(
-            f"the directory {options.directory} holds an export of {before.topic} with {before.records:,} records;"
-            " resume it, or overwrite it"
+            f"the directory {options.directory} holds an export of {before.topic} with "
+            f"{before.records:,} records; resume it, or overwrite it"
         )
     if before.topic != options.topic:
         raise DirectoryRefused(
-            f"the directory {options.directory} holds an export of {before.topic}, not of {options.topic}"
+            f"the directory {options.directory} holds an export of {before.topic}, not of "
+            f"{options.topic}"
         )
     for what, is_now, was in (
         ("keys", options.key, before.key),
@@ -154,58 +357,52 @@ def _before(options: ExportOptions, directory: ExportDirectory) -> Manifest | No
             )
     if options.key_schema or options.value_schema:
         raise OptionError("a resumed export keeps its schema")
+    for what, is_now, was in (
+        ("the layout", ", ".join(options.partition_by), ", ".join(before.partition_by)),
+        ("the format", options.table or "", before.table or FILES),
+        ("the table", options.table_name or "", before.table_name or f"{CATALOG_FILE}"),
+    ):
+        if is_now not in ("", was):
+            raise OptionError(
+                f"the export in {options.directory} has {what} {was or 'without --partition-by'}, "
+                f"not {is_now}"
+            )
     return before
 
 
+def _check_same_table(options: ExportOptions, before: Manifest) -> None:
+    """Raises DirectoryRefused if the directory is a table that the new export would leave behind,
+    or would have to change."""
+    table = None if options.table == FILES else options.table
+    if before.table is not None and (table, options.table_name, options.partition_by) != (
+        before.table,
+        before.table_name,
+        before.partition_by,
+    ):
+        raise DirectoryRefused(
+            f"the directory {options.directory} is a {before.table} table, which can only be "
+            "overwritten as it is, with the same format, name and layout; give another directory"
+        )
+
+
 def _settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
-    """The options with the types of keys and values filled in: those of `before`, or bytes in a new export."""
+    """The options with the types of keys and values filled in: those of `before`, or bytes in a new
+    export."""
     key, value = ("bytes", "bytes") if before is None else (before.key, before.value)
     settled = replace(
         options, key=options.key or cast(Kind, key), value=options.value or cast(Kind, value)
     )
+    if settled.table == FILES:
+        settled = replace(settled, table=None)
+    if before is not None:
+        settled = replace(
+            settled,
+            partition_by=before.partition_by,
+            table=before.table,
+            table_name=before.table_name,
+        )
     settled.check()
     return settled
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What to read: a range for each partition to export, even if it is empty."""
-
-    topic_id: str
-    ranges: tuple[OffsetRange, ...]
-
-
-async def _resolve(options: ExportOptions, before: Manifest | None) -> _Found:
-    read = options.read
-    async with open_admin(options.bootstrap, read.admin_config) as admin:
-        topic = (await describe(admin, [options.topic]))[options.topic]
-        topic_id = uuid_text(topic.topic_id)
-        if before is not None and before.topic_id != topic_id:
-            raise DirectoryRefused(
-                f"the topic {options.topic} was deleted and created again since the export in"
-                f" {options.directory} (id {before.topic_id} then, {topic_id} now); export to another"
-                " directory, or overwrite this one"
-            )
-        ids = ids_of([topic])
-        held = await whole(admin, ids, read.isolation)
-        wanted: Mapping[TopicPartition, tuple[int, int | None]] = {
-            tp: (span.begin, span.end) for tp, span in held.items()
-        }
-        if options.resolve is not None:
-            wanted = await options.resolve(admin, sorted(ids))
-    ranges: list[OffsetRange] = []
-    for tp in sorted(wanted):
-        begin, end = wanted[tp]
-        if before is not None and tp.partition in before.partitions:
-            begin = before.partitions[tp.partition][1]
-            if begin > held[tp].end:
-                raise DataLost(
-                    f"{tp} ends at {held[tp].end}, but was exported up to {begin}: records were"
-                    " lost; export to another directory, or overwrite this one"
-                )
-        end = held[tp].end if end is None else end
-        ranges.append(within(held[tp], begin, max(begin, end), options.fail_on_data_loss))
-    return _Found(topic_id, tuple(ranges))
 
 
 def _collect(
@@ -213,33 +410,36 @@ def _collect(
 ) -> tuple[list[ExportedRange], dict[str, Path]]:
     """What was written for each range, and the files by their final names.
 
-    A range in several files becomes as many ranges. Raises SparkFailed if a file holds other offsets than its range's, or
-    the files hold fewer or more records than the tasks read.
+    A range in several files becomes as many ranges. Raises SparkFailed if a file holds other
+    offsets than its range's, or the files hold fewer or more records than the tasks read.
     """
     parts: dict[int, list[Path]] = {}
-    for path in job.data.iterdir():
+    for path in job.data.rglob("*.parquet"):
         if match := _PART.fullmatch(path.name):
             parts.setdefault(int(match[1]), []).append(path)
     done: list[ExportedRange] = []
     written: dict[str, Path] = {}
     read = job.records_read()
     for index, r in enumerate(ranges):
-        files = _in_order(r, parts.pop(index, []))
+        files = _in_order(r, parts.pop(index, []), apart=not job.layout)
         found = sum(file.records for file, _ in files)
         if found != read.get(index):
-            told = f"{read[index]:,}" if index in read else "an unknown number of"
+            reported = f"{read[index]:,}" if index in read else "an unknown number of"
             raise SparkFailed(
                 f"the files of {r.topic_partition} from offset {r.begin} to {r.end} hold"
-                f" {found:,} records, but the task read {told}; nothing was exported"
+                f" {found:,} records, but the task read {reported}; nothing was exported"
             )
-        begin = r.begin
+        at = r.begin
         for file, path in files:
-            end = r.end if path == files[-1][1] else file.last + 1
-            name = file_name(r.topic, r.partition, begin, end, run_id)
+            begin, end = (file.first, file.last + 1) if job.layout else (at, file.last + 1)
+            if not job.layout and path == files[-1][1]:
+                end = r.end
+            folder = path.parent.relative_to(job.data)
+            name = str(folder / file_name(r.topic, r.partition, begin, end, run_id))
             written[name] = path
             size = path.stat().st_size
             done.append(ExportedRange(r.partition, begin, end, file.records, name, size))
-            begin = end
+            at = end
         if not files:
             done.append(ExportedRange(r.partition, r.begin, r.end, 0, None, 0))
     if parts:
@@ -247,8 +447,9 @@ def _collect(
     return done, written
 
 
-def _in_order(r: OffsetRange, paths: Sequence[Path]) -> list[tuple["Footer", Path]]:
-    """A range's files that hold records, by offset. Raises SparkFailed if they overlap or leave the range."""
+def _in_order(r: OffsetRange, paths: Sequence[Path], *, apart: bool) -> list[tuple["Footer", Path]]:
+    """A range's files that hold records, by offset. Raises SparkFailed if they leave the range, or
+    overlap though they must be `apart`."""
     from pk.spark.footers import footer
 
     files = [(found, path) for path in paths if (found := footer(path)).records]
@@ -260,13 +461,13 @@ def _in_order(r: OffsetRange, paths: Sequence[Path]) -> list[tuple["Footer", Pat
                 f"{path} must hold offsets {at} to {r.end} of {r.topic_partition}, but"
                 f" has {found.first} to {found.last}"
             )
-        at = found.last + 1
+        at = found.last + 1 if apart else r.begin
     return files
 
 
 def _manifest(
     options: ExportOptions,
-    found: _Found,
+    found: Found,
     before: Manifest | None,
     run: Run,
     columns: dict[str, Any],
@@ -287,11 +488,22 @@ def _manifest(
         chosen=chosen,
         partitions=partitions,
         runs=(*runs, run) if run.ranges else runs,
+        isolation=options.read.isolation.name.lower(),
+        cluster_id=found.cluster_id,
+        leader_epochs={
+            **(before.leader_epochs if before is not None else {}),
+            **found.leader_epochs,
+        },
+        export_id=(before.export_id if before is not None else "") or f"pk-{secrets.token_hex(8)}",
+        partition_by=options.partition_by,
+        table=options.table,
+        table_name=options.table_name,
     )
 
 
 def exported_files(directory: Path) -> Iterator[Path]:
-    """The files that are part of the export in a directory. Raises DirectoryRefused, FileNotFoundError."""
+    """The files that are part of the export in a directory. Raises DirectoryRefused,
+    FileNotFoundError."""
     with open(directory / MANIFEST, encoding="utf-8") as file:
         try:
             manifest = Manifest.load(file.read())

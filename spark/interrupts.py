@@ -1,7 +1,8 @@
 """Defers Ctrl-C while py4j runs until nothing is half done, and suppresses py4j's log messages.
 
-A KeyboardInterrupt may come between any two steps of the main thread: in a request to the JVM, which makes py4j log a
-traceback, or in a finalizer, where Python prints and ignores it. So while a block runs, Ctrl-C is only recorded.
+A KeyboardInterrupt may come between any two steps of the main thread: in a request to the JVM,
+which makes py4j log a traceback, or in a finalizer, where Python prints and ignores it. So while a
+block runs, Ctrl-C is only recorded.
 """
 
 import logging
@@ -12,7 +13,8 @@ from typing import Any, Final, Self
 
 
 class DeferredInterrupts:
-    """Records Ctrl-C during the block; `check` or the end of the block raises KeyboardInterrupt for it.
+    """Records Ctrl-C during the block; `check` or the end of the block raises KeyboardInterrupt for
+    it.
 
     Has an effect only in the main thread, and only if Ctrl-C is not ignored.
     """
@@ -50,11 +52,13 @@ class DeferredInterrupts:
 
 
 class QuietPy4j:
-    """Drops py4j's log messages during the block: it logs the end of a JVM to the root logger, with tracebacks."""
+    """Drops py4j's log messages during the block: it logs the end of a JVM to the root logger, with
+    tracebacks."""
 
     def __init__(self) -> None:
         self._handler: Final = logging.NullHandler()
-        """Without a handler, the first log record would give the root logger one that writes to standard error."""
+        """Without a handler, the first log record would give the root logger one that writes to
+        standard error."""
 
     def __enter__(self) -> Self:
         logging.root.addHandler(self._handler)

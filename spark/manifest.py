@@ -1,13 +1,27 @@
 """The directory of an export, and its manifest, which says exactly what was exported.
 
-Only files that `_pk_export.json` lists are part of the export. A run writes into a folder of its own; its name begins with
-`_`, like the manifest's, so readers skip both. Once everything is written and synced, the files move beside the others, and
-then the manifest is replaced in one step. A run that crashes before that leaves files that are not listed; the next run
-removes them.
+Only files that `_pk_export.json` lists are part of the export. A run writes into a folder of its
+own; its name begins with `_`, like the manifest's, so readers skip both. Once everything is written
+and synced, the files move beside the others, and then the manifest is replaced in one step. A run
+that crashes before that leaves files that are not listed; the next run removes them.
 
-Format 1: topic, topic_id, the types of keys and values, columns (Spark's schema as JSON), partitions (the exported offsets
-of each, from begin up to but not including end), runs (each with its ranges: offsets, records, file, bytes), chosen (the
-columns whose schema was given; missing in files of earlier versions).
+An export with `--partition-by` puts its files into directories as Hive names them, such as
+`date=2026-01-01`. Then one range of offsets may be in several files; each has an entry with its own
+first and last offset.
+
+An export to a table of Delta or Iceberg is a directory of this kind too. The manifest is replaced
+first, and then the table gets the files of each run that it lacks (pk.spark.export_table). So a run
+that is killed between the two is made good by the next. In such a directory the table's engines may
+put files of their own.
+
+Format 3: topic, topic_id, the types of keys and values, columns (Spark's schema as JSON),
+partitions (the exported offsets of each, from begin up to but not including end), runs (each with
+its ranges: offsets, records, file, bytes), chosen (the columns whose schema was given), isolation
+(read_committed or read_uncommitted), cluster_id, leader_epochs (by partition, an epoch in which the
+log held all that was exported), export_id (by which a table knows the export), partition_by (what
+was asked for), table (delta or iceberg; null for files alone), table_name (of an Iceberg table in a
+catalog). Formats 1 and 2 are still read: format 2 lacks the last four, format 1 also the three
+before.
 """
 
 import fcntl
@@ -16,7 +30,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,9 +41,15 @@ from pk.spark.errors import DirectoryRefused
 MANIFEST: Final = "_pk_export.json"
 LOCK: Final = "_pk_export.lock"
 UNFINISHED: Final = "_pk_export.unfinished-"
-FORMAT: Final = 1
+FORMAT: Final = 3
+_OLDEST: Final = 1
 
-_FILE: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}-\d+-\d{20}-\d{20}-[0-9a-f]{8}\.parquet")
+FILE: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}-\d+-\d{20}-\d{20}-[0-9a-f]{8}\.parquet")
+"""The name of a file of an export."""
+
+_FOLDER: Final = re.compile(r"[^_.=/][^=/]*=[^/]*")
+"""The directory of one value of a column of `partition_by`."""
+
 _NAMED_MAX: Final = 3
 _LOCK_POLL_S: Final = 0.05
 LOCK_WAIT_S: Final = 15.0
@@ -37,7 +57,8 @@ LOCK_WAIT_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ExportedRange:
-    """Offsets of one partition, and the number of records found there. `file` is None if there were none."""
+    """Offsets of one partition, and the number of records found there. `file` is None if there were
+    none."""
 
     partition: int
     begin: int
@@ -76,6 +97,25 @@ class Manifest:
     chosen: tuple[str, ...] = ()
     """The columns whose schema the user gave; those of the others come from a sample."""
 
+    isolation: str | None = None
+    """None if it is unknown, in a manifest of format 1."""
+
+    cluster_id: str | None = None
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
+    """Partition → a leader epoch in which the log held all that was exported."""
+
+    export_id: str = ""
+    """By this name a table knows the export; empty in a manifest of format 1 or 2."""
+
+    partition_by: tuple[str, ...] = ()
+    """The columns whose values name the directories, as they were given."""
+
+    table: str | None = None
+    """`delta`, `iceberg`, or None for files alone."""
+
+    table_name: str | None = None
+    """The Iceberg table, CATALOG.NAMESPACE.NAME; None for the catalog in the directory."""
+
     @property
     def records(self) -> int:
         return sum(run.records for run in self.runs)
@@ -90,7 +130,14 @@ class Manifest:
             str(p): {"begin": begin, "end": end}
             for p, (begin, end) in sorted(self.partitions.items())
         }
-        data = {"format": FORMAT, **asdict(self), "partitions": partitions, "records": self.records}
+        epochs = {str(p): epoch for p, epoch in sorted(self.leader_epochs.items())}
+        data = {
+            "format": FORMAT,
+            **asdict(self),
+            "partitions": partitions,
+            "leader_epochs": epochs,
+            "records": self.records,
+        }
         return json.dumps(data, indent=1) + "\n"
 
     @classmethod
@@ -98,8 +145,10 @@ class Manifest:
         """Parses the file. Raises ValueError."""
         try:
             data = json.loads(text)
-            if data["format"] != FORMAT:
-                raise ValueError(f"it has format {data['format']}; this version reads {FORMAT}")
+            if not _OLDEST <= data["format"] <= FORMAT:
+                raise ValueError(
+                    f"it has format {data['format']}; this version reads {_OLDEST} to {FORMAT}"
+                )
             runs = tuple(
                 Run(r["id"], r["finished_ms"], tuple(ExportedRange(**x) for x in r["ranges"]))
                 for r in data["runs"]
@@ -114,6 +163,13 @@ class Manifest:
                 partitions=partitions,
                 runs=runs,
                 chosen=tuple(data.get("chosen", ())),
+                isolation=data.get("isolation"),
+                cluster_id=data.get("cluster_id"),
+                leader_epochs={int(p): e for p, e in data.get("leader_epochs", {}).items()},
+                export_id=data.get("export_id", ""),
+                partition_by=tuple(data.get("partition_by", ())),
+                table=data.get("table"),
+                table_name=data.get("table_name"),
             )
         except (KeyError, TypeError, AttributeError) as e:
             raise ValueError(f"{e!r} is invalid") from None
@@ -130,7 +186,8 @@ class ExportDirectory:
     def __init__(self, path: Path, lock: int = -1) -> None:
         self.path = path
         self.lock = lock
-        """The descriptor of the lock. A process that inherits it keeps the lock even if this one ends."""
+        """The descriptor of the lock. A process that inherits it keeps the lock even if this one
+        ends."""
 
         self.manifest = self._read()
         self._refuse_strangers()
@@ -145,29 +202,44 @@ class ExportDirectory:
 
     def _refuse_strangers(self) -> None:
         """Raises DirectoryRefused if the directory holds anything that is not from an export."""
-        strangers = sorted(name for name in os.listdir(self.path) if not self._is_ours(name))
-        if strangers:
-            more = len(strangers) - _NAMED_MAX
-            names = ", ".join(strangers[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-            raise DirectoryRefused(
-                f"{self.path} contains files that are not part of an export ({names});"
-                " give the export a directory of its own"
-            )
+        if self.manifest is not None and self.manifest.table is not None:
+            return  # the table's engines compact, and write logs
+        names = [name for name in os.listdir(self.path) if not self._is_ours(name)]
+        names += [name for name in self._in_folders() if not FILE.fullmatch(os.path.basename(name))]
+        refuse_strangers(str(self.path), names)
 
     @staticmethod
     def _is_ours(name: str) -> bool:
-        return name in (MANIFEST, LOCK, MANIFEST + ".new") or (
-            name.startswith(UNFINISHED) or _FILE.fullmatch(name) is not None
-        )
+        return is_ours(name) or name.startswith(UNFINISHED) or name == LOCK
+
+    def _in_folders(self) -> Iterator[str]:
+        """The files in the directories of `partition_by`, relative to this one."""
+        for name in os.listdir(self.path):
+            folder = self.path / name
+            if _FOLDER.fullmatch(name) and folder.is_dir():
+                for path in folder.rglob("*"):
+                    if not path.is_dir():
+                        yield str(path.relative_to(self.path))
+
+    def _remove_unlisted(self) -> None:
+        """Removes the files of an export that the manifest does not list, and directories that are
+        then empty."""
+        listed = self.manifest.files if self.manifest is not None else set[str]()
+        for name in [*os.listdir(self.path), *self._in_folders()]:
+            if FILE.fullmatch(os.path.basename(name)) and name not in listed:
+                path = self.path / name
+                path.unlink()
+                for folder in path.parents:
+                    if folder == self.path or os.listdir(folder):
+                        break
+                    folder.rmdir()
 
     def clean(self) -> None:
         """Removes the files of unfinished runs."""
-        listed = self.manifest.files if self.manifest is not None else set()
         for name in os.listdir(self.path):
             if name.startswith(UNFINISHED):
                 shutil.rmtree(self.path / name)
-            elif _FILE.fullmatch(name) and name not in listed:
-                (self.path / name).unlink()
+        self._remove_unlisted()
 
     @contextmanager
     def unfinished(self, run_id: str) -> Iterator[Path]:
@@ -180,15 +252,23 @@ class ExportDirectory:
             shutil.rmtree(folder, ignore_errors=True)
 
     def commit(self, manifest: Manifest, written: dict[str, Path]) -> None:
-        """Moves the files `written` (name → current path) into the directory, and replaces the manifest by `manifest`.
+        """Moves the files `written` (name → current path) into the directory, and replaces the
+        manifest by `manifest`.
 
-        Then removes all files that it does not list. Raises OSError; the old manifest is then still valid.
+        Then removes all files that it does not list. Raises OSError; the old manifest is then still
+        valid.
         """
         for source in written.values():
             _sync(source)
+        changed = {self.path}
         for name, source in written.items():
-            source.replace(self.path / name)
-        _sync(self.path)
+            place = self.path / name
+            for folder in _made(place.parent):
+                changed |= {folder, folder.parent}
+            changed.add(place.parent)
+            source.replace(place)
+        for folder in changed:
+            _sync(folder)
         new = self.path / (MANIFEST + ".new")
         with new.open("w", encoding="utf-8") as file:
             file.write(manifest.dump())
@@ -197,9 +277,34 @@ class ExportDirectory:
         new.replace(self.path / MANIFEST)
         _sync(self.path)
         self.manifest = manifest
-        for name in os.listdir(self.path):
-            if _FILE.fullmatch(name) and name not in manifest.files:
-                (self.path / name).unlink()
+        if manifest.table is None:
+            self._remove_unlisted()  # a table still needs what it has until it has the new files
+
+
+def is_ours(name: str) -> bool:
+    """Whether an export may have put a file or directory of this name into its directory."""
+    return name in (MANIFEST, MANIFEST + ".new") or (
+        _FOLDER.fullmatch(name) is not None or FILE.fullmatch(name) is not None
+    )
+
+
+def refuse_strangers(place: str, names: Iterable[str]) -> None:
+    """Raises DirectoryRefused if there are `names`, which are of files of others."""
+    strangers = sorted(names)
+    if strangers:
+        more = len(strangers) - _NAMED_MAX
+        said = ", ".join(strangers[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+        raise DirectoryRefused(
+            f"{place} contains files that are not part of an export ({said});"
+            " give the export a directory of its own"
+        )
+
+
+def _made(folder: Path) -> list[Path]:
+    """Makes a directory, and returns those that were missing."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
 
 
 def _sync(path: Path) -> None:
@@ -212,10 +317,12 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def open_directory(path: Path, lock_wait_s: float = LOCK_WAIT_S) -> Iterator[ExportDirectory]:
-    """Locks the directory for the block, and creates it if needed. If it was created and stays empty, it is removed.
+    """Locks the directory for the block, and creates it if needed. If it was created and stays
+    empty, it is removed.
 
-    A killed run's lock lasts until its Spark has noticed; waits for that at most `lock_wait_s`. Raises DirectoryRefused if
-    the directory holds other files, an unreadable manifest, or another run's lock.
+    A killed run's lock lasts until its Spark has noticed; waits for that at most `lock_wait_s`.
+    Raises DirectoryRefused if the directory holds other files, an unreadable manifest, or another
+    run's lock.
     """
     made = [p for p in (path, *path.parents) if not p.exists()]
     if path.exists() and not path.is_dir():
@@ -227,7 +334,7 @@ def open_directory(path: Path, lock_wait_s: float = LOCK_WAIT_S) -> Iterator[Exp
     if fresh and not _may_lock(path):
         ExportDirectory(path)  # words the refusal, before anything is put there
     with lock.open("a") as file:
-        _wait_for_lock(file.fileno(), path, lock_wait_s)
+        wait_for_lock(file.fileno(), path, lock_wait_s)
         try:
             yield ExportDirectory(path, file.fileno())
             finished = True
@@ -240,7 +347,8 @@ def open_directory(path: Path, lock_wait_s: float = LOCK_WAIT_S) -> Iterator[Exp
                     folder.rmdir()
 
 
-def _wait_for_lock(descriptor: int, path: Path, wait_s: float) -> None:
+def wait_for_lock(descriptor: int, path: Path | str, wait_s: float) -> None:
+    """Locks an open file. Raises DirectoryRefused if another process keeps it for `wait_s`."""
     deadline = time.monotonic() + wait_s
     while True:
         try:

@@ -1,7 +1,9 @@
-"""The options of the `pk` data source. They have the names and meanings of those of Spark's own Kafka source.
+"""The options of reading with the `pk` data source. They have the names and meanings of those of
+Spark's own Kafka source.
 
-Names are case-insensitive, as Spark's are. An option that would have no effect is refused with the reason, not ignored:
-this source joins no consumer group and has no consumer pool, so options for those do not apply.
+Names are case-insensitive, as Spark's are. An option that would have no effect is refused with the
+reason, not ignored: this source joins no consumer group and has no consumer pool, so options for
+those do not apply.
 """
 
 import difflib
@@ -40,17 +42,26 @@ _NAMES: Final = (
     "startingOffsetsByTimestamp",
     "startingTimestamp",
     "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
     "kafkaConsumer.pollTimeoutMs",
 )
+_STREAM_NAMES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_BATCH_NAMES: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+_MAX_DELAY_MS: Final = 15 * 60 * 1000
+_DURATION: Final = re.compile(r"\s*([0-9]{1,18})\s*(us|ms|s|m|min|h|d)?\s*")
+_UNITS_US: Final = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
 
-_STREAMS: Final = "is for streaming queries, and this is a batch read"
 _GROUP: Final = "names a consumer group, but this source joins none; leave it out"
 _RETRIES: Final = "is not needed; kafka.default.api.timeout.ms sets how long to retry"
 _REFUSED: Final = {
@@ -58,9 +69,6 @@ _REFUSED: Final = {
     "kafka.group.id": _GROUP,
     "fetchoffset.numretries": _RETRIES,
     "fetchoffset.retryintervalms": _RETRIES,
-    "maxoffsetspertrigger": _STREAMS,
-    "minoffsetspertrigger": _STREAMS,
-    "maxtriggerdelay": _STREAMS,
     "kafka.auto.offset.reset": "is replaced by startingOffsets here",
     "kafka.enable.auto.commit": "has no effect, because this source commits nothing; leave it out",
     "kafka.key.deserializer": "names a Java class; keys are bytes here",
@@ -71,7 +79,8 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where ranges begin or end: one timestamp for all partitions, or an offset or timestamp for each."""
+    """Where ranges begin or end: one timestamp for all partitions, or an offset or timestamp for
+    each."""
 
     everywhere: int | None = None
     """Epoch milliseconds, or EARLIEST or LATEST."""
@@ -80,6 +89,20 @@ class Bound:
     times: Mapping[TopicPartition, int] | None = None
     otherwise_latest: bool = True
     """If no record is as late as the timestamp: use the end instead of raising an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How much a batch of a stream reads."""
+
+    offsets_max: int | None = None
+    """No more offsets than this in all, shared out over the partitions (`maxOffsetsPerTrigger`)."""
+
+    offsets_min: int | None = None
+    """A batch waits for so many new offsets (`minOffsetsPerTrigger`)…"""
+
+    delay_max_ms: int = _MAX_DELAY_MS
+    """…but no longer than this after the one before (`maxTriggerDelay`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +117,15 @@ class SourceOptions:
     end: Bound = field(default_factory=lambda: Bound(LATEST))
     min_ranges: int = 1
     offsets_max: int = OFFSETS_A_RANGE
+    limits: BatchLimits = field(default_factory=BatchLimits)
 
 
-def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Parses the options that Spark passes. Raises OptionError, ConfigError."""
+def parse_options(options: Mapping[str, str], *, stream: bool = False) -> SourceOptions:
+    """Parses the options that Spark passes to a batch read, or to a stream. Raises OptionError,
+    ConfigError."""
     given = {name.lower(): str(value) for name, value in options.items()}
     client = _client_keys(given)
-    known = {name.lower() for name in _NAMES}
-    for name in given:
-        if name.startswith("kafka."):
-            continue
-        if name in _REFUSED:
-            raise OptionError(f"the option {name} {_REFUSED[name]}")
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            names = {n.lower(): n for n in _NAMES}
-            hint = f"; did you mean {names[near[0]]}?" if near else ""
-            raise OptionError(f"{name} is not an option of the source{hint}")
+    _refuse_unknown(given, stream)
     if not given.get(_BOOTSTRAP):
         raise OptionError(f"the option {_BOOTSTRAP} must be given: HOST:PORT of a broker")
     read = ReadOptions(
@@ -127,11 +142,51 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         topics=topics,
         pattern=pattern,
         assigned=assigned,
-        begin=_bound(given, "starting", EARLIEST),
-        end=_bound(given, "ending", LATEST),
+        begin=_bound(given, "starting", LATEST if stream else EARLIEST, stream),
+        end=_bound(given, "ending", LATEST, stream),
         min_ranges=_count(given, "minPartitions", 1),
         offsets_max=_count(given, "maxRecordsPerPartition", OFFSETS_A_RANGE),
+        limits=_limits(given),
     )
+
+
+def _refuse_unknown(given: Mapping[str, str], stream: bool) -> None:
+    """Raises OptionError for the names that a read of this kind does not have."""
+    here, elsewhere = (_STREAM_NAMES, _BATCH_NAMES) if stream else (_BATCH_NAMES, _STREAM_NAMES)
+    names = {name.lower(): name for name in (*_NAMES, *here)}
+    others = {name.lower(): name for name in elsewhere}
+    for name in given:
+        if name.startswith("kafka.") or name in names:
+            continue
+        if name in _REFUSED:
+            raise OptionError(f"the option {name} {_REFUSED[name]}")
+        if name in others:
+            kinds = ("batch reads", "a stream") if stream else ("streaming queries", "a batch read")
+            raise OptionError(
+                f"the option {others[name]} is for {kinds[0]}, and this is {kinds[1]}"
+            )
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {names[near[0]]}?" if near else ""
+        raise OptionError(f"{name} is not an option of the source{hint}")
+
+
+def _limits(given: Mapping[str, str]) -> BatchLimits:
+    most, least = (
+        _count(given, name, 1) if name.lower() in given else None
+        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger")
+    )
+    if most is not None and least is not None and least > most:
+        raise OptionError(
+            f"minOffsetsPerTrigger ({least}) must not be above maxOffsetsPerTrigger ({most})"
+        )
+    delay_ms = _MAX_DELAY_MS
+    if "maxtriggerdelay" in given:
+        text = given["maxtriggerdelay"]
+        match = _DURATION.fullmatch(text.lower())
+        if match is None:
+            raise OptionError(f"maxTriggerDelay must look like 500ms, 30s, 15m or 1h, is {text!r}")
+        delay_ms = int(match[1]) * _UNITS_US[match[2] or "ms"] // 1_000
+    return BatchLimits(most, least, delay_ms)
 
 
 def _client_keys(given: Mapping[str, str]) -> dict[str, str]:
@@ -174,8 +229,11 @@ def _what(
     return (), None, tuple(dict.fromkeys(found))
 
 
-def _bound(given: Mapping[str, str], side: Literal["starting", "ending"], default: int) -> Bound:
-    """As in Spark, one timestamp for all takes precedence over timestamps for each, and those over offsets."""
+def _bound(
+    given: Mapping[str, str], side: Literal["starting", "ending"], default: int, stream: bool
+) -> Bound:
+    """As in Spark, one timestamp for all takes precedence over timestamps for each, and those over
+    offsets."""
     latest = side == "ending"
     strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
@@ -201,6 +259,13 @@ def _bound(given: Mapping[str, str], side: Literal["starting", "ending"], defaul
         return Bound(default)
     other, wrong = ("earliest", LATEST) if side == "starting" else ("latest", EARLIEST)
     word = text.strip().lower()
+    if stream:
+        if word in ("earliest", "latest"):
+            return Bound(EARLIEST if word == "earliest" else LATEST)
+        offsets = _numbers(name, text)
+        if any(offset < EARLIEST for offset in offsets.values()):
+            raise OptionError(f"{name} must hold offsets, -1 (latest) or -2 (earliest)")
+        return Bound(offsets=offsets)
     if word in ("earliest", "latest"):
         if word != other:
             raise OptionError(f"{name} of a batch read must be {other} or JSON, is {word}")

@@ -25,8 +25,8 @@ async def plan(options: SourceOptions) -> list[OffsetRange]:
     async with open_admin(options.read.bootstrap, options.read.admin_config) as admin:
         ids = await _partitions(admin, options)
         held = await whole(admin, ids, options.read.isolation)
-        begins = await _bounds(admin, "startingOffsets", options.begin, held, options)
-        ends = await _bounds(admin, "endingOffsets", options.end, held, options)
+        begins = await bounds(admin, "startingOffsets", options.begin, held, options)
+        ends = await bounds(admin, "endingOffsets", options.end, held, options)
     ranges = [
         within(held[tp], begins[tp], ends[tp], options.read.fail_on_data_loss)
         for tp in sorted(held)
@@ -73,12 +73,13 @@ async def whole(
     starts = await admin.list_offsets(dict.fromkeys(ids, EARLIEST), isolation=isolation)
     ends = await admin.list_offsets(dict.fromkeys(ids, LATEST), isolation=isolation)
     return {
-        tp: OffsetRange(*tp, _listed(starts, tp).offset, _listed(ends, tp).offset, topic_id)
+        tp: OffsetRange(*tp, listed(starts, tp).offset, listed(ends, tp).offset, topic_id)
         for tp, topic_id in ids.items()
     }
 
 
-def _listed(answers: Mapping[TopicPartition, ListedOffset | T], tp: TopicPartition) -> ListedOffset:
+def listed(answers: Mapping[TopicPartition, ListedOffset | T], tp: TopicPartition) -> ListedOffset:
+    """The answer for one partition. Raises the partition's error."""
     answer = answers[tp]
     if isinstance(answer, KafkaError):
         raise KafkaError(answer.code, f"offsets of {tp}") from answer
@@ -88,14 +89,14 @@ def _listed(answers: Mapping[TopicPartition, ListedOffset | T], tp: TopicPartiti
     return answer
 
 
-async def _bounds(
+async def bounds(
     admin: Admin,
     name: str,
     bound: Bound,
     held: Mapping[TopicPartition, OffsetRange],
     options: SourceOptions,
 ) -> dict[TopicPartition, int]:
-    """Where each partition's range begins or ends."""
+    """Where each partition's range begins or ends. Raises OptionError, KafkaError, ClientError."""
     named = bound.offsets if bound.offsets is not None else bound.times
     if named is not None and set(named) != set(held):
         raise OptionError(
@@ -110,7 +111,7 @@ async def _bounds(
     answers = await admin.list_offsets(times, isolation=options.read.isolation)
     found: dict[TopicPartition, int] = {}
     for tp, whole_range in held.items():
-        offset = _listed(answers, tp).offset
+        offset = listed(answers, tp).offset
         if offset < 0 and not bound.otherwise_latest:
             raise OptionError(
                 f"{tp} has no record at or after timestamp {times[tp]};"
@@ -137,13 +138,13 @@ def _special(held: OffsetRange, offset: int) -> int:
 
 
 def within(held: OffsetRange, begin: int, end: int, fail_on_data_loss: bool) -> OffsetRange:
-    """The part of `held` from `begin` to `end`. Missing offsets raise DataLost, or are left out without
-    `fail_on_data_loss`."""
+    """The part of `held` from `begin` to `end`. Missing offsets raise DataLost, or are left out
+    without `fail_on_data_loss`."""
     if begin < end and (begin < held.begin or end > held.end):
         if fail_on_data_loss:
             raise DataLost(
-                f"{held.topic_partition}: offsets from {begin} to {end} were requested, but it holds"
-                f" {held.begin} to {held.end}; failOnDataLoss=false reads only those"
+                f"{held.topic_partition}: offsets from {begin} to {end} were requested, but it "
+                f"holds {held.begin} to {held.end}; failOnDataLoss=false reads only those"
             )
         begin, end = max(begin, held.begin), min(end, held.end)
     return OffsetRange(held.topic, held.partition, begin, max(begin, end), held.topic_id)

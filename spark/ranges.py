@@ -1,7 +1,7 @@
 """The offset ranges that tasks read: planned from what each partition holds, and split evenly.
 
-Offsets are not records: a compacted partition has holes, and the markers of transactions take offsets. So a plan counts
-offsets; the number of records is known only after reading.
+Offsets are not records: a compacted partition has holes, and the markers of transactions take
+offsets. So a plan counts offsets; the number of records is known only after reading.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,10 +41,12 @@ def split(
     min_ranges: int = 1,
     offsets_max: int = OFFSETS_A_RANGE,
 ) -> list[OffsetRange]:
-    """Splits `ranges` into even pieces of at most `offsets_max` offsets each; leaves out empty ones.
+    """Splits `ranges` into even pieces of at most `offsets_max` offsets each; leaves out empty
+    ones.
 
-    Makes at least `min_ranges` pieces if there are enough offsets: each range is split in proportion to its share, as
-    Spark's Kafka source does. Keeps the order of the ranges and of their pieces.
+    Makes at least `min_ranges` pieces if there are enough offsets: each range is split in
+    proportion to its share, as Spark's Kafka source does. Keeps the order of the ranges and of
+    their pieces.
     """
     if min_ranges < 1 or offsets_max < 1:
         raise ValueError("a plan has at least one range of at least one offset")

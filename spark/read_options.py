@@ -8,7 +8,8 @@ from pk.net.client.config import AdminConfig, ConsumerConfig, keys, parse
 from pk.net.client.results import IsolationLevel
 
 FETCH_BYTES: Final = 8 << 20
-"""The default of `max.partition.fetch.bytes`. It is large because a task reads one partition, not hundreds."""
+"""The default of `max.partition.fetch.bytes`. It is large because a task reads one partition, not
+hundreds."""
 
 WAIT_MS: Final = 120_000
 """How long to wait for an expected record (`kafkaConsumer.pollTimeoutMs`; Spark's default)."""

@@ -1,15 +1,17 @@
-"""Reads a range of offsets from its partition's leader as Arrow batches. This is what a Spark task runs.
+"""Reads a range of offsets from its partition's leader as Arrow batches. This is what a Spark task
+runs.
 
-Spark calls a task's read as a plain generator and turns its items into rows, while the network is idle. So fetching runs on
-trio in a thread of its own, a few responses ahead, and the generator decodes. Both spend most of their time without the
-interpreter's lock (in recv; in numpy, Arrow and the decompressors), so they run in parallel.
+Spark calls a task's read as a plain generator and turns its items into rows, while the network is
+idle. So fetching runs in the process's own loop (pk.spark.connections), a few responses ahead, and
+the generator decodes. Both spend most of their time without the interpreter's lock (in recv; in
+numpy, Arrow and the decompressors), so they run in parallel.
 
-The end of a range is found from the offsets of batches, not by counting records: compaction, control batches and aborted
-transactions leave holes, and the last batch's offset tells how far the log was read.
+The end of a range is found from the offsets of batches, not by counting records: compaction,
+control batches and aborted transactions leave holes, and the last batch's offset tells how far the
+log was read.
 """
 
 import queue
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
@@ -23,11 +25,12 @@ from pk.core.record.batch import BatchHeader, check_crc
 from pk.core.record.columns import to_arrow
 from pk.core.values import ZERO_UUID, uuid_text
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from pk.net.client.cluster import Backoff, Cluster, open_cluster
+from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import AdminConfig, ConsumerConfig, parse
 from pk.net.client.connection import Connection
 from pk.net.client.errors import ClientError
 from pk.net.client.subscription import Chunk
+from pk.spark.connections import connections
 from pk.spark.errors import DataLost
 from pk.spark.ranges import OffsetRange
 from pk.spark.read_options import ReadOptions
@@ -36,7 +39,13 @@ ROWS_BYTES: Final = 4 << 20
 """The size in bytes from which records become one Arrow batch."""
 
 _FETCH: Final = 1
+_PURPOSE: Final = "fetch"
 _AHEAD: Final = 2
+_GONE_S: Final = 2.5
+"""How long brokers must say that a topic is missing: one that has just started may not know it
+yet."""
+
+_KNOWN_MS: Final = 1_000
 _SLACK: Final = 1.1
 _SLACK_BYTES: Final = 65_536
 
@@ -44,8 +53,9 @@ _SLACK_BYTES: Final = 65_536
 def read(wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The records of a range in order, as batches of ROW_SCHEMA (or with headers).
 
-    Raises DataLost if part of the range is missing (unless the options allow that), KafkaError and ClientError if brokers
-    and connections fail permanently, CorruptBatch for a wrong CRC. Closing the generator ends the fetching.
+    Raises DataLost if part of the range is missing (unless the options allow that), KafkaError and
+    ClientError if brokers and connections fail permanently, CorruptBatch for a wrong CRC. Closing
+    the generator ends the fetching.
     """
     config = options.config
     fetching = _Fetching(wanted, options, config)
@@ -83,7 +93,7 @@ class _Batch(NamedTuple):
 
 
 class _Fetching:
-    """The fetching thread, and the queue between it and the generator."""
+    """The fetching in the process's loop, and the queue between it and the generator."""
 
     def __init__(self, wanted: OffsetRange, options: ReadOptions, config: ConsumerConfig) -> None:
         self._wanted = wanted
@@ -91,15 +101,12 @@ class _Fetching:
         self._config = config
         self._answers: queue.SimpleQueue[list[_Batch] | None] = queue.SimpleQueue()
         self._room = trio.Semaphore(_AHEAD)
-        self._scope = trio.CancelScope()
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"pk fetch {wanted.topic_partition}")
-        self._thread.daemon = True
-        self._thread.start()
+        self._error: Exception | None = None
+        self._connections = connections()
+        self._job = self._connections.start(self._fetch)
 
     def batches(self) -> Iterator[_Batch]:
-        """The batches of the range as they arrive. Raises the fetching thread's error."""
+        """The batches of the range as they arrive. Raises the error that ended the fetching."""
         while True:
             batches = self._answers.get()
             if batches is None:
@@ -107,36 +114,20 @@ class _Fetching:
                     raise self._error
                 return
             yield from batches
-            self._tell(self._room.release)
+            self._connections.call_soon(self._room.release)
 
     def close(self) -> None:
         """Stops the fetching and waits until it has stopped. Idempotent."""
-        self._tell(self._scope.cancel)
-        self._thread.join()
+        self._connections.cancel(self._job)
 
-    def _tell(self, do: Callable[[], object]) -> None:
-        # The token is set before the first answer, but a reader may be closed before that.
-        while self._token is None and self._thread.is_alive():
-            self._thread.join(0.001)
-        if self._token is not None:
-            try:
-                self._token.run_sync_soon(do)
-            except trio.RunFinishedError:
-                return  # the thread has ended by itself
-
-    def _run(self) -> None:
+    async def _fetch(self) -> None:
         try:
-            trio.run(self._main)
-        except BaseException as e:  # noqa: BLE001 (raised again in the task's own thread)
+            cluster = await self._connections.cluster(self._options.bootstrap, self._config)
+            await RangeFetch(cluster, self._wanted, self._options, self._config).run(self._hand)
+        except Exception as e:  # noqa: BLE001 (raised again in the task's own thread)
             self._error = e
         finally:
             self._answers.put(None)
-
-    async def _main(self) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        with self._scope:
-            async with open_cluster(self._options.bootstrap, self._config) as cluster:
-                await RangeFetch(cluster, self._wanted, self._options, self._config).run(self._hand)
 
     async def _hand(self, batches: list[_Batch]) -> None:
         await self._room.acquire()
@@ -157,11 +148,13 @@ class RangeFetch:
         self._isolation = options.isolation
         self._replica = -1
         self._bytes_an_offset = 0.0
+        self._gone_at: float | None = None
 
     async def run(self, hand: Callable[[list[_Batch]], Awaitable[None]]) -> None:
         """Passes the batches of each response to `hand` until the range is read.
 
-        Repeats the request after an empty response until `wait_ms` have passed without progress.
+        Repeats the request after an empty response until `wait_ms` have passed without progress. A
+        topic that is deleted meanwhile is lost after `_GONE_S`.
         """
         config = self._config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -188,19 +181,42 @@ class RangeFetch:
             if failure is not None:
                 self._replica = -1
                 await trio.sleep(backoff.next_ms() / 1000)
-                await self._refresh()
+                if await self._refresh() and self._is_gone():
+                    name = self._wanted.topic
+                    self._lost(f"the topic {name} was deleted", self._wanted.end)
 
-    async def _refresh(self) -> None:
+    async def _refresh(self) -> bool:
+        """Whether a broker answered."""
         try:
             await self._cluster.refresh([self._wanted.topic])
         except (KafkaError, ClientError, ProtocolError) as e:
             if not _passing(e):
                 raise
+            return False
+        return True
+
+    def _is_gone(self) -> bool:
+        """Whether brokers have said for a while that there is no such topic."""
+        topic = self._cluster.metadata.topics.get(self._wanted.topic)
+        missing = topic is not None and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not missing or self._wanted.topic_id == ZERO_UUID:
+            self._gone_at = None
+            return False
+        if self._gone_at is None:
+            self._gone_at = trio.current_time()
+        return trio.current_time() - self._gone_at >= _GONE_S
 
     async def _leader(self) -> tuple[Connection, int]:
         """The leader's connection, and the leader epoch to send."""
         wanted, cluster = self._wanted, self._cluster
-        info = await cluster.topic(wanted.topic, timeout_ms=self._config.default_api_timeout_ms)
+        default_ms = self._config.default_api_timeout_ms
+        # A topic that the plan knew is there, or was deleted: `run` finds out which.
+        timeout_ms = _KNOWN_MS if wanted.topic_id != ZERO_UUID else default_ms
+        info = await cluster.topic(wanted.topic, timeout_ms=timeout_ms)
+        if wanted.topic_id not in (ZERO_UUID, info.topic_id):
+            # What this process knows may be older than the plan.
+            await cluster.refresh([wanted.topic])
+            info = await cluster.topic(wanted.topic, timeout_ms=timeout_ms)
         if wanted.topic_id not in (ZERO_UUID, info.topic_id):
             raise DataLost(
                 f"topic {wanted.topic} was deleted and created again: its id is now"
@@ -210,7 +226,8 @@ class RangeFetch:
         if node_id < 0:
             what = f"{wanted.topic_partition} has no leader"
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, what)
-        return await cluster.connection(self._replica if self._replica >= 0 else node_id), epoch
+        node_id = self._replica if self._replica >= 0 else node_id
+        return await cluster.connection(node_id, _PURPOSE), epoch
 
     async def _fetch(self) -> list[_Batch]:
         wanted, config = self._wanted, self._config
@@ -272,7 +289,10 @@ class RangeFetch:
         if not chunk.batches:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"{self._wanted.topic_partition} at {self._position}: no whole batch in the response",
+                (
+                    f"{self._wanted.topic_partition} at {self._position}: no whole batch in the "
+                    "response"
+                ),
             )
         first = max(chunk.batches[0][1].base_offset, self._position)
         self._bytes_an_offset = len(data.records) / max(chunk.next_offset - first, 1)
@@ -286,7 +306,8 @@ class RangeFetch:
         return batches
 
     async def _out_of_range(self) -> None:
-        """Handles an offset that the leader does not have: retention deleted it, or the log was truncated."""
+        """Handles an offset that the leader does not have: retention deleted it, or the log was
+        truncated."""
         from pk.net.client.admin import Admin
         from pk.spark.plan import whole
 

@@ -1,7 +1,9 @@
 """Samples records, from which Spark infers the fields of their JSON."""
 
+import os
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pk.spark.ranges import OffsetRange
@@ -36,9 +38,13 @@ def _ends(whole: OffsetRange, share: int) -> list[OffsetRange]:
     return [piece(whole.begin, whole.begin + share), piece(whole.end - share, whole.end)]
 
 
-def infer(spark: "SparkSession", texts: Sequence[bytes]) -> "StructType":
-    """The fields of the JSON objects among `texts`, as Spark infers them."""
-    with tempfile.NamedTemporaryFile(prefix="pk-sample-", suffix=".json") as file:
+def infer(
+    spark: "SparkSession", texts: Sequence[bytes], folder: Path | None = None
+) -> "StructType":
+    """The fields of the JSON objects among `texts`, as Spark infers them; it reads them from a file
+    in `folder`, or where temporary files are."""
+    with tempfile.NamedTemporaryFile(prefix="pk-sample-", suffix=".json", dir=folder) as file:
+        os.chmod(file.name, 0o644)  # a server of Spark Connect may be another user's
         # Line breaks in JSON occur only between tokens, where a space means the same.
         file.write(b"\n".join(t.replace(b"\n", b" ").replace(b"\r", b" ") for t in texts))
         file.flush()

@@ -2,11 +2,16 @@
 
 A short job spends most of its time starting, so this avoids the usual waits of a Spark program:
 
-- Spark's start script runs a JVM only to write the command line of the next; this module starts the gateway's JVM directly.
-- Python does its own work (imports, requests to brokers) while the JVM starts: `launch` returns at once, `session` waits.
-- The optimising compiler costs more than it saves in a job of seconds: writing 2,000,000 records to parquet takes 18 s of
-  CPU with it, 15 s without. At 4,000,000 both are equal; 12,000,000 take 28 s with it and 42 s without, hence `long`.
-- There is no user interface, no Hive, and no performance counters; the garbage collector has a single thread.
+- Spark's start script runs a JVM only to write the command line of the next; this module starts the
+  gateway's JVM directly.
+- Python does its own work (imports, requests to brokers) while the JVM starts: `launch` returns at
+  once, `session` waits.
+- Spark's Python processes are forks of one that has imported what they need (pk.spark.fork_server).
+- The optimising compiler costs more than it saves in a job of seconds: writing 2,000,000 records to
+  parquet takes 18 s of CPU with it, 15 s without. At 4,000,000 both are equal; 12,000,000 take 28 s
+  with it and 42 s without, hence `long`.
+- There is no user interface, no Hive, and no performance counters; the garbage collector has a
+  single thread.
 
 Spark logs to a file in the session's own folder, which error messages quote.
 """
@@ -15,16 +20,20 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pk.spark.errors import SparkFailed
+from pk.spark.errors import OptionError, SparkFailed
+from pk.spark.fork_server import ForkServer, can_fork
 from pk.spark.interrupts import DeferredInterrupts, QuietPy4j
-from pk.spark.java import find_java, require_pyspark, worker_environment
+from pk.spark.java import find_java, require_pyspark, worker_environment, workers_find
+from pk.spark.package import ZIP, archive_name, python_of_workers, write_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +46,11 @@ _OPENED: Final = (
 """Packages of java.base that Spark accesses by reflection, from its own JavaModuleOptions."""
 
 _MAIN: Final = "org.apache.spark.api.python.PythonGatewayServer"
+_ONLY_HERE: Final = ("spark.driver.host", "spark.driver.bindAddress", "spark.local.dir")
+"""Configs of a Spark whose workers are on this machine."""
+
+_DAEMON: Final = "pk.spark.daemon"
+_FORKS: Final = sys.platform == "linux"
 _START_TIMEOUT_S: Final = 120
 _END_TIMEOUT_S: Final = 10
 _POLL_S: Final = 0.01
@@ -55,12 +69,55 @@ appender.stderr.layout.pattern = %d %p %c: %m%n%ex
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where tasks run: in this machine's own Spark, or on a cluster that `master` names."""
+
+    master: str | None = None
+    """`spark://…`, `yarn`, `k8s://…`; None or `local[…]`: here."""
+
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Spark's configs; they override those of pk."""
+
+    archives: Sequence[str] = ()
+    """Archives for the workers, FILE or FILE#FOLDER: on a cluster each is on their PYTHONPATH."""
+
+    remote: str | None = None
+    """A Spark Connect server, `sc://HOST:PORT`, instead of a master."""
+
+    @property
+    def on_cluster(self) -> bool:
+        return self.remote is not None or (
+            self.master is not None and not self.master.startswith("local")
+        )
+
+    @property
+    def in_one_process(self) -> bool:
+        """Whether tasks run in the driver's process. `local-cluster[…]` starts executors, as a
+        cluster on this machine; they look for Spark by SPARK_HOME."""
+        return not self.on_cluster and not (self.master or "").startswith("local-cluster")
+
+
+HERE: Final = Where()
+
+
 class OwnSpark:
     """A JVM with Spark. Made by `launch`; as a context manager it ends the JVM."""
 
     def __init__(
-        self, cores: int, conf: Mapping[str, str], long: bool, inherited: Sequence[int]
+        self,
+        cores: int,
+        conf: Mapping[str, str],
+        long: bool,
+        inherited: Sequence[int],
+        jars: Sequence[str],
+        where: Where,
     ) -> None:
+        self._where = where
+        self._python = worker_environment(os.environ)["PYSPARK_PYTHON"]
+        if where.on_cluster:
+            # The workers' Python is theirs; only its version is ours.
+            self._python = where.conf.get("spark.pyspark.python", python_of_workers())
         self._home = require_pyspark()
         self._java = find_java()
         self._folder = Path(tempfile.mkdtemp(prefix="pk-spark-"))
@@ -68,9 +125,12 @@ class OwnSpark:
         self._cores = cores
         self._session: SparkSession | None = None
         self._gateway: Any = None
+        self._forks: ForkServer | None = None
         try:
-            self._process = self._start(conf, long, inherited)
+            self._process = self._start(conf, long, inherited, jars)
         except BaseException:
+            if self._forks is not None:
+                self._forks.close()
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
 
@@ -86,7 +146,11 @@ class OwnSpark:
         self.close()
 
     def _start(
-        self, conf: Mapping[str, str], long: bool, inherited: Sequence[int]
+        self,
+        conf: Mapping[str, str],
+        long: bool,
+        inherited: Sequence[int],
+        more_jars: Sequence[str],
     ) -> "subprocess.Popen[bytes]":
         environ = {**os.environ, **worker_environment(os.environ)}
         environ |= {
@@ -97,6 +161,17 @@ class OwnSpark:
             "PYTHONHASHSEED": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._info),
         }
+        own_python = self._where.in_one_process and "spark.pyspark.python" not in self._where.conf
+        if own_python and workers_find(self._home, environ):
+            # Spark puts the zip of pyspark in its home in front of the workers' path. What comes
+            # from a zip is compiled by each process again: 0.7 s of CPU for each that Spark starts,
+            # where an installed pyspark takes 0.15 s.
+            del environ["SPARK_HOME"]
+            if can_fork(self._folder):
+                self._forks = ForkServer(self._folder, environ)
+                self._python = str(self._forks.python)
+                # What plans beside the driver runs as the driver's Python.
+                environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), self._python)
         (self._folder / "log4j2.properties").write_text(_LOG4J)
         settings = {
             "spark.master": f"local[{self._cores}]",
@@ -113,11 +188,19 @@ class OwnSpark:
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
             "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+            **({"spark.python.daemon.module": _DAEMON} if own_python and _FORKS else {}),
             **conf,
+            **self._cluster_settings(),
+            **self._where.conf,
         }
+        if self._where.on_cluster:
+            environ.pop("SPARK_LOCAL_IP")
+            for name in _ONLY_HERE:
+                if name not in self._where.conf:
+                    settings.pop(name)
         jars = self._home / "jars"
         # In the order of Spark's own script, which puts this one first.
-        classes = [*map(str, sorted(jars.glob("slf4j-api-*.jar"))), str(jars / "*")]
+        classes = [*map(str, sorted(jars.glob("slf4j-api-*.jar"))), str(jars / "*"), *more_jars]
         command = [str(self._java.program), "-cp", os.pathsep.join(classes)]
         command += [
             f"-Xmx{_HEAP_BASE_MB + _HEAP_A_CORE_MB * self._cores}m",
@@ -137,8 +220,8 @@ class OwnSpark:
             _MAIN,
         ]
         with (self._folder / "log").open("wb") as log:
-            # The gateway ends when its standard input closes, so also when this process dies. Its own process session
-            # keeps Ctrl-C away from it: we stop the job and clean up.
+            # The gateway ends when its standard input closes, so also when this process dies. Its
+            # own process session keeps Ctrl-C away from it: we stop the job and clean up.
             return subprocess.Popen(
                 command,
                 env=environ,
@@ -150,10 +233,30 @@ class OwnSpark:
                 start_new_session=True,
             )
 
+    def _cluster_settings(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        if self._where.master is not None:
+            found["spark.master"] = self._where.master
+        if self._where.on_cluster and self._where.archives:
+            paths = os.pathsep.join(map(archive_name, self._where.archives))
+            found["spark.executorEnv.PYTHONPATH"] = paths
+        return found
+
+    def _ship(self, session: "SparkSession") -> None:
+        """Gives the cluster's workers pk, and the archives."""
+        context, before = session.sparkContext, list(sys.path)
+        context.addPyFile(str(write_zip(self._folder / ZIP)))
+        sys.path[:] = before  # here pk is installed
+        for archive in self._where.archives:
+            path = Path(archive.partition("#")[0]).absolute()
+            context.addArchive(f"{path}#{archive_name(archive)}")
+
     def session(self) -> "SparkSession":
-        """Waits for the JVM and returns its session. Raises SparkFailed with the end of Spark's log."""
+        """Waits for the JVM and returns its session. Raises SparkFailed with the end of Spark's
+        log."""
         if self._session is not None:
             return self._session
+        from py4j.protocol import Py4JError
         from pyspark import SparkContext
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
@@ -161,12 +264,14 @@ class OwnSpark:
         if SparkContext._active_spark_context is not None:
             raise SparkFailed("this process already has a Spark session; pass it as `spark`")
         port, secret = self._wait_for_gateway()
-        told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-        before = {key: os.environ.get(key) for key in (*told, "PYSPARK_PYTHON")}
-        os.environ.update(told, PYSPARK_PYTHON=worker_environment(os.environ)["PYSPARK_PYTHON"])
+        reported = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+        before = {key: os.environ.get(key) for key in (*reported, "PYSPARK_PYTHON")}
+        os.environ.update(reported, PYSPARK_PYTHON=self._python)
         try:
             self._session = SparkSession.builder.getOrCreate()
-        except (PySparkException, OSError) as e:
+            if self._where.on_cluster:
+                self._ship(self._session)
+        except (PySparkException, Py4JError, OSError) as e:
             raise SparkFailed(f"Spark did not start: {e}{self.log_tail()}") from e
         finally:
             self._gateway = SparkContext._gateway
@@ -210,7 +315,8 @@ class OwnSpark:
         self._process.wait()
 
     def close(self) -> None:
-        """Stops Spark, ends the JVM and removes its files. Idempotent. Raises a Ctrl-C only at the end."""
+        """Stops Spark, ends the JVM and removes its files. Idempotent. Raises a Ctrl-C only at the
+        end."""
         with DeferredInterrupts(), QuietPy4j():
             self._close()
 
@@ -236,6 +342,8 @@ class OwnSpark:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._forks is not None:
+            self._forks.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -245,10 +353,18 @@ def launch(
     conf: Mapping[str, str] | None = None,
     long: bool = False,
     inherited: Sequence[int] = (),
+    jars: Sequence[str] = (),
+    where: Where = HERE,
 ) -> OwnSpark:
-    """Starts a JVM for a local Spark with `cores` parallel tasks; returns while it starts.
+    """Starts a JVM for Spark with `cores` parallel tasks here, or the driver of a cluster; returns
+    while it starts.
 
-    `long` is for jobs of more than about ten seconds. The JVM inherits the descriptors `inherited`. Raises SparkMissing,
-    OSError.
+    `long` is for jobs of more than about ten seconds. The JVM inherits the descriptors `inherited`
+    and finds the classes of `jars`, such as the driver of a database. Raises SparkMissing, OSError;
+    OptionError if `where` is a Spark Connect server, on which only exports run (pk.spark.connect).
     """
-    return OwnSpark(cores, conf or {}, long, inherited)
+    if where.remote is not None:
+        raise OptionError(
+            "only an export runs on a Spark Connect server; give --master, or leave it out"
+        )
+    return OwnSpark(cores, conf or {}, long, inherited, jars, where)

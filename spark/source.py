@@ -1,27 +1,32 @@
-"""`spark.read.format("pk")`: Kafka topics as a Spark table, read over the wire protocol.
+"""`format("pk")`: Kafka topics as tables and streams of Spark, over the wire protocol.
 
-    from pk.spark.source import KafkaSource
+    reader = spark.read.format("pk").option("kafka.bootstrap.servers", "localhost:9092")
+    rows = reader.option("subscribe", "orders").load()
 
-    spark.dataSource.register(KafkaSource)
-    rows = spark.read.format("pk").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
+Options and columns are those of Spark's own Kafka source (pk.spark.options), so a job migrates by
+changing the name of the format. Spark finds the source by itself, through the module `pyspark_pk`.
+It creates it, and what reads and writes, in Python processes beside the driver and sends them to
+tasks, so all of these classes are pickled.
 
-Options and columns are those of Spark's own Kafka source (pk.spark.options), so a job migrates by changing the name of the
-format. Spark creates the source and plans the read in Python processes beside the driver, and reads each range in a task,
-so everything in these classes is pickled.
+Every session looks through the sources that are installed, so this file imports what they need only
+when they are used.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import trio
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from pk.spark.options import SourceOptions, parse_options
-from pk.spark.plan import plan
-from pk.spark.ranges import OffsetRange
-from pk.spark.reader import read
+from pk.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from pk.spark.batch_reader import KafkaReader
+    from pk.spark.options import SourceOptions
+    from pk.spark.schemas.reading import Reading
+    from pk.spark.sink.options import SinkOptions
+    from pk.spark.sink.writer import KafkaBatchWriter, KafkaStreamWriter
+    from pk.spark.stream.reader import KafkaStreamReader
 
 NAME = "pk"
 
@@ -35,41 +40,79 @@ HEADERS = "headers array<struct<key:string,value:binary>>"
 """The column that `includeHeaders` adds."""
 
 
-@dataclass
-class RangePartition(InputPartition):
-    """One task's range. None if there is nothing to read, since Spark needs at least one partition."""
-
-    wanted: OffsetRange | None
-
-
 class KafkaSource(DataSource):
-    """The data source. Its constructor raises OptionError for unknown or wrong options."""
+    """The data source. Its methods raise OptionError for unknown or wrong options."""
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
-    def schema(self) -> str:
-        headers = parse_options(dict(self.options)).read.headers
+    def schema(self) -> str | StructType:
+        given = {name.lower(): value for name, value in self.options.items()}
+        headers = given.get("includeheaders", "false").lower() == "true"
+        if any(name.endswith(".format") for name in given):
+            from pk.spark.schemas.source_columns import reading_of, typed
+
+            return typed(reading_of(dict(self.options)), headers=headers)
         return f"{SCHEMA}, {HEADERS}" if headers else SCHEMA
 
     def reader(self, schema: StructType) -> "KafkaReader":
-        return KafkaReader(parse_options(dict(self.options)))
+        from pk.spark.batch_reader import KafkaReader
 
+        return KafkaReader(*self._reading(schema, stream=False))
 
-class KafkaReader(DataSourceReader):
-    """Plans ranges in the driver's planning process, and reads them in tasks."""
+    def streamReader(self, schema: StructType) -> "KafkaStreamReader":
+        from pk.spark.stream.reader import KafkaStreamReader
 
-    def __init__(self, options: SourceOptions) -> None:
-        self.options = options
+        return KafkaStreamReader(*self._reading(schema, stream=True))
 
-    def partitions(self) -> list[InputPartition]:
-        """Raises OptionError, DataLost, KafkaError, ClientError."""
-        ranges = trio.run(plan, self.options)
-        return [RangePartition(r) for r in ranges] or [RangePartition(None)]
+    def _reading(
+        self, schema: StructType, *, stream: bool
+    ) -> "tuple[SourceOptions, StructType, Reading | None]":
+        from pk.spark.options import parse_options
+        from pk.spark.schemas.options import split_options
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises as pk.spark.reader.read."""
-        assert isinstance(partition, RangePartition)
-        if partition.wanted is not None:
-            yield from read(partition.wanted, self.options.read)
+        rest, schemas = split_options(dict(self.options))
+        options = parse_options(rest, stream=stream)
+        if schemas is None:
+            return options, schema, None
+        from pk.spark.schemas.source_columns import reading_of
+
+        reading = reading_of(dict(self.options))
+        reading.choose(schema)
+        # Headers may name schemas, whether or not the query has a column of them.
+        return replace(options, read=replace(options.read, headers=True)), schema, reading
+
+    def writer(self, schema: StructType, overwrite: bool) -> "KafkaBatchWriter":
+        from pk.spark.sink.writer import KafkaBatchWriter
+
+        if overwrite:
+            raise OptionError("mode overwrite has no meaning for a topic; use mode append")
+        options, encoders = self._writing(schema)
+        return KafkaBatchWriter(options, encoders)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "KafkaStreamWriter":
+        from pk.spark.sink.writer import KafkaStreamWriter
+
+        options, encoders = self._writing(schema)
+        if options.batch is not None:
+            raise OptionError(
+                "queryId and batchId are for a write in foreachBatch, not for a stream"
+            )
+        return KafkaStreamWriter(options, encoders)
+
+    def _writing(self, schema: StructType) -> "tuple[SinkOptions, tuple[Any, ...]]":
+        from pk.spark.schemas.options import split_options
+        from pk.spark.sink.options import check_columns, parse_sink_options
+
+        rest, schemas = split_options(dict(self.options), sink=True)
+        options = parse_sink_options(rest)
+        encoders: tuple[Any, ...] = ()
+        if schemas is not None:
+            from pk.spark.schemas.writing import encoders as encoders_of
+            from pk.spark.schemas.writing import without_encoded
+
+            encoders = encoders_of(schemas, schema, options.topic)
+            schema = without_encoded(schema, encoders)
+        check_columns(schema, options.topic)
+        return options, encoders

@@ -1,7 +1,9 @@
-"""The part of an export that runs in Spark's Python workers: a task reads its ranges and reports its progress.
+"""The part of an export that runs in Spark's Python workers: a task reads its ranges and reports
+its progress.
 
-Spark tells a driver how many tasks are done, but not the progress of one, and it returns a worker's exception as text. So
-each task keeps a small file in the export's working folder with the number of records read and, after a failure, the error.
+Spark tells a driver how many tasks are done, but not the progress of one, and it returns a worker's
+exception as text. So each task keeps a small file in the export's working folder with the number of
+records read and, after a failure, the error.
 """
 
 import json
@@ -10,7 +12,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +23,9 @@ from pk.spark.ranges import OffsetRange
 from pk.spark.read_options import ReadOptions
 from pk.spark.reader import read
 from pk.spark.unknown_fields import FieldCounter, Fields, UnknownFields, merged
+
+if TYPE_CHECKING:
+    from pk.spark.export_schemas import Decoding
 
 _STATE: Final = struct.Struct("<q?")
 _ERROR: Final = ".error"
@@ -51,6 +56,9 @@ class ReadRanges:
     fields: Mapping[str, Fields]
     """The JSON columns and their known fields; other fields are counted."""
 
+    decoding: "Decoding | None" = None
+    """How keys and values with schemas are decoded."""
+
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
@@ -63,7 +71,8 @@ class ReadRanges:
         counters = {name: FieldCounter(known) for name, known in self.fields.items()}
         try:
             os.pwrite(descriptor, _STATE.pack(0, False), 0)
-            for rows in read(self.ranges[number], self.options):
+            found_rows = read(self.ranges[number], self.options)
+            for rows in found_rows if self.decoding is None else self.decoding.rows(found_rows):
                 records += rows.num_rows
                 os.pwrite(descriptor, _STATE.pack(records, False), 0)
                 for name, counter in counters.items():

@@ -1,7 +1,8 @@
 """Counts JSON fields that an export has no column for, because Spark drops them silently.
 
-The columns come from a sample of the records or from earlier runs, and other records may have more fields. To find them,
-each text is parsed again with Python's own parser: pyarrow's is faster, but some inputs crash the process.
+The columns come from a sample of the records or from earlier runs, and other records may have more
+fields. To find them, each text is parsed again with Python's own parser: pyarrow's is faster, but
+some inputs crash the process.
 """
 
 import json
@@ -16,7 +17,8 @@ NAMED_MAX: Final = 20
 
 
 class UnknownFields(NamedTuple):
-    """The number of records with such fields, and the names of the first `NAMED_MAX` fields, such as `address.zip`."""
+    """The number of records with such fields, and the names of the first `NAMED_MAX` fields, such
+    as `address.zip`."""
 
     records: int
     fields: tuple[str, ...]
@@ -30,7 +32,8 @@ class Fields(NamedTuple):
 
 
 def known_fields(data_type: Any) -> Fields | None:
-    """The fields of a data type in Spark's JSON; None for a type without fields, which drops nothing."""
+    """The fields of a data type in Spark's JSON; None for a type without fields, which drops
+    nothing."""
     if not isinstance(data_type, Mapping):
         return None
     if data_type["type"] == "array":

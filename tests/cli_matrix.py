@@ -1,9 +1,10 @@
 """Every command of the tree, and how the matrix drives it.
 
-A `Case` is a command line against a world: topics `{orders}` and `{payments}`, the group `{billing}` that lags behind on
-`{orders}`, the group `{ready}` that does not, the broker `{broker}` with its files in `{data}`, a folder `{tmp}` for what
-is written. `{new}` is a topic that exists for this run of this case alone. Each case is driven into a pipe and on terminals of both sizes; what is here must
-end by itself. What stays on the screen is in `LIVE`, with the test that drives it.
+A `Case` is a command line against a world: topics `{orders}` and `{payments}`, the group
+`{billing}` that lags behind on `{orders}`, the group `{ready}` that does not, the broker `{broker}`
+with its files in `{data}`, a folder `{tmp}` for what is written. `{new}` is a topic that exists for
+this run of this case alone. Each case is driven into a pipe and on terminals of both sizes; what is
+here must end by itself. What stays on the screen is in `LIVE`, with the test that drives it.
 """
 
 from __future__ import annotations
@@ -69,6 +70,41 @@ CASES: list[Case] = _all(
     Case("topics delete {new}", typed="y\n", name="topics delete, yes"),
     Case("topics delete {new} -y"),
     Case("topics delete nowhere -y", code=1),
+    # users
+    Case("users list nobody"),
+    Case("users add {new} -d"),
+    Case("users alter nobody -d", code=1),
+    Case("users delete nobody -y", code=1),
+    # tokens
+    Case("tokens list", code=1),
+    Case("tokens create -d", code=1),
+    Case("tokens renew nothing -y", code=1),
+    Case("tokens expire nothing -y", code=1),
+    # test, faults
+    Case("test -- true"),
+    Case("test -- false", code=1),
+    Case("metrics", code=1),
+    Case("faults list", code=1),
+    Case("faults add fail Produce --error NOT_LEADER_OR_FOLLOWER -d", code=1),
+    Case("faults clear", code=1),
+    # schema
+    Case("schema list --schema-registry {tmp}"),
+    Case("schema list", code=2),
+    Case("schema show nowhere --schema-registry {tmp}", code=1),
+    Case("schema add {new} - -d --schema-registry {tmp}", stdin=b'"string"', pipe_only=True),
+    Case("schema check {new} - --schema-registry {tmp}", stdin=b"{", code=1, pipe_only=True),
+    Case("schema delete nowhere -y --schema-registry {tmp}", code=1),
+    Case("schema diff nowhere --schema-registry {tmp}", code=1),
+    # acls
+    Case("acls list --topic {orders}", code=1),
+    Case("acls add --allow alice --operation read --topic {orders} -d", code=1),
+    Case("acls delete", code=2),
+    Case("acls check alice read topic:{orders}", code=1),
+    # quotas
+    Case("quotas set --user alice producer_byte_rate=1MiB -d"),
+    Case("quotas list --user nobody"),
+    Case("quotas set --user alice made_up=1", code=2),
+    Case("quotas delete --user nobody -y", code=1),
     # records
     Case("console-producer {new}", stdin=b"one\ntwo\n"),
     Case("produce {new} -k key one-record"),
@@ -77,6 +113,7 @@ CASES: list[Case] = _all(
     ),
     Case("produce {new} -f jsonl", stdin=b"{broken\n", code=1, name="produce broken json"),
     Case("produce {new} --fake orders -n 5 --seed 1"),
+    Case("produce {new} --transactional-id {new} --records-per-transaction 2 a b c"),
     Case("console-consumer {orders} -o start..end", screen="consume"),
     Case("consume {orders} -o start..end -f json -n 2", raw=True),
     Case("consume {orders} -o start..end -f table", screen="consume-table"),
@@ -84,8 +121,12 @@ CASES: list[Case] = _all(
     Case("consume {orders} -o start..end --where 'value.n > 4' -f jsonl", raw=True),
     Case("consume nowhere -e", code=1, only="pk"),
     Case("consume {orders} -o nonsense", code=2, screen="consume-bad-position"),
+    Case("share-consume {orders} -g {new} --timeout-ms 100"),
+    Case("share-consume {orders} -g {new} --release --reject", code=2),
+    Case("share-consume", code=2, name="share-consume without a topic"),
     Case("cp {orders} {new} --once -y"),
     Case("cp {orders} {new} --once -d"),
+    Case("cp {orders} {new} --once --exactly-once -g {new} -y"),
     # groups
     Case("groups list '{billing}|{ready}'", screen="groups-list"),
     Case("groups list"),
@@ -169,6 +210,7 @@ CASES: list[Case] = _all(
     Case("why lag {billing}"),
     Case("why lag nobody", code=1),
     Case("why config {orders} retention.ms", screen="why-config"),
+    Case("why denied alice read topic:{orders}", code=1),
     # waiting
     Case("wait topic {orders} --timeout 5s"),
     Case("wait topic nowhere --timeout 0", code=124),
@@ -222,6 +264,14 @@ CASES: list[Case] = _all(
     Case("broker start -X log.dir={tmp}/x -X no.such.key=1", code=2),
     Case("up --brokers 0", code=2),
     Case("spark-export nowhere --to {tmp}/out -d", code=1),
+    Case("pipeline init {tmp}/none/new.toml -t {orders}", code=1),
+    Case("pipeline check {tmp}/none.toml", code=2),
+    Case("pipeline run {tmp}/none.toml --once", code=2),
+    Case("pipeline status {tmp}/none.toml", code=2),
+    Case("pipeline stop {tmp}/none.toml", code=2),
+    Case("spark-import nowhere --from {tmp}/rows.csv -d", code=1),
+    Case("spark package --to /dev/null/package", code=1),
+    Case("pipeline export {tmp}/none.toml --declarative --to {tmp}/project", code=2),
     # what is no command
     Case("nonsense", code=2, screen="usage"),
     Case("topics lst", code=2),
@@ -234,6 +284,7 @@ CASES: list[Case] = _all(
 
 LIVE: dict[str, str] = {
     "up": "tests/cli/test_screens.py::test_up_in_the_foreground",
+    "schema-registry start": "tests/cli/test_schema.py::test_a_registry_in_the_foreground",
     "broker start": "tests/cli/test_process.py::test_a_detached_broker",
     "configs edit": "tests/cli/test_screens.py::test_configs_in_an_editor",
     "profile edit": "tests/cli/test_screens.py::test_a_profile_in_an_editor",
@@ -241,6 +292,7 @@ LIVE: dict[str, str] = {
     "top": "tests/cli/test_top_screen.py::test_every_tab_at_every_size",
     "groups watch": "tests/cli/test_screens.py::test_watching_a_group",
     "console-consumer": "tests/cli/test_screens.py::test_consuming_until_interrupted",
+    "share-consume": "tests/cli/test_share_consume.py::test_an_interrupt_gives_back_what_was_not_shown",
     "console-producer": "tests/cli/test_produce_editor.py::test_lines_and_documents_are_sent_and_acknowledged",
     "isr": "tests/cli/test_shell.py::test_isr_watches_until_interrupted",
 }

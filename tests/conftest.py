@@ -1,15 +1,18 @@
-"""What every test may use: the brokers that client tests run against. And where nothing may be skipped (PK_NO_SKIPS, which
-.ci/run sets on a machine that has everything), a skip fails: a skip is for a machine that lacks something.
+"""What every test may use: the brokers that client tests run against. And where nothing may be
+skipped (PK_NO_SKIPS, which .ci/run sets on a machine that has everything), a skip fails: a skip is
+for a machine that lacks something.
 
-Examples that hypothesis makes are the same in every run, so that a run that was green stays green; with PK_EXPLORE set they
-are new ones each time, and a failure that turns up is kept as a test. No example has a deadline: what a busy machine takes
-is no test's business.
+Examples that hypothesis makes are the same in every run, so that a run that was green stays green;
+with PK_EXPLORE set they are new ones each time, and a failure that turns up is kept as a test. No
+example has a deadline: what a busy machine takes is no test's business.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import time
 from collections.abc import Generator
 
 import pytest
@@ -19,15 +22,33 @@ pytest_plugins = ["clients.fixtures", "zookeeper_server", "group_parts", "schedu
 
 NO_SKIPS = "PK_NO_SKIPS"
 
-# A run that a script started in the background ignores Ctrl-C, and so would every process that it starts.
+# A run that a script started in the background ignores Ctrl-C, and so would every process that it
+# starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ["PK_COMPLETION_REFRESH"] = "never"  # no processes that outlive the test they came from
 
+# Local times are the same on every machine, in every process that a test starts: the day of a
+# record, and half an hour more or less in some zones.
+os.environ["TZ"] = "UTC"
+time.tzset()
+
 settings.register_profile("explore", deadline=None)
 settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
 settings.load_profile("explore" if os.environ.get("PK_EXPLORE") else "fixed")
+
+
+gc.disable()  # until everything is collected, none of which is garbage
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def _refuse(report: pytest.TestReport | pytest.CollectReport) -> None:

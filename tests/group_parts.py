@@ -1,4 +1,5 @@
-"""A pytest plugin: what tests of group commands share. A topic with known times, and members that read it."""
+"""A pytest plugin: what tests of group commands share. A topic with known times, and members that
+read it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def committed(at: Run, group: str) -> dict[tuple[str, int], int | None]:
 
 
 def make_topic(at: Run, name: str) -> str:
-    """A topic of two partitions: 0 holds ten records, a second apart from FIRST_MS on; 1 holds four of now."""
+    """A topic of two partitions: 0 holds ten records, a second apart from FIRST_MS on; 1 holds four
+    of now."""
     # Kept for ever, or retention would come upon records this old in the middle of a test.
     at("topics", "create", name, "-p", "2", "-c", "retention.ms=-1")
     lines = "\n".join(f"{FIRST_MS + i * 1000} {i}" for i in range(10))
@@ -40,7 +42,8 @@ def timed_topic(at: Run, fresh: Fresh) -> str:
 
 
 class Reader:
-    """A member of a group in a process of its own, that has read something (unless `read` is False)."""
+    """A member of a group in a process of its own, that has read something (unless `read` is
+    False)."""
 
     def __init__(
         self, bootstrap: str, group: str, topic: str, *words: str, read: bool = True
@@ -56,8 +59,13 @@ class Reader:
             stderr=subprocess.DEVNULL,
             preexec_fn=_interruptible,  # noqa: PLW1509 - no lock is taken
         )
+        self.read(1 if read else 0)
+
+    def read(self, records: int) -> None:
+        """Waits until it has shown so many more."""
         assert self.process.stdout is not None
-        assert not read or self.process.stdout.readline()
+        for _ in range(records):
+            assert self.process.stdout.readline()
 
     def leave(self) -> int:
         """Ends it as Ctrl-C does: it commits and leaves the group. Its exit code."""
@@ -78,7 +86,8 @@ def _interruptible() -> None:
 
 @pytest.fixture
 def readers(kafka: Kafka, timed_topic: str) -> Iterator[Callable[..., Reader]]:
-    """`readers(group, *words)`: starts a member that reads `timed_topic`; all of them end with the test."""
+    """`readers(group, *words)`: starts a member that reads `timed_topic`; all of them end with the
+    test."""
     made: list[Reader] = []
 
     def start(group: str, *words: str, read: bool = True) -> Reader:

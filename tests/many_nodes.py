@@ -1,5 +1,5 @@
-"""A cluster in this process: nodes that talk over real sockets on loopback, disks in memory. A controller of its own, or, with
-ZooKeeper, brokers that take turns at it."""
+"""A cluster in this process: nodes that talk over real sockets on loopback, disks in memory. A
+controller of its own, or, with ZooKeeper, brokers that take turns at it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ COMMON = {
 
 @dataclass
 class Cluster:
-    """Nodes by id: the controller's is `CONTROLLER`, brokers' are from 1; with ZooKeeper, brokers only."""
+    """Nodes by id: the controller's is `CONTROLLER`, brokers' are from 1; with ZooKeeper, brokers
+    only."""
 
     nursery: trio.Nursery
     keys: dict[str, str]

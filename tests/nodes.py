@@ -1,4 +1,5 @@
-"""Whole nodes in this process, one or a cluster: real sockets on loopback, a disk in memory unless one is given."""
+"""Whole nodes in this process, one or a cluster: real sockets on loopback, a disk in memory unless
+one is given."""
 
 from __future__ import annotations
 
@@ -56,6 +57,9 @@ def config_of(directory: str = "/data", **keys: str) -> BrokerConfig:
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.num.partitions": "4",
+        "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
     given |= {name.replace("__", "."): value for name, value in keys.items()}
@@ -81,7 +85,8 @@ def controller_of(broker: Broker) -> Controller:
 
 
 async def decide(broker: Broker, decide: Callable[[MetadataImage], Decision[Event]]) -> Any:
-    """Have the controller in the broker's own process decide; its reply, when the broker has reacted."""
+    """Have the controller in the broker's own process decide; its reply, when the broker has
+    reacted."""
     controller = controller_of(broker)
     reply = await controller.submit(decide)
     offset = controller.image.offset
@@ -93,7 +98,8 @@ async def decide(broker: Broker, decide: Callable[[MetadataImage], Decision[Even
 
 @contextmanager
 def refusing() -> Iterator[int]:
-    """A port of 127.0.0.1 that takes no connections, for as long as the block lasts: one that was let go may be somebody else's."""
+    """A port of 127.0.0.1 that takes no connections, for as long as the block lasts: one that was
+    let go may be somebody else's."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # and does not listen
         yield held.getsockname()[1]
@@ -181,7 +187,8 @@ async def make_topic(caller: Caller, name: str, partitions: int = 1, **configs: 
 
 
 class Cluster:
-    """A controller (node 0) and brokers from 1 on in this process: each a node on real sockets, with a disk in memory."""
+    """A controller (node 0) and brokers from 1 on in this process: each a node on real sockets,
+    with a disk in memory."""
 
     CONTROLLER = 0
 
@@ -261,7 +268,8 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(brokers: int = 3, **keys: str) -> AsyncIterator[Cluster]:
-    """A cluster that serves; its nodes are ended without ceremony. In `keys`, for every node, a dot is two underscores."""
+    """A cluster that serves; its nodes are ended without ceremony. In `keys`, for every node, a dot
+    is two underscores."""
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, keys)
         await cluster.start(cluster.CONTROLLER)

@@ -1,36 +1,68 @@
-"""A pytest plugin: which tests one worker runs one after another, since they share what is dear to start.
+"""A pytest plugin: which tests one worker runs one after another, since they share what is dear to
+start; and which tests begin, so that no worker is alone with a long one at the end.
 
-xdist has marks for that (`--dist loadgroup`), which it tells its scheduler by changing the ids of tests; pytest 9.2 does not
-let it. So the scheduler is told here, by file.
+xdist has marks for the former (`--dist loadgroup`), which it tells its scheduler by changing the
+ids of tests; pytest 9.2 does not let it. So this file says it to the scheduler, by file.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
 
+ROOT = Path(__file__).resolve().parents[1]
 TOGETHER = frozenset(
     (
         "tests/cli/test_perf.py",  # each loads both cores
-        "tests/clients/test_cluster_cli.py",  # clusters of four, of pk and of Apache Kafka
-        "tests/clients/test_same_answers.py",  # every question is asked before the first answer is looked at
-        "tests/meta/test_cluster_against_kafka.py",  # five JVMs
+        "tests/clients/test_matrix.py",  # what each client wrote is written once
+        "tests/test_house.py",  # which parses all files
     )
 )
-"""Files whose tests stay together; those against pk and those against Apache Kafka are two groups."""
+"""Files whose tests stay together, besides those that start a broker, a cluster or a session of
+Spark once for all their tests. Those against pk and those against Apache Kafka are two groups."""
+
+FIRST = (
+    "tests/clients/test_groups.py",
+    "tests/sim/test_seeds.py",
+    "tests/cli/test_readme.py",
+    "tests/testing/test_plugin.py",
+    "tests/testing/test_page.py",
+)
+"""Files with tests that take long, which begin, after those that stay together."""
+
+
+@cache
+def stays_together(file: str) -> bool:
+    """Whether one worker runs all tests of a file."""
+    return file in TOGETHER or '(scope="module"' in (ROOT / file).read_text()
 
 
 def group_of(nodeid: str) -> str:
-    """What a test is scheduled with: itself, if it needs nobody."""
+    """What a test is scheduled with: itself, if it needs no other."""
     file = nodeid.partition("::")[0]
-    if file not in TOGETHER:
+    if not stays_together(file):
         return nodeid
     return f"{file}, apache" if re.search(r"[\[-]apache[\]-]", nodeid) else file
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes long first."""
+
+    def place(item: pytest.Item) -> int:
+        file = item.nodeid.partition("::")[0]
+        if stays_together(file):
+            return 0
+        return 1 + FIRST.index(file) if file in FIRST else 1 + len(FIRST)
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -38,7 +70,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     from xdist.scheduler import LoadScopeScheduling
 
     class Grouped(LoadScopeScheduling):
+        """xdist's own looks at all groups that ever were, and searches the list of all tests, for
+        each test that ends: with ten thousand groups that takes longer than the tests."""
+
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
+
+        @cached_property
+        def _places(self) -> dict[str, int]:
+            assert self.collection is not None
+            return {nodeid: place for place, nodeid in enumerate(self.collection)}
+
+        def _assign_work_unit(self, node: WorkerController) -> None:
+            group, tests = self.workqueue.popitem(last=False)
+            self.assigned_work[node][group] = tests
+            node.send_runtest_some([self._places[test] for test, ran in tests.items() if not ran])
+
+        def mark_test_complete(
+            self, node: WorkerController, item_index: int, duration: float = 0
+        ) -> None:
+            nodeid = self.registered_collections[node][item_index]
+            groups, group = self.assigned_work[node], group_of(nodeid)
+            groups[group][nodeid] = True
+            if all(groups[group].values()):
+                del groups[group]
+            self._reschedule(node)
 
     return Grouped(config, log)

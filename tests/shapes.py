@@ -12,7 +12,8 @@ from pk.cli.output.schema import schema_of
 
 
 def check_json(words: Sequence[str], printed: bytes | str) -> Any:
-    """What a command line with `-f json` or `-f jsonl` printed, once it has proved to be what `-f schema` says of it."""
+    """What a command line with `-f json` or `-f jsonl` printed, once it has proved to be what `-f
+    schema` says of it."""
     parsed = parse(words)
     assert isinstance(parsed.node, Command)
     schema = schema_of(parsed)

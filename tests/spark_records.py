@@ -27,7 +27,8 @@ class Made(NamedTuple):
 
 
 def records(count: int, partitions: int, seed: int = 1) -> Iterator[Made]:
-    """`count` records: keys and values null, empty, binary and long; no, one, repeated and null headers."""
+    """`count` records: keys and values null, empty, binary and long; no, one, repeated and null
+    headers."""
     chance = random.Random(seed)
     for n in range(count):
         kind = chance.randrange(20)

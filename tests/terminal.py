@@ -1,11 +1,13 @@
 """A terminal for tests: a program on a pty of a given size, and what its screen shows.
 
-`Terminal("topics", "list", columns=80, lines=24)` runs that `pk` command as a person would. Everything waits for
-what the screen shows (`wait_for`), never for a time. pexpect holds the pty and pyte is the screen; what pyte lacks
-and programs use is added here: the alternate screen, and answers to what a program asks of its terminal.
+`Terminal("topics", "list", columns=80, lines=24)` runs that `pk` command as a person would.
+Everything waits for what the screen shows (`wait_for`), never for a time. pexpect holds the pty and
+pyte is the screen; what pyte lacks and programs use is added here: the alternate screen, and
+answers to what a program asks of its terminal.
 
-A terminal must be left as it was found. `traces()` says what is left behind: the line discipline's modes (what
-`stty -a` shows), the alternate screen, a hidden cursor, bracketed paste, mouse reports, a colour that is still on.
+A terminal must be left as it was found. `traces()` says what is left behind: the line discipline's
+modes (what `stty -a` shows), the alternate screen, a hidden cursor, bracketed paste, mouse reports,
+a colour that is still on.
 """
 
 from __future__ import annotations
@@ -31,12 +33,15 @@ import pexpect
 import pyte
 from clients.pk_broker import pk_command, pk_environment
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 SIZES = ((80, 24), (200, 50))
 """The terminals that every screen of ours must be good on: columns and lines."""
 
 ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """An escape sequence: CSI, OSC, or of two characters."""
+
+_ERASED = re.compile(rb"(?=(?<!\x1b\[K)(?<!\x1b\[2K)(?<!\x1b\[1A)\r?(?:\x1b\[1A)?\x1b\[[02]?[JK])")
+"""Where a line or more is erased, to be drawn again: the first of what erases several."""
 
 Wanted = str | re.Pattern[str] | Callable[[str], bool]
 
@@ -124,8 +129,9 @@ class _Screen(pyte.HistoryScreen):
 class Terminal:
     """A `pk` command (`words`), or any program (`program`), on a terminal.
 
-    `home` is a folder for the user's config, cache and state (HOME and XDG_*); the test's own by the fixture
-    `terminal`. Further words of the environment come by name (`NO_COLOR="1"`); None takes one away.
+    `home` is a folder for the user's config, cache and state (HOME and XDG_*); the test's own by
+    the fixture `terminal`. Further words of the environment come by name (`NO_COLOR="1"`); None
+    takes one away.
     """
 
     def __init__(
@@ -162,7 +168,8 @@ class Terminal:
     # What it shows
 
     def screen(self) -> str:
-        """The lines of the screen as it is now, without blanks at their ends and empty lines below."""
+        """The lines of the screen as it is now, without blanks at their ends and empty lines
+        below."""
         return "\n".join(line.rstrip() for line in self.screen_of.display).rstrip("\n")
 
     @property
@@ -224,7 +231,8 @@ class Terminal:
     # Waiting
 
     def read(self, seconds: float = 0.0) -> bool:
-        """Feeds the screen with what comes within `seconds`; whether anything did. False at the end, too."""
+        """Feeds the screen with what comes within `seconds`; whether anything did. False at the
+        end, too."""
         try:
             data = self.child.read_nonblocking(65536, timeout=seconds)
         except (pexpect.TIMEOUT, pexpect.EOF):
@@ -238,10 +246,13 @@ class Terminal:
         self._stream.feed(data)
 
     def wait_for(self, wanted: Wanted, timeout: float = WAIT_S) -> str:
-        """Reads until the screen shows `wanted` (a text, a pattern, a predicate over the screen's text).
+        """Reads until the screen shows `wanted` (a text, a pattern, a predicate over the screen's
+        text).
 
-        Returns the screen's text. Raises AssertionError, with the screen, when that takes longer than
-        `timeout` seconds or the program ends before.
+        What comes in one read may be taller than the screen, or draw a line twice: a text or a
+        pattern is also found where more of the same read scrolls it off or replaces it. Returns the
+        screen's text, as it was when it showed `wanted`. Raises AssertionError, with the screen,
+        when that takes longer than `timeout` seconds or the program ends before.
         """
         holds = _predicate(wanted)
         deadline = time.monotonic() + timeout
@@ -251,13 +262,33 @@ class Terminal:
             except pexpect.TIMEOUT:
                 if time.monotonic() < deadline:
                     continue
-                raise AssertionError(f"{wanted!r} does not come:\n{self._told()}") from None
+                raise AssertionError(
+                    f"{wanted!r} does not come:\n{self._screen_report()}"
+                ) from None
             except pexpect.EOF:
-                raise AssertionError(f"ended without {wanted!r}:\n{self._told()}") from None
-            self.feed(data)
+                raise AssertionError(
+                    f"ended without {wanted!r}:\n{self._screen_report()}"
+                ) from None
+            if callable(wanted):
+                self.feed(data)
+            elif (shown := self._shown_meanwhile(data, holds)) is not None:
+                return shown
         return self.screen()
 
     until = wait_for
+
+    def _shown_meanwhile(self, data: bytes, holds: Callable[[str], bool]) -> str | None:
+        """Feeds `data` bit by bit: half a screen at a time, and what is there before something is
+        erased. Returns the screen that `holds` and that the rest replaced, if any."""
+        half = self.screen_of.lines // 2
+        shown = None
+        for drawn in _ERASED.split(data):
+            lines = drawn.splitlines(keepends=True)
+            for at in range(0, len(lines), half):
+                self.feed(b"".join(lines[at : at + half]))
+                if shown is None and holds(screen := self.screen()):
+                    shown = screen
+        return None if holds(self.screen()) else shown
 
     def end(self, timeout: float = WAIT_S) -> int:
         """Waits for its end; its exit code, or minus the number of the signal that ended it."""
@@ -268,7 +299,7 @@ class Terminal:
             try:
                 data = self.child.read_nonblocking(65536, timeout=0.2)
             except pexpect.TIMEOUT:
-                assert time.monotonic() < deadline, f"does not end:\n{self._told()}"
+                assert time.monotonic() < deadline, f"does not end:\n{self._screen_report()}"
                 continue
             except pexpect.EOF:
                 break
@@ -280,7 +311,8 @@ class Terminal:
         return self._ended
 
     def traces(self) -> list[str]:
-        """What it left behind on its terminal, once it has ended; nothing, if it is well-behaved."""
+        """What it left behind on its terminal, once it has ended; nothing, if it is
+        well-behaved."""
         assert self._ended is not None, "it has not ended yet"
         found = [
             f"{name}: {_shown(was)} became {_shown(now)}"
@@ -304,9 +336,15 @@ class Terminal:
 
     def close(self) -> None:
         """Ends it, whatever it does."""
-        self.child.close(force=True)
+        try:
+            self.child.close(force=True)
+        except pexpect.ExceptionPexpect:
+            # It was killed, and is not gone within the hundredth of a second that pexpect waits.
+            assert self.child.pid is not None
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.child.pid, 0)
 
-    def _told(self) -> str:
+    def _screen_report(self) -> str:
         width = self.screen_of.columns
         rule = "─" * width
         x, y = self.cursor
@@ -345,7 +383,8 @@ def _takes_terminal() -> None:
 
 
 def environment_of(home: Path | None, words: dict[str, str | None]) -> dict[str, str]:
-    """The environment of a program: a colour terminal, its own home, no settings of whoever runs the tests."""
+    """The environment of a program: a colour terminal, its own home, no settings of the user
+    who runs the tests."""
     env = pk_environment()
     for name in ("NO_COLOR", "FORCE_COLOR", "PK_PROFILE", "COLUMNS", "LINES", "PAGER", "EDITOR"):
         env.pop(name, None)
@@ -365,7 +404,8 @@ def environment_of(home: Path | None, words: dict[str, str | None]) -> dict[str,
 
 
 def _as_from_a_shell() -> None:
-    """A program started in the background of a script inherits an ignored SIGINT; one on a terminal does not."""
+    """A program started in the background of a script inherits an ignored SIGINT; one on a terminal
+    does not."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
 
@@ -391,8 +431,9 @@ def size_name(size: tuple[int, int]) -> str:
 
 _END_OF_INPUT = "\x04" * 8
 _END_OF_OUTPUT = b"\0\0"
-"""What this process writes last. The end of a pty will not do: Linux (6.18) may tell a reader of it, and lose what
-was written immediately before the close, a few times in a hundred thousand on busy cores."""
+"""What this process writes last. The end of a pty will not do: Linux (6.18) may tell a reader of
+it, and lose what was written immediately before the close, a few times in a hundred thousand on
+busy cores."""
 
 
 class Shown(NamedTuple):
@@ -400,7 +441,8 @@ class Shown(NamedTuple):
 
     code: int
     screen: str
-    """All lines, those that scrolled away too, as the terminal has them: wrapped, without colours."""
+    """All lines, those that scrolled away too, as the terminal has them: wrapped, without
+    colours."""
 
     raw: str
     """What was written to the terminal, escape sequences and all."""
@@ -418,9 +460,9 @@ class Shown(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """The lines that went to standard output, unwrapped and without escape sequences."""
-        told = set(self.said.splitlines())
+        said = set(self.said.splitlines())
         plain = ESCAPE.sub("", self.raw)
-        return [line for line in plain.splitlines() if line not in told]
+        return [line for line in plain.splitlines() if line not in said]
 
 
 def on_terminal(
@@ -431,8 +473,9 @@ def on_terminal(
 ) -> Shown:
     """Runs `main(words)` in this process with a pty of `size` for all three streams.
 
-    A tenth of what a process costs; for commands that end by themselves and need no job control. `typed` is in the
-    terminal's buffer before it begins; whoever asks for more reads the end of input.
+    A tenth of what a process costs; for commands that end by themselves and need no job control.
+    `typed` is in the terminal's buffer before it begins; a read beyond it meets the end of
+    input.
     """
     columns, lines = size
     master, slave = os.openpty()

@@ -37,7 +37,8 @@ def _asked(request: Any) -> list[Any]:
 
 
 class Two:
-    """Two partitions of a topic on one broker; of each, who leads it and in which epoch, and what it holds."""
+    """Two partitions of a topic on one broker; of each, who leads it and in which epoch, and what
+    it holds."""
 
     def __init__(self) -> None:
         self.leaders = [1, 1]

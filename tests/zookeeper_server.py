@@ -1,9 +1,10 @@
 """Starts a real ZooKeeper: Debian's `zookeeper` package, one server on a free port of loopback.
 
-Where the package or java is missing, tests that need it are skipped with that reason; with PK_REQUIRE_ZOOKEEPER set (as .ci/run
-does where it could install it) that is an error instead.
+Where the package or java is missing, tests that need it are skipped with that reason; with
+PK_REQUIRE_ZOOKEEPER set (as .ci/run does where it could install it) that is an error instead.
 
-By hand: `python tests/zookeeper_server.py` starts one, prints its address, and ends it on end of input or Ctrl-C.
+By hand: `python tests/zookeeper_server.py` starts one, prints its address, and ends it on end of
+input or Ctrl-C.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ JVM = (
     "-Xshare:auto",
     "-Dzookeeper.forceSync=no",
 )
-"""Nothing is synced: no test takes the power away, and a disk that others use makes thousands of writes slow."""
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 10.0
+"""Nothing is synced: no test takes the power away, and a disk that others use makes thousands of
+writes slow."""
+START_TIMEOUT_S = 240.0
+STOP_TIMEOUT_S = 60.0
 
 
 class ZooKeeperError(Exception):
@@ -61,7 +63,8 @@ def required() -> bool:
 class ZooKeeperServer:
     """One ZooKeeper server, for the length of a `with` block, or by `start` and `stop` by hand.
 
-    It keeps its port and its data when it is started again. Sessions may be as short as two ticks, `tick_ms` each.
+    It keeps its port and its data when it is started again. Sessions may be as short as two ticks,
+    `tick_ms` each.
     """
 
     def __init__(self, *, tick_ms: int = 500) -> None:
@@ -123,7 +126,8 @@ class ZooKeeperServer:
             )
 
     def wait_until_ready(self) -> None:
-        """Wait until it answers. Raises ZooKeeperError when it ends, or has not after a minute."""
+        """Wait until it answers. Raises ZooKeeperError when it ends, or has not
+        within START_TIMEOUT_S."""
         assert self.process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         while self.ask("ruok") != "imok" or "not currently serving" in self.ask("srvr"):
@@ -154,7 +158,8 @@ class ZooKeeperServer:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop it from running (SIGSTOP), connections and all; returns once each of its threads has stopped."""
+        """Stop it from running (SIGSTOP), connections and all; returns once each of its threads has
+        stopped."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)

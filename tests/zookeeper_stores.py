@@ -31,7 +31,7 @@ class Node(NamedTuple):
 
 
 class ZooKeeperStores:
-    """Stores below one path that nobody else uses."""
+    """Stores below one path that no other test uses."""
 
     def __init__(self, server: ZooKeeperServer, *, session_ms: int = SESSION_MS) -> None:
         self.server = server

@@ -1,1 +1,1 @@
-"""Questions to the cluster that several commands ask. Nothing here writes to the terminal as a command."""
+"""Questions to the cluster that several commands ask. No command, and no output of its own."""

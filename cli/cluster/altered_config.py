@@ -5,10 +5,9 @@ from typing import Annotated, TypedDict
 from pk.cli.config_keys.units import shown_value
 from pk.cli.output.rows import Shown
 
-AlteredConfig = TypedDict(
-    "AlteredConfig",
+AlteredValue = TypedDict(
+    "AlteredValue",
     {
-        "resource": str,
         "name": str,
         "from": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "from"))],
         "to": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "to"))],
@@ -16,4 +15,12 @@ AlteredConfig = TypedDict(
         "error": Annotated[str | None, Shown(wide=True)],
     },
 )
-"""A config before and after a change, or what the change would be."""
+"""A value before and after a change, or what the change would be."""
+
+
+class _OfResource(TypedDict):
+    resource: str
+
+
+class AlteredConfig(_OfResource, AlteredValue):
+    """A config of a resource."""

@@ -1,4 +1,4 @@
-"""The brokers of a cluster: who is up, what each holds, how much room it has."""
+"""The brokers of a cluster: which are up, what each holds, how much space it has."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ import trio
 from pk.cli.cluster.broker_rows import BrokerOfCluster, BrokerRow
 from pk.cli.cluster.features import release_of
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.runtime.context import Context, place_name
+from pk.cli.runtime.context import Context, partition_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
@@ -33,7 +33,7 @@ def parse_brokers(words: Iterable[str], option: str) -> tuple[int, ...]:
     found: list[int] = []
     for word in words:
         if not word.isdecimal():
-            raise Unusable(f"{option} wants broker ids such as 4,5,6, not {word!r}.")
+            raise Unusable(f"{option} needs broker ids such as 4,5,6, not {word!r}.")
         found.append(int(word))
     return tuple(dict.fromkeys(found))
 
@@ -42,10 +42,10 @@ _QUORUM_S = 2.0
 
 
 async def describe_nodes(admin: Admin) -> tuple[r.ClusterDescription, dict[int, r.Node]]:
-    """The cluster and its brokers, the fenced ones too where the broker asked can tell of them.
+    """The cluster and its brokers, including fenced ones if the broker that answers knows them.
 
-    Its controller is the leader of the metadata quorum where that can be known: what brokers answer as the controller is,
-    in a KRaft cluster, any broker that forwards to it.
+    The controller is the leader of the metadata quorum if that can be found out: in a KRaft
+    cluster, what a broker reports as the controller is any broker that forwards to it.
     """
     try:
         cluster = await admin.describe_cluster(include_fenced=True)
@@ -53,7 +53,7 @@ async def describe_nodes(admin: Admin) -> tuple[r.ClusterDescription, dict[int, 
         if e.code != ErrorCode.UNSUPPORTED_VERSION:
             raise
         cluster = await admin.describe_cluster()
-    # Whoever cannot say, or may not: what was answered stands.
+    # The broker cannot say, or this user may not ask: keep what was answered.
     with trio.move_on_after(_QUORUM_S), suppress(KafkaError, ClientError):
         quorum = await admin.describe_quorum()
         cluster = replace(cluster, controller_id=quorum.leader_id)
@@ -70,11 +70,12 @@ def keep_names(
     bootstrap = context.settings.bootstrap
     remember(bootstrap, "broker", map(str, nodes))
     remember(bootstrap, "topic", list(topics))
-    remember(bootstrap, "partition", map(place_name, partitions))
+    remember(bootstrap, "partition", map(partition_name, partitions))
 
 
 _ANSWER_S = 3.0
-"""How long each broker has to tell of itself; one that is stopped may hold its connections open."""
+"""How long each broker may take to describe itself; one that was stopped may hold its connections
+open."""
 
 
 Dirs = Mapping[int, "tuple[LogDirDescription, ...] | Exception"]
@@ -84,7 +85,7 @@ Features = Mapping[int, "FeatureDescription | Exception"]
 
 
 class BrokerSnapshot(NamedTuple):
-    """The cluster's brokers and what they told of themselves."""
+    """The cluster's brokers and what they reported about themselves."""
 
     cluster: ClusterDescription
     nodes: Mapping[int, Node]
@@ -102,7 +103,7 @@ class BrokerSnapshot(NamedTuple):
 
 
 async def ask_brokers(context: Context, admin: Admin) -> BrokerSnapshot:
-    """Asks the cluster for its topics, and each broker for its directories and features."""
+    """Asks the cluster for its topics, and each broker for its log directories and features."""
     cluster, nodes = await describe_nodes(admin)
     topics: dict[str, TopicDescription] = {}
     dirs: dict[int, Any] = {}
@@ -133,42 +134,42 @@ async def ask_brokers(context: Context, admin: Admin) -> BrokerSnapshot:
             if not node.fenced:
                 nursery.start_soon(ask_dirs, broker)
                 nursery.start_soon(ask_features, broker)
-    look = BrokerSnapshot(cluster, nodes, topics, dirs, features)
-    keep_names(context, nodes, topics, look.partitions)
-    return look
+    snapshot = BrokerSnapshot(cluster, nodes, topics, dirs, features)
+    keep_names(context, nodes, topics, snapshot.partitions)
+    return snapshot
 
 
-def known_brokers(look: BrokerSnapshot) -> list[int]:
-    """The brokers that are there, and those that hold replicas but are not."""
-    return sorted({*look.nodes, *(b for p in look.partitions.values() for b in p.replicas)})
+def known_brokers(snapshot: BrokerSnapshot) -> list[int]:
+    """The registered brokers, and the missing ones that hold replicas."""
+    return sorted({*snapshot.nodes, *(b for p in snapshot.partitions.values() for b in p.replicas)})
 
 
-def broker_rows(look: BrokerSnapshot) -> list[BrokerRow]:
+def broker_rows(snapshot: BrokerSnapshot) -> list[BrokerRow]:
     """A row for each broker."""
-    partitions = look.partitions.values()
+    partitions = snapshot.partitions.values()
     leaders = Counter(p.leader_id for p in partitions)
     replicas = Counter(b for p in partitions for b in p.replicas)
     rows: list[BrokerRow] = []
-    for broker in known_brokers(look):
-        node = look.nodes.get(broker)
-        features = look.features.get(broker)
-        dirs = look.dirs.get(broker)
-        told = not isinstance(dirs, Exception) and dirs is not None
+    for broker in known_brokers(snapshot):
+        node = snapshot.nodes.get(broker)
+        features = snapshot.features.get(broker)
+        dirs = snapshot.dirs.get(broker)
+        answered = not isinstance(dirs, Exception) and dirs is not None
         rows.append(
             {
                 "broker": broker,
                 "host": node.host if node else None,
                 "port": node.port if node else None,
                 "rack": node.rack if node else None,
-                "controller": broker == look.cluster.controller_id,
+                "controller": broker == snapshot.cluster.controller_id,
                 "state": state_of(node, dirs, features),
                 "leaders": leaders[broker],
                 "replicas": replicas[broker],
-                "log_bytes": _bytes_of(dirs) if told else None,
+                "log_bytes": _bytes_of(dirs) if answered else None,
                 "fenced": node.fenced if node else None,
                 "supports": release_of(features),
                 "metadata_offset": _metadata_offset(features),
-                "usable_bytes": _usable(dirs) if told else None,
+                "usable_bytes": _usable(dirs) if answered else None,
             }
         )
     return rows
@@ -177,7 +178,8 @@ def broker_rows(look: BrokerSnapshot) -> list[BrokerRow]:
 def state_of(
     node: Node | None, dirs: tuple[LogDirDescription, ...] | Exception | None, features: object
 ) -> str:
-    """`up`, `fenced`, `down` (holds replicas, is not there), or `silent` (is there, does not answer)."""
+    """`up`, `fenced`, `down` (holds replicas, but is not registered), or `silent` (registered, but
+    does not answer)."""
     if node is None:
         return "down"
     if node.fenced:
@@ -203,7 +205,8 @@ def _usable(dirs: Any) -> int | None:
 
 
 def _metadata_offset(features: object) -> int | None:
-    """How far a broker has followed the metadata log: KRaft brokers answer it as the epoch of their features."""
+    """How far a broker has replicated the metadata log: KRaft brokers return it as the epoch of
+    their features."""
     if isinstance(features, FeatureDescription) and features.finalized_epoch >= 0:
         return features.finalized_epoch
     return None

@@ -1,7 +1,8 @@
-"""Changing configs, for every command that does: plan, try, show, ask, change, keep the way back.
+"""Changes configs, for every command that does: plan, validate, show, ask, change, record for undo.
 
-A change is planned from the configs as the broker describes them and tried on the broker, so that a value which it refuses is
-reported before the question. Then it is shown, confirmed and made with IncrementalAlterConfigs, which leaves other keys alone.
+A change is planned from the configs that the broker describes and validated by the broker, so that
+a refused value is reported before the question. Then it is shown, confirmed and made with
+IncrementalAlterConfigs, which leaves other keys alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,11 +32,11 @@ ConfigChanges = Mapping[ConfigResource, Sequence[ConfigChange]]
 
 
 _UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
-"""Keys of brokers that are described only while they are set."""
+"""Broker keys that are described only while they are set."""
 
 
 class ConfigPlan(NamedTuple):
-    """Changes to configs, with the configs as they are now and a row for each resource and key."""
+    """Changes to configs, with the current configs and a row for each resource and key."""
 
     wanted: ConfigChanges
     known: Mapping[ConfigResource, Sequence[ConfigEntry]]
@@ -43,18 +44,20 @@ class ConfigPlan(NamedTuple):
 
     @property
     def name(self) -> str | None:
-        """What a guard asks the user to type: the only resource that changes; None if there are several."""
+        """The name that a guard asks the user to type: the only resource that changes; None if
+        there are several."""
         return shown_name(next(iter(self.wanted))) if len(self.wanted) == 1 else None
 
 
 async def apply_changes(context: Context, wanted: ConfigChanges) -> list[AlteredConfig]:
-    """Shows what would change, asks, changes it, and keeps the way back; a row for each resource and key."""
+    """Shows the changes, asks, makes them, and records how to undo them; a row for each resource
+    and key."""
     plan = await plan_changes(context, wanted)
     if context.change.dry_run:
-        tell_consequences(context, plan)
+        say_consequences(context, plan)
     else:
         await check_plan(context, plan)
-        tell_plan(context, plan)
+        say_plan(context, plan)
         await context.agree(
             f"Change this on {context.settings.cluster_name}?",
             name=plan.name or context.settings.bootstrap,
@@ -63,7 +66,8 @@ async def apply_changes(context: Context, wanted: ConfigChanges) -> list[Altered
 
 
 async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
-    """What the changes lead to. Raises CommandError for a resource that is missing, Unusable for an unknown key."""
+    """The plan for the changes. Raises CommandError for a missing resource, Unusable for an unknown
+    key."""
     admin = await context.admin()
     described = await admin.describe_configs(list(wanted))
     rows: list[AlteredConfig] = []
@@ -80,7 +84,8 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
         for change in changes:
             entry = entries.get(change.name)
             check_key(change.name, entries)
-            secret = entry is not None and entry.sensitive
+            about = entry or _overridden(change.name, entries)
+            secret = about is not None and about.sensitive
             rows.append(
                 {
                     "resource": shown_name(resource),
@@ -96,28 +101,44 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
 
 def check_key(name: str, entries: Mapping[str, ConfigEntry]) -> None:
     """Raises Unusable for an unknown key, if the broker lists its keys."""
-    if name not in entries and len(entries) > 10 and name not in _UNLISTED:
-        raise Unusable(f"There is no config {name!r}{did_you_mean(name, entries)}")
+    listed = name in entries or _overridden(name, entries) is not None
+    if not listed and len(entries) > 10 and name not in _UNLISTED:
+        raise Unusable(f"Config {name!r} does not exist{did_you_mean(name, entries)}")
+
+
+def _overridden(name: str, entries: Mapping[str, ConfigEntry]) -> ConfigEntry | None:
+    """The broker key that a listener's key overrides: `ssl.keystore.type` for
+    `listener.name.internal.ssl.keystore.type`. Brokers describe a listener's key only while it is
+    set."""
+    _, _, rest = name.removeprefix("listener.name.").partition(".")
+    if not name.startswith("listener.name."):
+        return None
+    while rest and rest not in entries:
+        rest = rest.partition(".")[
+            2
+        ]  # a mechanism may stand before the key: scram-sha-256.sasl.jaas.config
+    return entries.get(rest)
 
 
 async def check_plan(context: Context, plan: ConfigPlan) -> None:
-    """Raises CommandError if the broker would refuse any of it, so that nobody is asked in vain."""
+    """Raises CommandError if the broker would refuse any change, so that the question is not asked
+    for nothing."""
     refused = await refusals(context, plan.wanted)
     if refused:
         said = dict.fromkeys(map(sentence, refused))
         raise CommandError(" ".join(said), exit_of_rows(refused))
 
 
-def tell_plan(context: Context, plan: ConfigPlan) -> None:
-    """Says what would change, before the question."""
+def say_plan(context: Context, plan: ConfigPlan) -> None:
+    """Shows what would change, before the question."""
     for row in plan.rows:
         before, after = (both_ways(row["name"], value) for value in (row["from"], row["to"]))
         context.say(f"{row['resource']}: {row['name']} {before} → {after}")
-    tell_consequences(context, plan)
+    say_consequences(context, plan)
 
 
-def tell_consequences(context: Context, plan: ConfigPlan) -> None:
-    """Says what the change means for records and clients."""
+def say_consequences(context: Context, plan: ConfigPlan) -> None:
+    """Shows what the change means for records and clients."""
     types = {resource.type for resource in plan.wanted}
     if types <= {ResourceType.TOPIC, ResourceType.BROKER}:
         for said in consequences(plan.rows, of_brokers=ResourceType.BROKER in types):
@@ -125,7 +146,8 @@ def tell_consequences(context: Context, plan: ConfigPlan) -> None:
 
 
 async def make_changes(context: Context, plan: ConfigPlan) -> list[AlteredConfig]:
-    """Makes the changes, or tries them with --dry-run, and keeps the way back; the rows say what became of each."""
+    """Makes the changes, or validates them with --dry-run, and records how to undo them; the rows
+    say the results."""
     admin = await context.admin()
     trying = context.change.dry_run
     kept = None if trying else await remember_configs(context, plan.known, plan.wanted)
@@ -149,14 +171,14 @@ async def make_changes(context: Context, plan: ConfigPlan) -> list[AlteredConfig
 
 
 async def refusals(context: Context, wanted: ConfigChanges) -> list[Exception]:
-    """The errors with which the broker would refuse the changes; empty if it takes them all."""
+    """The errors with which the broker would refuse the changes; empty if it accepts all."""
     admin = await context.admin()
     answers = await admin.alter_configs(wanted, validate_only=True)
     return [error for error in answers.values() if error is not None]
 
 
 def _after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:
-    """The value after a change, as far as it can be known before."""
+    """The value after a change, as far as it is known in advance."""
     if change.operation is ConfigOperation.SET:
         return change.value
     if change.operation is ConfigOperation.DELETE:

@@ -1,4 +1,5 @@
-"""Configs of topics, brokers, groups and the like: how their resources are named, and where a value comes from."""
+"""Configs of topics, brokers, groups and other resources: how the resources are named, and where a
+value comes from."""
 
 from collections.abc import Sequence
 
@@ -35,7 +36,7 @@ _OWN = {
 
 
 def own_value(resource: ConfigResource, entry: ConfigEntry | None) -> str | None:
-    """The value that is set on the resource itself; None if the value comes from another layer."""
+    """The value set on the resource itself; None if the value comes from another layer."""
     if entry is None:
         return None
     own = _OWN.get(resource.type)
@@ -51,21 +52,21 @@ def resource_type(word: str) -> ResourceType:
     found = RESOURCE_TYPES.get(word.lower().removesuffix("s"))
     if found is None:
         hint = did_you_mean(word, TYPE_WORDS.values())
-        raise Unusable(f"TYPE is one of {', '.join(TYPE_WORDS.values())}, not {word!r}{hint}")
+        raise Unusable(f"TYPE must be one of {', '.join(TYPE_WORDS.values())}, not {word!r}{hint}")
     return found
 
 
 def entity_name(kind: ResourceType, name: str) -> str:
-    """A resource's name as Kafka has it: empty for the default of all brokers. Raises Unusable."""
+    """A resource's name in Kafka: empty for the default of all brokers. Raises Unusable."""
     if kind is ResourceType.BROKER and name in ("default", "<default>", ""):
         return ""
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and not name.isdigit():
-        raise Unusable(f"A broker is named by its id or `default`, not {name!r}.")
+        raise Unusable(f"A broker's name is its id or `default`, not {name!r}.")
     return name
 
 
 def entity_word(kind: ResourceType) -> str:
-    """What a kind of thing is called on the command line."""
+    """The word for a resource type on the command line."""
     return TYPE_WORDS.get(kind, kind.name.lower())
 
 
@@ -81,7 +82,7 @@ def spoken_name(resource: ConfigResource) -> str:
 
 
 def remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> None:
-    """Keeps the keys of topics and brokers for completion, if the answer holds all of them and not a few."""
+    """Keeps the keys of topics and brokers for completion, if the response holds all of them."""
     if resource.type in (ResourceType.TOPIC, ResourceType.BROKER) and len(entries) > 10:
         remember("", f"{TYPE_WORDS[resource.type]}-config", (e.name for e in entries))
 

@@ -1,4 +1,5 @@
-"""Features of a cluster (KIP-584): how their levels are called, and which levels every broker supports."""
+"""Features of a cluster (KIP-584): the names of their levels, and the levels that every broker
+supports."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -32,18 +33,19 @@ METADATA_LEVELS: Final = [
     for release, first, last in _METADATA_RELEASES
     for n in range(first, last + 1)
 ]
-"""What Apache calls the levels of metadata.version, from level 1 on."""
+"""Apache's names for the levels of metadata.version, from level 1 on."""
 
 
 def level_name(feature: str, level: int) -> str | None:
-    """What a level is called besides its number; None where it has no name."""
+    """The name of a level; None if it has none."""
     if feature != METADATA_VERSION or not 1 <= level <= len(METADATA_LEVELS):
         return None
     return METADATA_LEVELS[level - 1]
 
 
 def release_of(features: object) -> str | None:
-    """The newest metadata.version that a broker supports, as Apache names it: the nearest to its release there is."""
+    """The newest metadata.version that a broker supports, by Apache's name: the closest known name
+    to its release."""
     if not isinstance(features, FeatureDescription):
         return None
     for feature in features.supported:
@@ -53,10 +55,12 @@ def release_of(features: object) -> str | None:
     return None
 
 
-def common_range(told: Mapping[int, FeatureDescription], feature: str) -> tuple[int, int] | None:
-    """The levels that every broker supports; None where one of them supports none."""
+def common_range(
+    described: Mapping[int, FeatureDescription], feature: str
+) -> tuple[int, int] | None:
+    """The levels that every broker supports; None if one of them supports none."""
     low, high = 0, 32767
-    for description in told.values():
+    for description in described.values():
         found = next((f for f in description.supported if f.name == feature), None)
         if found is None:
             return None

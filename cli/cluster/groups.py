@@ -1,7 +1,8 @@
-"""What the group commands share: which groups are meant, what they have committed, how far behind they are.
+"""What the group commands share: which groups are meant, their committed offsets, and their lag.
 
-Everything is asked of many groups at once, a request a coordinator, and of all partitions at once, a request a leader: two
-thousand groups take no more round trips than two.
+Everything is requested for many groups at once, with a request per coordinator, and for all
+partitions at once, with a request per leader: two thousand groups take no more round trips than
+two.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from pk.cli.command_line.completion.name_cache import remember, remember_members
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.output.formats import Row
 from pk.cli.positions.resolve import bounds_of, now_ms
-from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.context import Context, join, partition_name
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
 from pk.cli.runtime.failures import error_name
 from pk.core.errors import ErrorCode, KafkaError
@@ -22,46 +23,39 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 EMPTY_STATES = frozenset(("Empty", "Dead"))
-WITHOUT_COMMITS = frozenset(("Share",))
-"""Types of groups that commit no offsets."""
+SHARE = "Share"
+"""The type of groups that commit no offsets: where they are, share coordinators know (KIP-932)."""
 
 _WITHIN_MS = 500
-"""How exact a time lag is; what is closer together was mostly sent in one batch."""
+"""The precision of a time lag; records that are closer together were mostly sent in one batch."""
 
 Commits = Mapping[TopicPartition, r.OffsetAndMetadata | Exception]
 
 
 def note_listing(context: Context, listed: r.ListedGroups) -> None:
-    """Tells of brokers that did not answer, and keeps the names for completion."""
+    """Reports brokers that did not answer, and keeps the names for completion."""
     for broker, error in listed.errors.items():
         context.failed(error, f"groups of broker {broker}")
     remember(context.settings.bootstrap, "group", (g.group_id for g in listed.groups))
 
 
 async def group_names(context: Context, admin: Admin) -> list[str]:
-    """The names of all groups; kept for completion. Brokers that do not answer are told and noted."""
+    """The names of all groups; kept for completion. Reports brokers that do not answer."""
     listed = await admin.list_groups()
     note_listing(context, listed)
     return sorted(g.group_id for g in listed.groups)
 
 
-async def committing_groups(context: Context, admin: Admin) -> list[str]:
-    """The names of all groups that may have committed offsets."""
-    listed = await admin.list_groups()
-    note_listing(context, listed)
-    return sorted(g.group_id for g in listed.groups if g.type not in WITHOUT_COMMITS)
-
-
 async def wanted_groups(
     context: Context, admin: Admin, named: Sequence[str], *, every: bool
 ) -> list[str]:
-    """The groups `named`, or with `every` all that may have committed offsets. Raises Unusable unless it is one of both."""
+    """The groups `named`, or with `every` all. Raises Unusable unless exactly one is given."""
     if every:
         if named:
-            raise Unusable("Name groups, or say --all-groups; not both.")
-        return await committing_groups(context, admin)
+            raise Unusable("Give groups or --all-groups, not both.")
+        return await group_names(context, admin)
     if not named:
-        raise Unusable("Name a group; `pk groups list` lists them.")
+        raise Unusable("A group is missing; `pk groups list` lists groups.")
     return list(dict.fromkeys(named))
 
 
@@ -69,14 +63,15 @@ def wanted_group(named: Sequence[str], command: str) -> str:
     """The only group named. Raises Unusable if there is none, or more than one."""
     names = list(dict.fromkeys(named))
     if not names:
-        raise Unusable("Name a group; `pk groups list` lists them.")
+        raise Unusable("A group is missing; `pk groups list` lists groups.")
     if len(names) > 1:
         raise Unusable(f"{command} takes one group.")
     return names[0]
 
 
 def apache_timeout(context: Context, timeout_ms: int | None) -> None:
-    """Applies Apache's --timeout: how long the cluster may take for all of the command, in milliseconds."""
+    """Applies Apache's --timeout: how long the cluster may take for the whole command, in
+    milliseconds."""
     if timeout_ms is not None:
         settings = context.settings
         given = {**settings.given, "default.api.timeout.ms": str(timeout_ms)}
@@ -85,12 +80,13 @@ def apache_timeout(context: Context, timeout_ms: int | None) -> None:
 
 def unknown_group(name: str, known: Iterable[str]) -> CommandError:
     """The error for a group that does not exist, with the nearest names."""
-    hint = did_you_mean(name, known, "; `pk groups list` shows which there are.")
-    return CommandError(f"There is no group {name!r}{hint}")
+    hint = did_you_mean(name, known, "; `pk groups list` lists groups.")
+    return CommandError(f"Group {name!r} does not exist{hint}")
 
 
 def is_absent(answer: object) -> bool:
-    """Whether an answer says that there is no such group: a group is Dead to a broker that never saw it."""
+    """Whether an answer says that the group does not exist: an unknown group is Dead to a
+    broker."""
     if isinstance(answer, r.GroupDescription):
         return answer.state == "Dead"
     return isinstance(answer, KafkaError) and answer.code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -99,7 +95,7 @@ def is_absent(answer: object) -> bool:
 async def describe_existing(
     context: Context, admin: Admin, names: Sequence[str]
 ) -> list[r.GroupDescription]:
-    """The groups that exist, in that order; the others are told and noted."""
+    """The groups that exist, in that order; reports the others."""
     answers = await admin.describe_groups(names)
     known: list[str] | None = None
     found: list[r.GroupDescription] = []
@@ -119,9 +115,9 @@ async def describe_existing(
 async def commits_of(
     context: Context, admin: Admin, groups: Iterable[r.GroupDescription]
 ) -> dict[str, Commits]:
-    """What each group has committed; groups whose commits cannot be had are told and noted."""
-    wanted = [g.group_id for g in groups if g.type not in WITHOUT_COMMITS]
-    answers = await admin.list_groups_offsets(wanted) if wanted else {}
+    """What each group has committed, or where a share group is; reports groups whose offsets cannot
+    be read."""
+    answers = await offsets_of(admin, {g.group_id: g.type for g in groups})
     found: dict[str, Commits] = {}
     for name, answer in answers.items():
         if isinstance(answer, Exception):
@@ -131,8 +127,33 @@ async def commits_of(
     return found
 
 
+async def offsets_of(admin: Admin, types: Mapping[str, str]) -> dict[str, Commits | Exception]:
+    """What each group (name → type) has committed, or where a share group is."""
+    committing = [name for name, type in types.items() if type != SHARE]
+    shares = [name for name, type in types.items() if type == SHARE]
+    found: dict[str, Commits | Exception] = {}
+    if committing:
+        found |= await admin.list_groups_offsets(committing)
+    if shares:
+        found |= await admin.list_share_groups_offsets(shares)
+    return found
+
+
+async def types_of(admin: Admin, names: Iterable[str]) -> dict[str, str]:
+    """The type of each group; "" where it does not exist. Raises what kept one from being known."""
+    types: dict[str, str] = {}
+    for name, answer in (await admin.describe_groups(names)).items():
+        if isinstance(answer, r.GroupDescription):
+            types[name] = answer.type
+        elif is_absent(answer):
+            types[name] = ""
+        else:
+            raise answer
+    return types
+
+
 def selected(topics: Iterable[str]) -> dict[str, list[int] | None]:
-    """Topic → the partitions asked for (None: all), from `-t topic:0,1`."""
+    """Topic → the selected partitions (None: all), from `-t topic:0,1`."""
     wanted: dict[str, list[int] | None] = {}
     for text in topics:
         name, numbers = topic_partitions(text)
@@ -144,8 +165,8 @@ def selected(topics: Iterable[str]) -> dict[str, list[int] | None]:
 async def check_topics(
     context: Context, admin: Admin, topics: Sequence[str], seen: Iterable[TopicPartition]
 ) -> None:
-    """Returns if what -t names is there, be it only among the commits `seen`: a name that is misspelt must not look like
-    a group without lag. Raises CommandError."""
+    """Returns if the topics of -t exist, or are among the committed offsets `seen`: a misspelt name
+    must not look like a group without lag. Raises CommandError."""
     wanted = selected(topics)
     missing = sorted(wanted.keys() - {tp.topic for tp in seen})
     for topic in await existing_topics(context, admin, missing) if missing else ():
@@ -167,9 +188,10 @@ async def offset_rows(
     *,
     times: bool,
 ) -> dict[str, list[OffsetRow]]:
-    """For each group a row for each partition that it has a commit for or is assigned, with its lag.
+    """For each group, a row for each partition that it has an offset for or is assigned, with its
+    lag.
 
-    With `times` also how long the next record that it has not read has been there.
+    With `times` also the age of the next record that it has not read.
     """
     wanted = selected(topics)
     commits = await commits_of(context, admin, groups)
@@ -215,10 +237,12 @@ def _offset_row(
 ) -> OffsetRow:
     error = next((a for a in (commit, end) if isinstance(a, Exception)), None)
     if error is not None:
-        context.failed(error, f"{group} {place_name(tp)}")
+        context.failed(error, f"{group} {partition_name(tp)}")
     committed = commit.offset if isinstance(commit, r.OffsetAndMetadata) else None
     last = end.offset if isinstance(end, r.ListedOffset) else None
     lag = None if committed is None or last is None else max(last - committed, 0)
+    if isinstance(commit, r.ShareGroupOffset):
+        lag = commit.lag  # what is done with between the start offset and the end does not count
     metadata = commit.metadata if isinstance(commit, r.OffsetAndMetadata) else None
     return {
         "group": group,
@@ -239,12 +263,12 @@ def _offset_row(
 
 
 async def add_time_lag(admin: Admin, rows: Sequence[OffsetRow]) -> None:
-    """Adds to rows that lag how long ago their next unread record was produced; unknown stays None."""
+    """Adds the age of the next unread record to rows that lag; unknown stays None."""
     unread: dict[tuple[TopicPartition, int], list[OffsetRow]] = {}
     for row in rows:
         if row["lag"]:
             tp = TopicPartition(row["topic"], row["partition"])
-            # Where retention has overtaken the group, the oldest record left is the next one.
+            # If retention has overtaken the group, the oldest record left is the next one.
             offset = max(row["committed"] or 0, row["start"] or 0)
             unread.setdefault((tp, offset), []).append(row)
     if not unread:
@@ -258,8 +282,8 @@ async def add_time_lag(admin: Admin, rows: Sequence[OffsetRow]) -> None:
 
 
 def longest_lag(rows: Sequence[Mapping[str, Any]] | Sequence[OffsetRow]) -> int | None:
-    """How long the oldest unread record of all the partitions has been there, in ms; 0 where nothing is unread, None where
-    nobody knows."""
+    """The age of the oldest unread record over all partitions, in ms; 0 if nothing is unread, None
+    if unknown."""
     lagging = [row["time_lag_ms"] for row in rows if row["lag"]]
     known = [ms for ms in lagging if ms is not None]
     if known:
@@ -272,12 +296,13 @@ def lag_style(row: Row) -> str | None:
 
 
 def member_name(member: r.MemberDescription) -> str:
-    """A member as a sentence names it."""
+    """A member's name in a sentence."""
     return f"{member.client_id} ({member.client_host.lstrip('/')}, {member.member_id})"
 
 
 def active_refusal(group: r.GroupDescription, what: str, or_else: str = "") -> Refused:
-    """The refusal for a group that has members, naming them; `or_else` is what may be done instead of stopping them."""
+    """The refusal for a group that has members, naming them; `or_else` is an alternative to
+    stopping them."""
     names = [member_name(m) for m in group.members]
     who = f"; its members are {join(names)}" if names else ""
     return Refused(

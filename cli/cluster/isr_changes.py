@@ -1,7 +1,8 @@
-"""Who left and who joined the in-sync replicas between two descriptions of the cluster, and for how long. Pure.
+"""Which replicas left and joined the in-sync replicas between two descriptions of the cluster, and
+for how long. Pure.
 
-Kafka has no API for the history of an ISR: a watch asks again and again, and compares. What was out of sync when it began has
-no time, since nobody saw it begin.
+Kafka has no API for the history of an ISR: a watch polls, and compares. A replica that was out of
+sync when the watch began has no start time, since pk did not see it fall out.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ class Gone(NamedTuple):
 
 
 def isr_changes(before: Watched, now: Watched, time: str) -> list[IsrEvent]:
-    """What happened between two descriptions, at `time`."""
+    """The changes between two descriptions, at `time`."""
     rows: list[IsrEvent] = []
     for tp in sorted({*before, *now}):
         if tp not in before:
@@ -50,7 +51,7 @@ def event_row(
     state: tuple[int, tuple[int, ...]],
     time: str | None,
 ) -> IsrEvent:
-    """A row without what only brokers know. `state`: the leader and the in-sync replicas afterwards."""
+    """A row without what only brokers know. `state`: the new leader and in-sync replicas."""
     return {
         "time": time,
         "topic": tp.topic,
@@ -65,14 +66,16 @@ def event_row(
 
 
 class History:
-    """When each replica fell out of sync, as far as the watch saw it. Times are arguments, in milliseconds."""
+    """When each replica fell out of sync, as far as the watch saw it. Times are arguments, in
+    milliseconds."""
 
     def __init__(self) -> None:
         self._since: dict[Gone, int | None] = {}
-        """None: it was out of sync before the watch began, and it is unknown since when."""
+        """None: it was out of sync before the watch began, for an unknown time."""
 
     def begin(self, partitions: Partitions) -> list[IsrEvent]:
-        """What is out of sync when the watch begins: a row for each such partition, without a time."""
+        """Replicas out of sync when the watch begins: a row for each such partition, without a
+        time."""
         rows: list[IsrEvent] = []
         for tp, p in sorted(partitions.items()):
             out = [b for b in p.replicas if b not in p.isr]
@@ -84,19 +87,22 @@ class History:
         return rows
 
     def learn(self, tp: TopicPartition, broker: int, since_ms: int) -> None:
-        """Another source knows since when a replica is out of sync that was so when the watch began."""
+        """Records from another source since when a replica has been out of sync that was so when
+        the watch began."""
         gone = Gone(tp, broker)
         if gone in self._since and self._since[gone] is None:
             self._since[gone] = since_ms
 
     def since(self, tp: TopicPartition, brokers: Iterable[int]) -> int | None:
-        """When the first of these replicas fell out of sync; None if that is unknown for one of them."""
+        """When the first of these replicas fell out of sync; None if that is unknown for one of
+        them."""
         times = [self._since.get(Gone(tp, broker)) for broker in brokers]
         seen = [time for time in times if time is not None]
         return min(seen) if seen and len(seen) == len(times) else None
 
     def see(self, rows: Iterable[IsrEvent], now_ms: int) -> None:
-        """Takes in the rows of `isr_changes`, and adds to replicas that are back in sync how long they were out of it."""
+        """Processes the rows of `isr_changes`; adds to replicas that are back in sync how long they
+        were out of sync."""
         for row in rows:
             tp = TopicPartition(row["topic"], row["partition"])
             if row["event"] == "shrink":

@@ -8,7 +8,8 @@ from pk.cli.positions.times import show_span
 
 
 class IsrEvent(TypedDict):
-    """What happened to a partition: made, deleted, shrink, expand, leader, offline, or out when the watch began."""
+    """A change of a partition: created, deleted, shrink, expand, leader, offline, or out when the
+    watch began."""
 
     time: Annotated[str | None, Shown(show=lambda time: time[11:23])]
     topic: str

@@ -1,8 +1,9 @@
-"""What an earlier command of this user left behind in the cluster, told once by the next one.
+"""Warns of throttles that an earlier command of this user left in the cluster.
 
-A throttle of a reassignment whose end nobody saw slows every replica that falls behind, for ever, and nothing in the cluster
-says so. `pk reassign` leaves a mark beside its rollback file while a throttle of its own is set, so that finding out costs
-a listing of one directory; only where there is a mark is the cluster asked whether anything still moves.
+A throttle of a reassignment that pk did not see end slows every replica that falls behind, for
+ever, and nothing in the cluster says so. While `pk reassign` has a throttle set, it keeps a mark
+beside its rollback file, so that the check costs the listing of one directory; only if there is a
+mark is the cluster asked whether anything still moves.
 """
 
 import os
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 _ASK_S = 2.0
 
 
-async def tell_left_throttles(context: "Context") -> None:
-    """Says on a terminal that a throttle was left behind in the cluster that the command talked to, and what removes it;
-    in the shell once."""
+async def warn_of_leftover_throttles(context: "Context") -> None:
+    """Warns, on a terminal, of a throttle left in the cluster that the command talked to, and how
+    to remove it; in the shell only once."""
     needless = not context.streams.err_terminal or context.path[:1] == ("reassign",)
     if needless or context.session is None or not marked():
         return
@@ -33,21 +34,26 @@ async def tell_left_throttles(context: "Context") -> None:
     admin = context.session.opened(context.settings)
     cluster_id = None if admin is None else admin.cluster.metadata.cluster_id
     left = [r for r in rollbacks(cluster_id) if r.throttled.any] if cluster_id else []
-    told = context.session.told
-    if admin is None or not left or left[0].path in told or any(_attended(r.path) for r in left):
+    reported = context.session.reported
+    if (
+        admin is None
+        or not left
+        or left[0].path in reported
+        or any(_attended(r.path) for r in left)
+    ):
         return
     with trio.move_on_after(_ASK_S), suppress(KafkaError, ClientError):
         if await admin.list_reassignments():
             return
-        told.add(left[0].path)
+        reported.add(left[0].path)
         context.say(
-            f"Beware: a reassignment left its throttle on {describe(left[0].throttled)}, though nothing moves any more; "
-            "`pk reassign throttle --remove` takes it away."
+            f"Warning: a reassignment left its throttle on {describe(left[0].throttled)}, "
+            "although nothing is moving; `pk reassign throttle --remove` removes it."
         )
 
 
 def _attended(path: str) -> bool:
-    """Whether the process that wrote a rollback file is still there to tidy up."""
+    """Whether the process that wrote a rollback file is still running, and will clean up."""
     word = os.path.basename(path).removesuffix(".json").rpartition("-")[2]
     if not word.isdecimal() or int(word) == os.getpid():  # the shell, whose `reassign` has ended
         return False

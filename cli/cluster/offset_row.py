@@ -1,4 +1,5 @@
-"""The row of a partition that a group has a commit for or is assigned, and the times that such rows show."""
+"""The row of a partition that a group has an offset for or is assigned, and how its times are
+shown."""
 
 from typing import Annotated, TypedDict
 
@@ -20,7 +21,7 @@ class OffsetOfGroup(TypedDict):
     end: int | None
     lag: int | None
     time_lag_ms: Annotated[int | None, Shown("TIME LAG", show=show_lag_time)]
-    """How long ago the next record that the group has not read was produced."""
+    """The age of the next record that the group has not read."""
 
     client_id: str | None
     host: Annotated[str | None, Shown(wide=True)]
@@ -36,4 +37,4 @@ class _OfGroup(TypedDict):
 
 
 class OffsetRow(_OfGroup, OffsetOfGroup):
-    """A partition where those of several groups are listed."""
+    """A partition in a list of several groups."""

@@ -1,8 +1,10 @@
-"""Since when a replica is out of sync. No API of Kafka tells; these are the next best witnesses.
+"""Finds out since when a replica has been out of sync. Kafka has no API for that; these sources
+come closest.
 
-A broker that answers tells where its replica ends, and the first record that it lacks tells when it was produced: from then
-on the replica is behind. Of a broker that is away the metadata quorum knows when it last fetched (DescribeQuorum), and what
-it has missed since is reckoned from the offset that its partitions' leaders had reached at that time.
+For a broker that answers, its replica's log end is known: the replica is behind since the first
+record that it lacks was produced. For a broker that is down, the metadata quorum knows when it last
+fetched (DescribeQuorum); what it has missed since is estimated from the offset that the partition's
+leader had reached at that time.
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,8 @@ from pk.net.client.errors import ClientError
 
 _ASK_S = 3.0
 _PARTITIONS = 1000
-"""Of so many partitions it is asked; where more are out of sync, one broker's fate tells of the others."""
+"""At most this many partitions are examined; if more are out of sync, one broker's state explains
+the others."""
 
 Gone = tuple[TopicPartition, int]
 """A partition, and a broker whose replica of it is not in sync."""
@@ -29,14 +32,14 @@ class Witness(NamedTuple):
     """What is known of a replica that is out of sync."""
 
     since_ms: int | None
-    """Epoch milliseconds."""
+    """Since when, epoch milliseconds."""
 
     missed: int | None
-    """Records, reckoned from the time; None where its end is known, or nothing is."""
+    """Missed records, estimated from the time; None if its log end is known, or nothing is."""
 
 
 async def last_seen(admin: Admin) -> dict[int, int]:
-    """Broker → when the metadata quorum last heard from it, epoch milliseconds; empty where nobody tells."""
+    """Broker → its last fetch from the metadata quorum, epoch milliseconds; empty if unknown."""
     with trio.move_on_after(_ASK_S), suppress(KafkaError, ClientError):
         quorum = await admin.describe_quorum()
         return {
@@ -52,7 +55,8 @@ async def witnesses(
     partitions: Mapping[TopicPartition, r.PartitionDescription],
     ends: Mapping[TopicPartition, Mapping[int, int]],
 ) -> dict[Gone, Witness]:
-    """What is known of every replica of `partitions` that is not in sync. `ends`: partition → broker → its log end."""
+    """What is known of every replica of `partitions` that is not in sync. `ends`: partition →
+    broker → its log end."""
     lacking: dict[Gone, int] = {}
     away: list[Gone] = []
     for tp, p in list(partitions.items())[:_PARTITIONS]:
@@ -76,7 +80,7 @@ async def witnesses(
 async def _ask_records(
     admin: Admin, lacking: Mapping[Gone, int], found: dict[Gone, Witness]
 ) -> None:
-    """When the first record was produced that a replica lacks."""
+    """When the first record that a replica lacks was produced."""
     times: Mapping[tuple[TopicPartition, int], object] = {}
     with trio.move_on_after(_ASK_S), suppress(KafkaError, ClientError):
         places = {(tp, end) for (tp, _), end in lacking.items()}
@@ -93,7 +97,7 @@ async def _ask_quorum(
     partitions: Mapping[TopicPartition, r.PartitionDescription],
     found: dict[Gone, Witness],
 ) -> None:
-    """When a broker was last heard from, and what was written since."""
+    """When a broker was last seen, and how much was written since."""
     seen = await last_seen(admin)
     oldest: dict[TopicPartition, int] = {}
     for tp, broker in away:

@@ -1,4 +1,4 @@
-"""Which partitions a command is about: of which topics, and those for which a filter such as --under-replicated holds."""
+"""Which partitions a command applies to: by topic, and by filters such as --under-replicated."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,36 +13,38 @@ from pk.cli.cluster.topics import (
     named_topics,
 )
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.runtime.context import Context, count, place_name
+from pk.cli.runtime.context import Context, count, partition_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
 if TYPE_CHECKING:
-    from pk.cli.command_line.option_sets import Ailing
+    from pk.cli.command_line.option_sets import PartitionFilters
 
 
 async def partitions_of(
     context: Context, admin: Admin, topics: Sequence[str], *, internal: bool
 ) -> Partitions:
-    """The partitions of topics, by names or patterns; if none is given, of all topics, `internal` ones only if asked for."""
+    """The partitions of topics, by name or pattern; without any, of all topics, `internal` ones
+    only on request."""
     names = await named_topics(context, admin, topics) if topics else None
     described = await describe_topics(context, admin, names)
     if names is None and not internal:
         described = [t for t in described if not t.internal]
     found = {TopicPartition(t.name, p.partition): p for t in described for p in t.partitions}
     if names is None:
-        remember(context.settings.bootstrap, "partition", map(place_name, found))
+        remember(context.settings.bootstrap, "partition", map(partition_name, found))
     return found
 
 
-def filters(wanted: "Ailing") -> bool:
+def filters(wanted: "PartitionFilters") -> bool:
     """Whether any filter is given."""
     return wanted.under_replicated or wanted.offline or wanted.under_min_isr or wanted.at_min_isr
 
 
-def tell_none(context: Context, partitions: Partitions, wanted: "Ailing") -> None:
-    """Says on a terminal that the filters left none of the partitions: an empty table might look like a mistake."""
+def say_none(context: Context, partitions: Partitions, wanted: "PartitionFilters") -> None:
+    """Says on a terminal that the filters left no partition: an empty table could look like an
+    error."""
     if not context.streams.out_terminal or not filters(wanted):
         return
     given = {
@@ -56,7 +58,7 @@ def tell_none(context: Context, partitions: Partitions, wanted: "Ailing") -> Non
 
 
 async def needed_replicas(
-    admin: Admin, wanted: "Ailing", partitions: Iterable[TopicPartition]
+    admin: Admin, wanted: "PartitionFilters", partitions: Iterable[TopicPartition]
 ) -> dict[str, int]:
     """min.insync.replicas by topic, if a filter needs it."""
     if not (wanted.under_min_isr or wanted.at_min_isr):
@@ -64,8 +66,10 @@ async def needed_replicas(
     return await min_isrs(admin, (tp.topic for tp in partitions))
 
 
-def filtered(partitions: Partitions, wanted: "Ailing", min_isr: Mapping[str, int]) -> Partitions:
-    """The partitions for which any of the filters given holds; all of them if none is given."""
+def filtered(
+    partitions: Partitions, wanted: "PartitionFilters", min_isr: Mapping[str, int]
+) -> Partitions:
+    """The partitions that match any of the given filters; all of them if none is given."""
     if not filters(wanted):
         return partitions
     return {
@@ -82,14 +86,15 @@ def parse_partition(text: str, option: str) -> TopicPartition:
     """`orders/0` or `orders:0`. Raises Unusable."""
     topic, _, number = text.replace(":", "/").rpartition("/")
     if not topic or not number.isdecimal():
-        raise Unusable(f"{option} wants a partition such as orders/0, not {text!r}.")
+        raise Unusable(f"{option} needs a partition such as orders/0, not {text!r}.")
     return TopicPartition(topic, int(number))
 
 
 async def partitions_named(
     context: Context, admin: Admin, words: Sequence[str]
 ) -> list[TopicPartition]:
-    """The partitions that `words` name (`orders`, `orders:0,1`); without words, all of the topics that are not internal.
+    """The partitions that `words` name (`orders`, `orders:0,1`); without words, those of all topics
+    but internal ones.
 
     Raises CommandError for a topic or partition that does not exist.
     """

@@ -1,12 +1,15 @@
-"""Waiting until brokers have heard of a change: the controller answers before they have, and the next command may ask one
-that has not. It gives up quietly after `HEARD_S`: the change is made all the same."""
+"""Waits until brokers know of a change: the controller answers before they do, and the next command
+may ask one that does not. Gives up silently after `PROPAGATION_S`: the change is made either
+way."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import trio
 
 from pk.cli.cluster.configs import own_value
+from pk.core.auth.acls import AclBinding
 from pk.core.errors import KafkaError
+from pk.core.quota.entity import Entity
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 from pk.net.client.results import (
@@ -18,27 +21,71 @@ from pk.net.client.results import (
     TopicDescription,
 )
 
-HEARD_S = 5.0
-"""How long brokers are asked."""
+PROPAGATION_S = 5.0
+"""How long to wait for the brokers."""
 RETRY_S = 0.05
 
 
 async def until_topics(
     admin: Admin,
     names: Iterable[str],
-    told: Callable[[str, TopicDescription | Exception], bool],
+    known: Callable[[str, TopicDescription | Exception], bool],
 ) -> None:
-    """Wait until `told` holds for what the brokers say of each topic."""
+    """Wait until `known` holds for each topic's name and what the brokers answer for it."""
     left = list(names)
-    with trio.move_on_after(HEARD_S):
+    with trio.move_on_after(PROPAGATION_S):
         while left:
             try:
                 found = await admin.describe_topics(left)
             except (KafkaError, ClientError):
                 return
-            left = [name for name in left if not told(name, found[name])]
+            left = [name for name in left if not known(name, found[name])]
             if left:
                 await trio.sleep(RETRY_S)
+
+
+async def until_user(admin: Admin, user: str, mechanism: int, iterations: int | None) -> None:
+    """Wait until a broker says that a user has a SCRAM credential with so many iterations; for
+    None, that it has none."""
+    with trio.move_on_after(PROPAGATION_S):
+        while True:
+            try:
+                answer = (await admin.describe_scram_users([user]))[user]
+            except (KafkaError, ClientError):
+                return
+            known = () if isinstance(answer, Exception) else answer
+            found = [one.iterations for one in known if one.mechanism == mechanism]
+            if found == ([] if iterations is None else [iterations]):
+                return
+            await trio.sleep(RETRY_S)
+
+
+async def until_acls(
+    admin: Admin, *, present: Collection[AclBinding], absent: Collection[AclBinding]
+) -> None:
+    """Wait until a broker lists all ACLs of `present` and none of `absent`."""
+    with trio.move_on_after(PROPAGATION_S):
+        while True:
+            try:
+                known = set(await admin.describe_acls())
+            except (KafkaError, ClientError):
+                return
+            if known.issuperset(present) and known.isdisjoint(absent):
+                return
+            await trio.sleep(RETRY_S)
+
+
+async def until_quotas(admin: Admin, entity: Entity, values: Mapping[str, float | None]) -> None:
+    """Wait until a broker shows the quota of an entity as it was changed."""
+    with trio.move_on_after(PROPAGATION_S):
+        while True:
+            try:
+                known = (await admin.describe_quotas()).get(entity, {})
+            except (KafkaError, ClientError):
+                return
+            if all(known.get(key) == value for key, value in values.items()):
+                return
+            await trio.sleep(RETRY_S)
 
 
 async def until_configs(
@@ -47,7 +94,8 @@ async def until_configs(
     changes: Mapping[ConfigResource, Sequence[ConfigChange]],
     failed: Collection[ConfigResource],
 ) -> None:
-    """Wait until what was changed is no more as it was `before`; what `failed`, or was so already, is not waited for."""
+    """Wait until the changed configs differ from `before`; skips what `failed`, or had that value
+    already."""
     left: dict[ConfigResource, dict[str, ConfigEntry | None]] = {}
     for resource in changes.keys() - set(failed):
         entries = {entry.name: entry for entry in before[resource]}
@@ -57,19 +105,19 @@ async def until_configs(
                 del waited[change.name]
         if waited:
             left[resource] = waited
-    with trio.move_on_after(HEARD_S):
+    with trio.move_on_after(PROPAGATION_S):
         while left:
             try:
                 found = await admin.describe_configs(list(left))
             except (KafkaError, ClientError):
                 return
-            left = {r: old for r, old in left.items() if not _told(old, found[r])}
+            left = {r: old for r, old in left.items() if not _has_changed(old, found[r])}
             if left:
                 await trio.sleep(RETRY_S)
 
 
 def _shows(resource: ConfigResource, entry: ConfigEntry | None, change: ConfigChange) -> bool:
-    """Whether a description will be another after the change."""
+    """Whether the description of a config changes."""
     if entry is not None and entry.sensitive:
         return False
     if change.operation is ConfigOperation.DELETE:
@@ -81,7 +129,9 @@ def _shows(resource: ConfigResource, entry: ConfigEntry | None, change: ConfigCh
     return bool(named - has if change.operation is ConfigOperation.APPEND else named & has)
 
 
-def _told(old: Mapping[str, ConfigEntry | None], answer: Sequence[ConfigEntry] | Exception) -> bool:
+def _has_changed(
+    old: Mapping[str, ConfigEntry | None], answer: Sequence[ConfigEntry] | Exception
+) -> bool:
     if isinstance(answer, Exception):
         return False
     now = {entry.name: entry for entry in answer}

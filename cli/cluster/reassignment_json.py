@@ -1,7 +1,8 @@
-"""Apache's reassignment JSON, read and written.
+"""Reads and writes Apache's reassignment JSON.
 
-A plan is `{"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…],"log_dirs":[…]}]}`. A plan that pk saves has
-one more key, `pk`, which Apache's tool ignores: it holds the throttle to apply the plan with.
+A plan is `{"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…],"log_dirs":[…]}]}`. A
+plan that pk saves has one more key, `pk`, which Apache's tool ignores: it contains the plan's
+throttle.
 """
 
 import json
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from pk.cli.cluster.replicas import Replicas
-from pk.cli.runtime.context import place_name
+from pk.cli.runtime.context import partition_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 
@@ -19,14 +20,14 @@ ANY_DIR = "any"
 
 
 class Assignments(NamedTuple):
-    """What a file asks for."""
+    """The content of a plan."""
 
     replicas: dict[TopicPartition, Replicas]
     log_dirs: dict[tuple[TopicPartition, int], str]
-    """(partition, broker) → the directory of its replica, where the file names one."""
+    """(partition, broker) → the directory of its replica, if the file names one."""
 
     throttle: str | None = None
-    """The --throttle that the plan was saved with."""
+    """The --throttle with which the plan was saved."""
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def read_json(path: str) -> dict[str, Any]:
     except ValueError as e:
         raise Unusable(f"{path} is not JSON: {e}.") from None
     if not isinstance(data, dict):
-        raise Unusable(f"{path} holds no assignments; it is Apache's reassignment JSON.")
+        raise Unusable(f"{path} has no assignments; it must be Apache's reassignment JSON.")
     return cast(dict[str, Any], data)
 
 
@@ -50,7 +51,7 @@ def assignments_of(data: Mapping[str, Any], path: str) -> Assignments:
     """The assignments in Apache's JSON. Raises Unusable."""
     if data.get("version", 1) != 1 or not isinstance(data.get("partitions"), list):
         raise Unusable(
-            f'{path} holds no assignments; it is {{"version":1,"partitions":[{{"topic":…,'
+            f'{path} has no assignments; it must be {{"version":1,"partitions":[{{"topic":…,'
             '"partition":…,"replicas":[…]}]}.'
         )
     found = Assignments({}, {}, _saved_throttle(data, path))
@@ -63,11 +64,11 @@ def assignments_of(data: Mapping[str, Any], path: str) -> Assignments:
                 raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError):
             raise Unusable(
-                f"{path}: partition entry {number} wants topic, partition and replicas "
+                f"{path}: partition entry {number} needs topic, partition and replicas "
                 "(and as many log_dirs)."
             ) from None
         if tp in found.replicas:
-            raise Unusable(f"{path} names {place_name(tp)} twice.")
+            raise Unusable(f"{path} names {partition_name(tp)} twice.")
         found.replicas[tp] = replicas
         for broker, directory in zip(replicas, dirs, strict=True):
             if directory != ANY_DIR:
@@ -92,7 +93,7 @@ def _whole(value: object) -> int:
 
 
 def apache_json(replicas: Mapping[TopicPartition, Replicas]) -> dict[str, Any]:
-    """Apache's JSON, as `kafka-reassign-partitions --reassignment-json-file` takes it."""
+    """Apache's JSON, as `kafka-reassign-partitions --reassignment-json-file` expects it."""
     return {
         "version": 1,
         "partitions": [
@@ -108,6 +109,6 @@ def apache_json(replicas: Mapping[TopicPartition, Replicas]) -> dict[str, Any]:
 
 
 def plan_json(replicas: Mapping[TopicPartition, Replicas], throttle: str | None) -> dict[str, Any]:
-    """A plan to save: Apache's JSON, with the throttle to apply it with."""
+    """A plan to save: Apache's JSON, with its throttle."""
     data = apache_json(replicas)
     return data if throttle is None else data | {"pk": {"plan": {"throttle": throttle}}}

@@ -1,16 +1,19 @@
-"""How far a reassignment is: what is left, how fast it goes, how long it takes, what has stalled. Pure, but for `look`.
+"""The progress of a reassignment: what is left, how fast it goes, how long it takes, what has
+stalled. Pure, but for `poll`.
 
-The wire has no progress of a move. What there is: which partitions are still being moved (ListPartitionReassignments),
-who is in sync (DescribeTopicPartitions), and how large each replica is (DescribeLogDirs). A replica counts as copied up to
-its own size over its leader's, and wholly once it is in the ISR: compaction may leave it smaller for ever.
+Kafka has no API for the progress of a move. What it has: which partitions are being moved
+(ListPartitionReassignments), which replicas are in sync (DescribeTopicPartitions), and how large
+each replica is (DescribeLogDirs). A replica's progress is its size over its leader's; once it is in
+the ISR, it is complete: compaction may keep it smaller for ever.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import trio
 
+from pk.cli.cluster.reassignment_row import ReassignmentRow
 from pk.cli.cluster.replicas import Replicas, sizes_by_replica
 from pk.cli.output.amounts import show_bytes, show_rate
 from pk.cli.positions.times import show_span
@@ -19,14 +22,14 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 STALL_S = 15.0
-"""A partition that has not grown for so long while it moves is marked."""
+"""A moving partition that has not grown for this long is marked as stalled."""
 _WINDOW_S = 10.0
 """The rate is that of the last so many seconds."""
 _ASK_S = 10.0
 
 
 class Seen(NamedTuple):
-    """One look at the cluster."""
+    """The state of all moves at one moment."""
 
     running: Mapping[TopicPartition, r.Reassignment]
     partitions: Mapping[TopicPartition, r.PartitionDescription]
@@ -34,14 +37,15 @@ class Seen(NamedTuple):
     """(partition, broker) → bytes."""
 
 
-async def look(
+async def poll(
     admin: Admin,
     wanted: Iterable[TopicPartition] | None,
     *,
     before: Iterable[TopicPartition] = (),
 ) -> Seen:
-    """Asks what is still being moved (of `wanted`, None: of all) and how far it is. Of those that moved `before` it also
-    tells what replicas they have: a move that is over may have been cancelled. Raises KafkaError, ClientError."""
+    """Requests which partitions are being moved (of `wanted`; None: of all) and their progress. For
+    those that moved `before`, also their replicas: a move that is over may have been cancelled.
+    Raises KafkaError, ClientError."""
     asked = None if wanted is None else list(wanted)
     running = await admin.list_reassignments(asked)
     moving = sorted(running)
@@ -73,7 +77,7 @@ async def look(
 
 
 class Row(NamedTuple):
-    """How far one partition is."""
+    """The progress of one partition."""
 
     tp: TopicPartition
     adding: Replicas
@@ -81,20 +85,21 @@ class Row(NamedTuple):
     replicas: Replicas
     copied: int | None
     total: int | None
-    """Bytes; None where no broker says."""
+    """Bytes; None if unknown."""
 
     done: bool
     """Whether the move is over."""
 
     stalled_s: float
-    """How long it has not grown; 0 while it grows, waits for its turn no longer than `STALL_S`, or is done."""
+    """How long it has not grown; 0 while it grows, has waited for less than `STALL_S`, or is
+    done."""
 
     cancelled: bool = False
-    """Whether it is over without its replicas having moved; then nothing of it counts as copied."""
+    """Whether it ended without the replicas moving; then none of its bytes count as copied."""
 
     @property
     def part(self) -> float | None:
-        """From 0 to 1; None where unknown."""
+        """From 0 to 1; None if unknown."""
         if self.done:
             return 0.0 if self.cancelled else 1.0
         if self.copied is None or self.total is None:
@@ -103,24 +108,24 @@ class Row(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """How far all of it is."""
+    """The progress of all moves together."""
 
     partitions: int
     done: int
     copied: int
     total: int
     rate: float
-    """Bytes a second lately."""
+    """Current bytes a second."""
 
     eta_s: float | None
-    """None while nothing moves, or nothing is known."""
+    """None while nothing moves, or if unknown."""
 
     stalled: int
     cancelled: int = 0
 
     @property
     def left(self) -> int:
-        """The partitions that still move."""
+        """The partitions still moving."""
         return self.partitions - self.done - self.cancelled
 
     @property
@@ -131,7 +136,7 @@ class Whole(NamedTuple):
 
 
 class Tracker:
-    """What several looks tell together. Time, in seconds, is an argument."""
+    """Computes progress from several polls. Time, in seconds, is an argument."""
 
     def __init__(self) -> None:
         self._rows: dict[TopicPartition, Row] = {}
@@ -139,7 +144,7 @@ class Tracker:
         self._samples: deque[tuple[float, int]] = deque()
 
     def see(self, seen: Seen, now: float) -> None:
-        """Takes in a look."""
+        """Adds a poll."""
         for tp, move in seen.running.items():
             self._rows[tp] = self._row(tp, move, seen, now)
         for tp, row in self._rows.items():
@@ -150,7 +155,7 @@ class Tracker:
                     done=True, copied=copied, total=total, stalled_s=0.0, cancelled=cancelled
                 )
         copied = sum(row.copied or 0 for row in self._rows.values())
-        # The first look at a partition is no speed: what was there before it came in no time.
+        # The first poll of a partition gives no rate: what it had already was not copied just now.
         self._samples.append((now, copied))
         while now - self._samples[0][0] > _WINDOW_S and len(self._samples) > 2:
             self._samples.popleft()
@@ -182,7 +187,7 @@ class Tracker:
 
     @property
     def unfinished(self) -> list[TopicPartition]:
-        """The partitions that moved at the last look."""
+        """The partitions that were moving at the last poll."""
         return [tp for tp, row in self._rows.items() if not row.done]
 
     @property
@@ -192,7 +197,7 @@ class Tracker:
 
     @property
     def whole_or_none(self) -> Whole | None:
-        """The same as `whole`; None before the first look."""
+        """The same as `whole`; None before the first poll."""
         return self.whole if self._samples else None
 
     @property
@@ -216,12 +221,13 @@ class Tracker:
 
 
 def _was_cancelled(row: Row, now: r.PartitionDescription | None) -> bool:
-    """Whether a partition that no longer moves has not got the replicas it was to get."""
+    """Whether a partition that no longer moves did not get its new replicas."""
     return now is not None and not set(row.adding) <= set(now.replicas)
 
 
 def sentence(whole: Whole, rate_limit: int | None = None) -> str:
-    """`12 of 50 partitions · 3.1 of 8.4 GB · 37 % · 41.0 MB/s · 2 min left · 1 stalled · throttle 50.0 MB/s`."""
+    """`12 of 50 partitions · 3.1 of 8.4 GB · 37 % · 41.0 MB/s · 2 min left · 1 stalled · throttle
+    50.0 MB/s`."""
     from pk.cli.positions.times import show_span
 
     parts = [
@@ -243,7 +249,8 @@ def sentence(whole: Whole, rate_limit: int | None = None) -> str:
 
 
 def first_lines(rows: Iterable[Row], count: int) -> list[Row]:
-    """The partitions worth a line when there is room for `count`: stalled ones, those on their way, those that wait."""
+    """The partitions to show if there is room for `count`: stalled ones, then moving, then waiting
+    ones."""
 
     def order(row: Row) -> tuple[object, ...]:
         return (row.done, -row.stalled_s, not row.copied, -(row.part or 0.0), row.tp)
@@ -251,7 +258,7 @@ def first_lines(rows: Iterable[Row], count: int) -> list[Row]:
     return sorted((row for row in rows if not row.done), key=order)[:count]
 
 
-def status_row(row: Row) -> dict[str, Any]:
+def status_row(row: Row) -> ReassignmentRow:
     """A row of `pk reassign status`."""
     part = row.part
     return {

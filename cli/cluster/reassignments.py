@@ -1,4 +1,4 @@
-"""What is being moved in a cluster."""
+"""The reassignments in progress."""
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
@@ -7,7 +7,7 @@ from pk.net.client.admin import Admin
 
 
 async def running_reassignments(admin: Admin) -> dict[TopicPartition, r.Reassignment]:
-    """What is being moved; nothing where the cluster cannot say (before 2.4)."""
+    """The reassignments in progress; empty if the cluster cannot list them (before 2.4)."""
     try:
         return await admin.list_reassignments()
     except KafkaError as e:

@@ -12,12 +12,15 @@ ReplicaLag = dict[str, int | None]
 
 
 def show_lag(lag: Mapping[str, int | None] | None) -> str:
-    """The replicas that lack records: `2:15` by 15, `2:~15` by an estimate, `2:?` by an unknown number; `0` if none does."""
+    """The replicas that lack records: `2:15` lacks 15, `2:~15` an estimated 15, `2:?` an unknown
+    number; `0` if none does."""
     if lag is None:
         return "-"
-    found = (
-        f"{broker}:{'?' if behind is None else f'~{behind}' if isinstance(behind, About) else behind}"
-        for broker, behind in lag.items()
-        if behind != 0 or isinstance(behind, About)
-    )
-    return ",".join(found) or "0"
+    lacking = {b: lag for b, lag in lag.items() if lag != 0 or isinstance(lag, About)}
+    return ",".join(f"{broker}:{_show_one(behind)}" for broker, behind in lacking.items()) or "0"
+
+
+def _show_one(behind: int | None) -> str:
+    if behind is None:
+        return "?"
+    return f"~{behind}" if isinstance(behind, About) else str(behind)

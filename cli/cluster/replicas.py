@@ -1,8 +1,8 @@
 """Replicas: how large each is, where its log ends, and how many records it lacks.
 
-Each replica's broker is asked itself: followers, too, answer ListOffsets with the replica id -2 ("debugging"), and with the
-log end instead of the high watermark. When a broker does not answer, `out_of_sync_since` knows when it was last seen and
-estimates how much it has missed.
+Each replica's own broker is asked: followers, too, answer ListOffsets with the replica id -2
+("debugging"), with the log end instead of the high watermark. If a broker does not answer,
+`out_of_sync_since` finds out when it was last seen, and estimates how much it has missed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,8 @@ CONSUMER = -1
 
 
 _ANSWER_MS = 3000
-"""A broker that has not answered by then leaves a gap, where pk.straggler.timeout.ms says nothing else: it may be stopped
-and hold its connections open."""
+"""A broker that has not answered after this long is left out, unless pk.straggler.timeout.ms is
+set: it may be stopped, its connections open."""
 
 
 Ends = dict[TopicPartition, dict[int, int]]
@@ -38,7 +38,7 @@ def lags(
     seen: Mapping[tuple[TopicPartition, int], Witness],
     brokers: Iterable[int],
 ) -> dict[str, int | None] | None:
-    """Broker → records that its replica lacks; None where the leader's end is not known."""
+    """Broker → records that its replica lacks; None if the leader's end is unknown."""
     leo = ends.get(p.leader_id)
     if leo is None:
         return None
@@ -52,7 +52,7 @@ def _missed(witness: Witness | None) -> int | None:
 
 
 async def log_ends(admin: Admin, partitions: Partitions) -> Ends:
-    """Where the log of each replica ends, as far as its broker answers."""
+    """The log end of each replica whose broker answers."""
     ends: Ends = {}
     await ask_latest(admin, by_broker(partitions), DEBUGGING_REPLICA, ends, {})
     return ends
@@ -74,15 +74,16 @@ async def ask_latest(
     offsets: Ends,
     failed: dict[int, Exception],
 ) -> None:
-    """Asks brokers for the latest offsets of partitions; why one did not answer is put into `failed`."""
+    """Asks brokers for the latest offsets of partitions; puts the errors of those that did not
+    answer into `failed`."""
 
     async def ask(broker: int) -> bool:
         try:
-            told = await latest(admin, broker, by_broker[broker], replica_id)
+            latest_offsets = await latest(admin, broker, by_broker[broker], replica_id)
         except (ClientError, KafkaError) as e:
             failed[broker] = e
             return False
-        for tp, offset in told.items():
+        for tp, offset in latest_offsets.items():
             offsets.setdefault(tp, {})[broker] = offset
         return True
 
@@ -97,10 +98,11 @@ async def ask_latest(
 async def latest(
     admin: Admin, broker: int, partitions: Iterable[TopicPartition], replica_id: int = CONSUMER
 ) -> dict[TopicPartition, int]:
-    """The latest offsets of partitions as a broker tells them to `replica_id`: to consumers, as here, a leader tells the high
-    watermark. What it refuses is left out.
+    """The latest offsets of partitions, as a broker reports them to `replica_id`: to consumers, as
+    here, a leader reports the high watermark. Leaves out what the broker refuses.
 
-    One request, and no metadata before it: what is asked every other second must be cheap. Raises ClientError, KafkaError.
+    A single request, with no metadata before it: it runs every other second and must be cheap.
+    Raises ClientError, KafkaError.
     """
     from pk.core.wire.messages.list_offsets import (
         ListOffsetsPartition,

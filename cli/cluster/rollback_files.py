@@ -1,7 +1,8 @@
-"""Rollback files: what undoes a reassignment, and tells a later command what a crash left behind.
+"""Rollback files: they undo a reassignment, and show a later command what a crash left behind.
 
-A rollback file is Apache's reassignment JSON of how everything was, with one more key, `pk`, which Apache's tool ignores:
-the cluster's id, what was asked for, and the throttles that were set for it, written before they are set.
+A rollback file is Apache's reassignment JSON of the previous replicas, with one more key, `pk`,
+which Apache's tool ignores: the cluster's id, the new replicas, and the throttles for it, written
+before these are set.
 """
 
 import json
@@ -22,7 +23,7 @@ _KEEP_FILES = 50
 
 
 class Rollback(NamedTuple):
-    """A rollback file: where everything was, where it was to go, which throttles were set for it."""
+    """A rollback file: the previous replicas, the new ones, and the throttles set for the move."""
 
     path: str
     cluster_id: str | None
@@ -31,7 +32,7 @@ class Rollback(NamedTuple):
     after: Mapping[TopicPartition, Replicas]
     throttled: Throttled = Throttled()
     finished: str | None = None
-    """How it ended (`done`, `cancelled`, …); None while nobody has seen its end."""
+    """How it ended (`done`, `cancelled`, …); None if pk has not seen its end."""
 
     @property
     def name(self) -> str:
@@ -43,17 +44,18 @@ def _directory() -> str:
 
 
 def new_path(stamp_ms: int) -> str:
-    """A name for a rollback file. Raises CommandError where its directory cannot be made."""
+    """A path for a rollback file. Raises CommandError if its directory cannot be created."""
     try:
         directory = os.path.join(make_user_dir("state"), "reassign")
         os.makedirs(directory, mode=0o700, exist_ok=True)
     except OSError as e:
-        raise CommandError(f"{e.filename} cannot be made: {e.strerror}.") from None
+        raise CommandError(f"{e.filename} cannot be created: {e.strerror}.") from None
     return os.path.join(directory, f"reassign-{stamp_ms}-{os.getpid()}.json")
 
 
 def write(rollback: Rollback) -> None:
-    """Writes a rollback file so that a crash leaves the old one or the new one. Raises CommandError."""
+    """Writes a rollback file atomically: after a crash there is the old one or the new one. Raises
+    CommandError."""
     data = apache_json(rollback.before) | {
         "pk": {
             "format": 1,
@@ -84,7 +86,8 @@ def write(rollback: Rollback) -> None:
 
 
 def _mark(rollback: Rollback) -> None:
-    """Keeps the mark by which other commands find out that a throttle may be left (`pk.cli.cluster.leftover_throttles`)."""
+    """Keeps the mark that tells other commands that a throttle may be left
+    (`pk.cli.cluster.leftover_throttles`)."""
     mark = f"{rollback.path}{MARK}"
     if rollback.throttled.any:
         with open(mark, "w", encoding="utf-8"):
@@ -94,7 +97,7 @@ def _mark(rollback: Rollback) -> None:
 
 
 def read(path: str) -> Rollback:
-    """A rollback file, or plain Apache JSON taken for one. Raises Unusable."""
+    """A rollback file, or plain Apache JSON read as one. Raises Unusable."""
     data = read_json(path)
     before = assignments_of(data, path).replicas
     own: Mapping[str, Any] = data.get("pk") or {}
@@ -116,11 +119,11 @@ def read(path: str) -> Rollback:
             own.get("finished"),
         )
     except (AttributeError, TypeError, ValueError):
-        raise Unusable(f"{path} is no rollback file of pk.") from None
+        raise Unusable(f"{path} is not a rollback file of pk.") from None
 
 
 def rollbacks(cluster_id: str | None) -> list[Rollback]:
-    """The rollback files of a cluster, the newest first; those that cannot be read are passed over."""
+    """The rollback files of a cluster, newest first; skips those that cannot be read."""
     try:
         names = sorted(os.listdir(_directory()), reverse=True)
     except OSError:
@@ -139,7 +142,7 @@ def rollbacks(cluster_id: str | None) -> list[Rollback]:
 
 
 def find(word: str, cluster_id: str | None) -> Rollback:
-    """The rollback file that a path or a name means. Raises Unusable."""
+    """The rollback file with this path or name. Raises Unusable."""
     if not os.path.sep in word and not os.path.exists(os.path.expanduser(word)):
         inside = os.path.join(_directory(), f"{word.removesuffix('.json')}.json")
         if os.path.exists(inside):
@@ -147,14 +150,14 @@ def find(word: str, cluster_id: str | None) -> Rollback:
     rollback = read(word)
     if rollback.cluster_id not in (None, cluster_id):
         raise Unusable(
-            f"{word} is of another cluster ({rollback.cluster_id}; this one is {cluster_id})."
+            f"{word} belongs to another cluster ({rollback.cluster_id}; this one is {cluster_id})."
         )
     return rollback
 
 
 def tidy(cluster_id: str | None) -> None:
-    """Removes the oldest rollback files of a cluster beyond those worth keeping; never one that is not finished, or that
-    knows of a throttle that is still set."""
+    """Deletes the oldest rollback files of a cluster beyond those worth keeping, but never one that
+    is unfinished, or that names a throttle that is still set."""
     for old in rollbacks(cluster_id)[_KEEP_FILES:]:
         if old.finished is not None and not old.throttled.any:
             try:

@@ -1,4 +1,5 @@
-"""The mark beside a rollback file that a throttle of it may still be set: finding out costs a listing of one directory."""
+"""The mark beside a rollback file says that its throttle may still be set: checking costs the
+listing of one directory."""
 
 import os
 from contextlib import suppress
@@ -9,7 +10,7 @@ MARK = ".throttled"
 
 
 def marked() -> bool:
-    """Whether a throttle that was set from here may still be set."""
+    """Whether a throttle that was set from this machine may still be set."""
     with suppress(OSError):
         names = os.listdir(os.path.join(user_dir("state"), "reassign"))
         return any(name.endswith(MARK) for name in names)

@@ -1,10 +1,12 @@
-"""Replication throttles: what there are, what a reassignment needs, setting them and taking them away.
+"""Replication throttles: reading, computing, setting and removing them.
 
-A throttle has two halves: a rate on every broker that sends or receives (`leader.replication.throttled.rate`,
-`follower.replication.throttled.rate`), and on every topic the replicas it holds for (`….throttled.replicas`, entries
-PARTITION:BROKER). Either alone does nothing, and both outlive the reassignment they were meant for: the next replica that
-falls behind crawls back at that rate. So what is set is written into the rollback file first, taken away again when the
-moves are over, and whatever stood there before comes back. Only what we set is touched.
+A throttle has two halves: a rate on every broker that sends or receives
+(`leader.replication.throttled.rate`, `follower.replication.throttled.rate`), and on every topic the
+replicas to which it applies (`….throttled.replicas`, entries PARTITION:BROKER). Either alone has no
+effect, and both outlive the reassignment they were set for: the next replica that falls behind
+catches up at that rate only. So pk first writes what it sets into the rollback file, removes it
+when the moves are over, and restores the previous values. It never touches throttles that it did
+not set.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +38,7 @@ _AGAIN_S = 0.5
 
 
 class Present(NamedTuple):
-    """The throttles that are set in the cluster."""
+    """The throttles set in the cluster."""
 
     rates: Mapping[int, Mapping[str, str]]
     """Broker → key → rate."""
@@ -53,11 +55,11 @@ class Present(NamedTuple):
 
 
 class Throttled(NamedTuple):
-    """Throttles that were set for a reassignment, and what stood there before."""
+    """Throttles that were set for a reassignment, and the previous values."""
 
     rate: int | None = None
     brokers: Mapping[int, Mapping[str, str | None]] = {}
-    """Broker → key → the value it had of its own; None where it had none."""
+    """Broker → key → its own previous value; None if it had none."""
 
     topics: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
     """Topic → key → the `partition:broker` entries that were added."""
@@ -68,7 +70,7 @@ class Throttled(NamedTuple):
 
 
 async def read_throttles(admin: Admin, brokers: Iterable[int], topics: Iterable[str]) -> Present:
-    """The throttles of these brokers and topics: what was set on the thing itself, no defaults."""
+    """The throttles of these brokers and topics: values set on the resource itself, no defaults."""
     rates: dict[int, dict[str, str]] = {}
     replicas: dict[str, dict[str, tuple[str, ...]]] = {}
     unread: dict[str, Exception] = {}
@@ -103,9 +105,9 @@ def throttles_for(
     brokers: Iterable[int],
     present: Present,
 ) -> Throttled:
-    """What has to be set for moves, each (partition, replicas now, replicas to be added).
+    """The throttles to set for moves, each (partition, current replicas, replicas to add).
 
-    `brokers` are those that live: only they can be told, and only they send or receive.
+    `brokers` are the live ones: only they send, receive, and accept configs.
     """
     live = set(brokers)
     involved: set[int] = set()
@@ -134,22 +136,22 @@ def throttles_for(
 Answers = dict[ConfigResource, Exception | None]
 
 
-def _told(resource: ConfigResource) -> str:
+def _resource_name(resource: ConfigResource) -> str:
     return f"{'broker' if resource.type is ResourceType.BROKER else 'topic'} {resource.name}"
 
 
 async def _alter(
     admin: Admin, changes: Mapping[ConfigResource, list[ConfigChange]]
 ) -> dict[str, Exception]:
-    """Makes the changes; what failed, by `broker 3` or `topic orders`."""
+    """Makes the changes; returns the failures, by `broker 3` or `topic orders`."""
     if not changes:
         return {}
     answers = await admin.alter_configs(changes)
-    return {_told(res): error for res, error in answers.items() if error is not None}
+    return {_resource_name(res): error for res, error in answers.items() if error is not None}
 
 
 async def set_throttles(admin: Admin, throttled: Throttled) -> dict[str, Exception]:
-    """Sets the replicas, then the rates; what failed."""
+    """Sets the replicas, then the rates; returns the failures."""
     assert throttled.rate is not None
     topics = {
         ConfigResource(ResourceType.TOPIC, topic): [
@@ -163,7 +165,7 @@ async def set_throttles(admin: Admin, throttled: Throttled) -> dict[str, Excepti
 
 
 async def set_rates(admin: Admin, brokers: Iterable[int], rate: int) -> dict[str, Exception]:
-    """Sets both rates on brokers; what failed."""
+    """Sets both rates on brokers; returns the failures."""
     return await _alter(
         admin,
         {
@@ -187,7 +189,7 @@ def _undo_broker(was: Mapping[str, str | None]) -> list[ConfigChange]:
 def _undo_topic(
     ours: Mapping[str, tuple[str, ...]], present: Mapping[str, tuple[str, ...]]
 ) -> list[ConfigChange]:
-    """Takes our entries out; a key with nothing left goes back to its default."""
+    """Removes our entries; a key with nothing left is deleted."""
     changes: list[ConfigChange] = []
     for key, entries in ours.items():
         there = present.get(key, ())
@@ -202,9 +204,10 @@ def _undo_topic(
 async def remove_throttles(
     admin: Admin, throttled: Throttled, within_s: float = 0.0
 ) -> dict[str, Exception]:
-    """Takes away what was set, and puts back what stood there; what failed. A topic that is gone is no failure.
+    """Removes what was set, and restores the previous values; returns the failures. A deleted topic
+    is not a failure.
 
-    What fails because a broker is away just now is tried again, for `within_s` seconds.
+    Retries, for `within_s` seconds, what fails because a broker is unavailable at the moment.
     """
     failed = await _remove(admin, throttled)
     with trio.move_on_after(within_s):
@@ -237,7 +240,8 @@ def _gone(what: str, error: Exception) -> bool:
 
 
 def everything(present: Present, ours: Iterable[Throttled]) -> Throttled:
-    """What takes every throttle away that is set: to what stood there before, where a rollback file of ours knows it."""
+    """A throttle set whose removal removes every throttle, and restores previous values known from
+    our rollback files."""
     before: dict[int, dict[str, str | None]] = {}
     for throttled in ours:
         for broker, keys in throttled.brokers.items():

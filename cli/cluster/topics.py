@@ -1,4 +1,4 @@
-"""What several commands need: topics by name or pattern, with the nearest names where one does not exist."""
+"""Topics by name or pattern, with the nearest names if one does not exist; for several commands."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ _UNKNOWN = frozenset(
 
 
 def whole(pattern: str, option: str) -> re.Pattern[str]:
-    """A regular expression that is matched against whole names. Raises Unusable."""
+    """A regular expression to match against whole names. Raises Unusable."""
     try:
         return re.compile(pattern)
     except re.error as e:
@@ -38,13 +38,13 @@ def whole(pattern: str, option: str) -> re.Pattern[str]:
 
 
 def words_of(given: Iterable[str], known: Sequence[str], option: str) -> list[str]:
-    """The words of `known` that were given, in whatever case. Raises Unusable."""
+    """The words of `known` that were given, in any case. Raises Unusable."""
     spelt = {word.lower(): word for word in known}
     for word in given:
         if word.lower() not in spelt:
             near = [spelt[n] for n in nearest(word.lower(), spelt)]
-            hint = did_you_mean_one_of(near, f"; it is {', '.join(known)}.")
-            raise Unusable(f"{option}: there is no {word!r}{hint}")
+            hint = did_you_mean_one_of(near, f"; it must be {', '.join(known)}.")
+            raise Unusable(f"{option}: unknown value {word!r}{hint}")
     return [spelt[word.lower()] for word in given]
 
 
@@ -56,26 +56,26 @@ async def topic_names(context: Context, admin: Admin, *, internal: bool = True) 
 
 
 class UnknownTopic(KafkaError):
-    """A topic that does not exist, with names it may have meant."""
+    """A topic that does not exist, with similar names."""
 
     def __init__(self, name: str, near: Sequence[str]) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}")
         self.topic = name
-        hint = did_you_mean_one_of(near, "; `pk topics list` shows which there are.")
+        hint = did_you_mean_one_of(near, "; `pk topics list` lists topics.")
         self.said = f"There is no topic {name!r}{hint}"
 
 
 def say_no_match(
     context: Context, what: str, pattern: re.Pattern[str] | None, known: Iterable[str]
 ) -> None:
-    """Says so where no `what` (`topic`) is called as a pattern wants it: to programs only where a name is near, since
-    there may well be none."""
+    """Says that no `what` (`topic`) matches a pattern; to programs only if a similar name exists,
+    since there may well be none."""
     known = list(known)
     if pattern is None or any(map(pattern.fullmatch, known)):
         return
     near = nearest(pattern.pattern, known)
     if near or context.streams.err_terminal:
-        hint = did_you_mean_one_of(near, f"; `pk {what}s list` shows which there are.")
+        hint = did_you_mean_one_of(near, f"; `pk {what}s list` lists them.")
         context.say(f"No {what}'s whole name matches {pattern.pattern!r}{hint}")
 
 
@@ -91,7 +91,7 @@ def is_unknown(error: object) -> bool:
 async def describe_topics(
     context: Context, admin: Admin, names: Iterable[str] | None
 ) -> list[TopicDescription]:
-    """The topics asked for, in that order (None: all, by name); those that fail are told and noted."""
+    """The requested topics, in that order (None: all, by name); reports those that fail."""
     wanted = None if names is None else list(dict.fromkeys(names))
     if wanted == []:
         return []
@@ -115,7 +115,7 @@ async def describe_topics(
 async def existing_topics(
     context: Context, admin: Admin, names: Iterable[str]
 ) -> list[TopicDescription]:
-    """The topics asked for. Raises the first failure: for commands that act on all or on nothing."""
+    """The requested topics. Raises the first failure: for commands that act on all or none."""
     wanted = list(dict.fromkeys(names))
     answers = await admin.describe_topics(wanted)
     found: list[TopicDescription] = []
@@ -133,14 +133,14 @@ async def existing_topics(
 async def names_or_included(
     context: Context, admin: Admin, names: Iterable[str], include: str | None
 ) -> list[str]:
-    """`names`; where --include is given, in their place the topics that it matches, but for internal ones. Raises Unusable,
-    CommandError where there is none."""
+    """`names`; with --include, the topics that match it instead, except internal ones. Raises
+    Unusable, CommandError if none does."""
     if include is None:
         found = list(names)
         odd = next((name for name in found if not _LEGAL.fullmatch(name)), None)
         if odd is not None:
             raise Unusable(
-                f"No topic can be named {odd!r}; a regular expression goes with --include."
+                f"{odd!r} is not a valid topic name; use --include for a regular expression."
             )
         return found
     pattern = whole(include, "--include")
@@ -148,7 +148,7 @@ async def names_or_included(
     included = [name for name in known if pattern.fullmatch(name)]
     if not included:
         raise CommandError(
-            f"No topic's whole name matches {include!r}; `pk topics list` shows which there are."
+            f"No topic's whole name matches {include!r}; `pk topics list` lists topics."
         )
     return included
 
@@ -163,10 +163,10 @@ def partition_numbers(words: Iterable[str], option: str) -> list[int]:
             high = int(last) if dash else low
         except ValueError:
             raise Unusable(
-                f"{option} wants partition numbers such as 0,3-5, not {word!r}."
+                f"{option} needs partition numbers such as 0,3-5, not {word!r}."
             ) from None
         if not 0 <= low <= high or high - low > 1_000_000:
-            raise Unusable(f"{option} wants partition numbers such as 0,3-5, not {word!r}.")
+            raise Unusable(f"{option} needs partition numbers such as 0,3-5, not {word!r}.")
         numbers.extend(range(low, high + 1))
     return list(dict.fromkeys(numbers))
 
@@ -180,13 +180,14 @@ def topic_partitions(text: str) -> tuple[str, list[int] | None]:
 
 
 def check_partitions(topic: TopicDescription, wanted: Iterable[int]) -> list[TopicPartition]:
-    """The partitions of `topic` that were asked for. Raises CommandError where there is none of that number."""
+    """The requested partitions of `topic`. Raises CommandError for a number that does not exist."""
     known = {p.partition for p in topic.partitions}
     found: list[TopicPartition] = []
     for number in wanted:
         if number not in known:
             raise CommandError(
-                f"Topic {topic.name} has no partition {number}; it has {len(known)}, from 0 to {len(known) - 1}."
+                f"Topic {topic.name} has no partition {number}; it has {len(known)}, from 0 to "
+                f"{len(known) - 1}."
             )
         found.append(TopicPartition(topic.name, number))
     return found
@@ -210,12 +211,14 @@ _PATTERN = frozenset("*+?[]()|^$\\{}")
 
 
 def is_pattern(word: str) -> bool:
-    """Whether a word can only be a regular expression: no topic's name holds such a character."""
+    """Whether a word can only be a regular expression: it has a character that topic names cannot
+    have."""
     return any(c in _PATTERN for c in word)
 
 
 async def named_topics(context: Context, admin: Admin, words: Iterable[str]) -> list[str]:
-    """The topics that names and regular expressions (over whole names) mean. Raises CommandError where one means none."""
+    """The topics that names and regular expressions (over whole names) match. Raises CommandError
+    if one matches none."""
     words = list(words)
     known: list[str] = []
     found: list[str] = []
@@ -228,7 +231,7 @@ async def named_topics(context: Context, admin: Admin, words: Iterable[str]) -> 
         matched = [name for name in known if pattern.fullmatch(name)]
         if not matched:
             raise CommandError(
-                f"No topic's whole name matches {word}; `pk topics list` shows which there are."
+                f"No topic's whole name matches {word}; `pk topics list` lists topics."
             )
         found += matched
     return list(dict.fromkeys(found))

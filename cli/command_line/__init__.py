@@ -1,1 +1,1 @@
-"""What the command line may say: its options, help, manual and completion."""
+"""The command line: its options, help, manual and completion."""

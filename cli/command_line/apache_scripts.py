@@ -1,14 +1,18 @@
-"""What Apache's scripts are called here: for who types one of them. Imported when a word is no command."""
+"""pk's equivalents of Apache's scripts, for users who type one of them. Imported when a word is not
+a command."""
 
 TOOLS = {
+    "acls": "acls",
     "broker-api-versions": "brokers list",
     "cluster": "cluster",
     "configs": "configs",
     "console-consumer": "console-consumer",
     "console-producer": "console-producer",
+    "console-share-consumer": "share-consume",
     "consumer-groups": "groups",
     "consumer-perf-test": "perf consume",
     "delete-records": "topics trim",
+    "delegation-tokens": "tokens",
     "dump-log": "log dump",
     "e2e-latency": "perf e2e",
     "features": "cluster features",
@@ -21,6 +25,8 @@ TOOLS = {
     "reassign-partitions": "reassign",
     "server-start": "broker start",
     "server-stop": "broker stop",
+    "share-groups": "groups",
+    "streams-groups": "groups",
     "topics": "topics",
     "transactions": "transactions",
 }
@@ -28,7 +34,7 @@ TOOLS = {
 
 
 def here(word: str) -> str | None:
-    """What `kafka-topics.sh`, `kafka-topics` or `get-offsets` is here; None for what is no script of Apache's, or none that
-    has a like."""
+    """The pk command for `kafka-topics.sh`, `kafka-topics` or `get-offsets`; None if it is not an
+    Apache script, or has no equivalent."""
     name = word.removesuffix(".sh").removesuffix(".bat").removeprefix("kafka-")
     return TOOLS.get(name)

@@ -1,17 +1,22 @@
-"""The command tree as data, out of typer's parameters: for help, the manual, and the index that completion reads."""
+"""Commands and nouns as data, from typer's parameters: for help, the manual, and the index that
+completion reads."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from typer.core import TyperArgument, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from pk.cli.command_line import tree
-from pk.cli.command_line.declare import Argument
-from pk.cli.command_line.kit import Command, Group, arguments_of, load_noun, options_of
+from pk.cli.command_line.declared import declared_of
 from pk.cli.command_line.nouns import NOUNS
+from pk.cli.command_line.parameters import (
+    Argument,
+    arguments_of,
+    choices_of,
+    info_of,
+    options_of,
+)
 from pk.cli.command_line.values import Pair, config_pair, count, pause, seconds
-from pk.cli.command_line.words import choices_of, info_of
 from pk.cli.output.schema import column_names
 
 _KINDS = {int: "int", float: "number", Pair: "pair"}
@@ -24,7 +29,7 @@ _PARSERS: dict[Any, str] = {
 
 
 def _present(**data: Any) -> dict[str, Any]:
-    """The data that says anything."""
+    """The entries that have a value."""
     return {key: value for key, value in data.items() if value not in (None, "", (), [], {}, False)}
 
 
@@ -68,8 +73,8 @@ def _argument(argument: TyperArgument) -> dict[str, Any]:
     }
 
 
-def _numbered(found: Sequence[TyperOption], options: list[dict[str, Any]]) -> list[int]:
-    """Where each option stands in the list of all that were met."""
+def numbered(found: Sequence[TyperOption], options: list[dict[str, Any]]) -> list[int]:
+    """The index of each option in the list of all options seen."""
     numbers: list[int] = []
     for each in found:
         data = _option(each)
@@ -79,12 +84,12 @@ def _numbered(found: Sequence[TyperOption], options: list[dict[str, Any]]) -> li
     return numbers
 
 
-def _command(command: Command, options: list[dict[str, Any]]) -> dict[str, Any]:
-    declared = command.declared
+def _command(command: TyperCommand, options: list[dict[str, Any]]) -> dict[str, Any]:
+    declared = declared_of(command)
     return {
         "names": list(declared.names),
         "help": " ".join((command.help or "").split()),
-        "options": _numbered(options_of(command), options),
+        "options": numbered(options_of(command), options),
         **_present(
             arguments=[_argument(each) for each in arguments_of(command)],
             examples=list(declared.examples),
@@ -95,13 +100,15 @@ def _command(command: Command, options: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _noun(name: str, node: Command | Group, options: list[dict[str, Any]]) -> dict[str, Any]:
-    if isinstance(node, Command):
+def noun_data(
+    name: str, node: TyperCommand | TyperGroup, options: list[dict[str, Any]]
+) -> dict[str, Any]:
+    if isinstance(node, TyperCommand):
         return _command(node, options)
     entry = NOUNS[name]
     children: list[dict[str, Any]] = []
     for child in node.commands.values():
-        assert isinstance(child, Command)
+        assert isinstance(child, TyperCommand)
         children.append(_command(child, options))
     return {
         "names": list(entry.names),
@@ -111,17 +118,17 @@ def _noun(name: str, node: Command | Group, options: list[dict[str, Any]]) -> di
     }
 
 
-def described(command: Command) -> tree.Command:
+def described(command: TyperCommand) -> tree.Command:
     """A command as data."""
     options: list[dict[str, Any]] = []
     return tree.Command(_command(command, options), list(options))
 
 
-def described_noun(group: Group, name: str) -> tree.Group:
-    """A noun as data; the root with the names of its nouns and no more."""
+def described_noun(group: TyperGroup, name: str) -> tree.Group:
+    """A noun as data; for the root, only the names of its nouns."""
     options: list[dict[str, Any]] = []
     if name in NOUNS:
-        return tree.Group(_noun(name, group, options), list(options))
+        return tree.Group(noun_data(name, group, options), list(options))
     children = [
         {"names": list(e.names), "help": e.help, "options": [], "children": []}
         for e in NOUNS.values()
@@ -129,37 +136,7 @@ def described_noun(group: Group, name: str) -> tree.Group:
     data = {
         "names": ["pk"],
         "help": group.help or "",
-        "options": _numbered(options_of(group), options),
+        "options": numbered(options_of(group), options),
         "children": children,
     }
     return tree.Group(data, list(options))
-
-
-def whole_tree() -> dict[str, Any]:
-    """The whole tree, as the index holds it."""
-    from pk.cli.command_line.parse import root
-
-    options: list[dict[str, Any]] = []
-    group = root()
-    data = {
-        "names": ["pk"],
-        "help": group.help or "",
-        "options": _numbered(options_of(group), options),
-        "children": [_noun(name, load_noun(name), options) for name in NOUNS],
-    }
-    return {"root": data, "options": options}
-
-
-def _lines(entries: Sequence[Any]) -> str:
-    return ",\n".join(json.dumps(each, ensure_ascii=False) for each in entries)
-
-
-def index() -> str:
-    """What `tree.json` should hold: a line for each option and each noun, so that a change is seen in a diff."""
-    found = whole_tree()
-    root = found["root"]
-    head = json.dumps({k: v for k, v in root.items() if k != "children"}, ensure_ascii=False)[:-1]
-    return (
-        f'{{"options": [\n{_lines(found["options"])}\n],\n"root": {head}, "children": [\n'
-        f"{_lines(root['children'])}\n]}}}}\n"
-    )

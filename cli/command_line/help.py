@@ -13,7 +13,8 @@ _NARROW = 90
 
 
 def text_width() -> int:
-    """How wide a page of text is: the terminal, up to a width that reads well; a fixed one where there is none."""
+    """How wide a page of text is: the terminal, up to a width that reads well; a fixed one where
+    there is none."""
     try:
         return max(min(_WIDTH, os.get_terminal_size(sys.stdout.fileno()).columns), 40)
     except (OSError, ValueError):
@@ -116,12 +117,13 @@ def _group(group: Group, path: tuple[str, ...], width: int) -> list[str]:
         lines.append("\nPages (`pk help PAGE`):")
         for name, about in PAGES.items():
             lines += _entry(name, f"{about[0].upper()}{about[1:]}.", width)
-    lines.append(f"\n`{words} COMMAND --help` says more.")
+    lines.append(f"\n`{words} COMMAND --help` shows more.")
     return lines
 
 
 def help_text(node: Command | Group, path: tuple[str, ...], width: int | None = None) -> str:
-    """The help of `node`, which is found at `path`; as wide as the terminal unless `width` is given."""
+    """The help of `node`, which is found at `path`; as wide as the terminal unless `width` is
+    given."""
     width = width or text_width()
     if isinstance(node, Command):
         return "\n".join(_command(node, path, width)) + "\n"

@@ -1,7 +1,8 @@
-"""typer's group and command, as `pk` needs them: lazy nouns, other names, options before and after a command's words, our
-sentences for mistakes, and values read without pydantic.
+"""typer's group and command, as `pk` needs them: lazy nouns, aliases, options before and after a
+command's words, our error messages, and values read without pydantic.
 
-Invoking a command does not run it: it returns what is to be run (`Parsed`), since `pk` and `pk shell` run it differently.
+Invoking a command does not run it: it returns what to run (`Parsed`), since `pk` and `pk shell` run
+it differently.
 """
 
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -11,18 +12,28 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.nouns import NOUNS
-from pk.cli.command_line.parsed import Parsed, Values
+from pk.cli.command_line.option_values import Values
+from pk.cli.command_line.parameters import (
+    NAMED,
+    arguments_of,
+    choices_of,
+    info_of,
+    long_name,
+    options_of,
+)
+from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.values import READERS, ConfigValueError
-from pk.cli.command_line.words import NAMED, Words, choices_of, info_of, long_name
+from pk.cli.command_line.words import Words
 
 if TYPE_CHECKING:
     from typer._click.core import Context
 
-    from pk.cli.command_line.declare import Declared
+    from pk.cli.command_line.declared import Declared
 
 
 class Reader:
-    """Reads the values of one parameter, in place of typer's pydantic adapter: that takes longer to import than typer."""
+    """Reads the values of a parameter, instead of typer's pydantic adapter, which takes longer to
+    import than typer."""
 
     def __init__(self, param: TyperOption | TyperArgument) -> None:
         descriptor = param.type_descriptor
@@ -32,7 +43,7 @@ class Reader:
         self.read = descriptor.parameter_info.parser or READERS.get(self.kind, str)
 
     def coerce(self, value: Any, param: TyperOption | TyperArgument, ctx: "Context") -> Any:
-        """What the words that were given stand for. Raises UsageError."""
+        """The value of the given words. Raises UsageError."""
         source = ctx.get_parameter_source(param.name)
         if source is None or source.name != "COMMANDLINE":
             return tuple(value or ()) if self.many else value
@@ -49,8 +60,10 @@ class Reader:
         if self.choices:
             if text in self.choices:
                 return text
+            if text.replace("-", "_") in self.choices:  # read-committed
+                return text.replace("-", "_")
             near = did_you_mean(text, self.choices, "")
-            said = f"{name} is one of {', '.join(self.choices)}; not {text!r}{near}"
+            said = f"{name} must be one of {', '.join(self.choices)}, not {text!r}{near}"
             raise _words(ctx).refuse(said)
         try:
             return self.read(text)
@@ -61,7 +74,7 @@ class Reader:
 
 
 def _typed_name(param: TyperOption | TyperArgument, ctx: "Context") -> str:
-    """A parameter by the name it was given by, last of all."""
+    """A parameter by the name that was typed, or its last name."""
     if isinstance(param, TyperArgument):
         return param.metavar or param.name
     names = [name for option, name, _ in _words(ctx).taken if option.name == param.name]
@@ -72,16 +85,6 @@ def _words(ctx: "Context") -> Words:
     return ctx.find_root().obj
 
 
-def options_of(command: TyperCommand | TyperGroup) -> list[TyperOption]:
-    """The options that a command declares."""
-    return [p for p in command.params if isinstance(p, TyperOption)]
-
-
-def arguments_of(command: TyperCommand) -> list[TyperArgument]:
-    """The arguments that a command declares."""
-    return [p for p in command.params if isinstance(p, TyperArgument)]
-
-
 class _Reading:
     """A command whose parameters are read by `Reader`."""
 
@@ -90,19 +93,21 @@ class _Reading:
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
         for param in self.params:
-            param._runtime_param = Reader(param)  # the one private name of typer's that is needed
+            param._runtime_param = Reader(param)  # the only private name of typer that is needed
 
     def get_help_option(self, ctx: "Context") -> None:
-        """No option of typer's: `Words` knows -h and --help, which end the line wherever they stand."""
+        """No typer option: `Words` handles -h and --help, which end the line anywhere."""
 
 
 class Command(_Reading, TyperCommand):
-    """A command of ours."""
+    """A pk command."""
 
     @property
     def declared(self) -> "Declared":
-        """What typer has no place for."""
-        return self.callback.declared  # pyright: ignore
+        """What typer cannot hold."""
+        from pk.cli.command_line.declared import declared_of
+
+        return declared_of(self)
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         """Part of typer's Command."""
@@ -116,14 +121,14 @@ class Command(_Reading, TyperCommand):
             return super().parse_args(ctx, bound)
         except typer.BadParameter as e:
             assert e.param is not None
-            raise words.refuse(f"{words.where} wants {e.param.metavar}") from None
+            raise words.refuse(f"{words.where} needs {e.param.metavar}") from None
 
     def invoke(self, ctx: "Context") -> Parsed:
-        """What is to be run."""
+        """What to run."""
         from pk.cli.command_line.describe import described
 
         words = _words(ctx)
-        node = described(cast(Any, self))
+        node = described(self)
         if words.help:
             return Parsed(node, words.path, Values(), words.typed)
         values: dict[str, Any] = {**_root_values(ctx), **ctx.params}
@@ -139,16 +144,17 @@ def _is_given(ctx: "Context", name: str) -> bool:
 
 
 def _root_values(ctx: "Context") -> dict[str, Any]:
-    """The values of the options that every command line knows, for commands that do not take them all."""
+    """The values of the options of every command line, for commands that do not take them all."""
     return ctx.find_root().params
 
 
 class Group(_Reading, TyperGroup):
-    """A noun of ours: the root's options may stand before the command's words, and `--create` is the command `create`."""
+    """A pk noun: root options may precede the command's words, and `--create` is the command
+    `create`."""
 
     @property
     def names(self) -> dict[str, str]:
-        """What each name of a command stands for."""
+        """Each name of a command → its main name."""
         found: dict[str, str] = {}
         for name, command in self.commands.items():
             assert isinstance(command, Command)
@@ -156,14 +162,14 @@ class Group(_Reading, TyperGroup):
         return found
 
     def also(self, ctx: "Context") -> "Group | None":
-        """The noun whose commands may be written under this one too."""
+        """Another noun whose commands also work under this one."""
         root = ctx.find_root().command
         name = NOUNS[ctx.info_name].also if ctx.info_name in NOUNS else ""
         found = root.get_command(ctx, name) if name and isinstance(root, Group) else None
         return found if isinstance(found, Group) else None
 
     def named(self, ctx: "Context", word: str) -> str | None:
-        """The command that a word names, by the name that help shows."""
+        """The command that a word names, by its main name."""
         other = self.also(ctx)
         return self.names.get(word) or (other.names.get(word) if other else None)
 
@@ -173,7 +179,7 @@ class Group(_Reading, TyperGroup):
         return self.commands.get(cmd_name) or (other.commands.get(cmd_name) if other else None)
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Takes the options that stand here; what comes next is the command's name."""
+        """Takes the options at this point; the command's name follows."""
         words = _words(ctx)
         if ctx.parent is not None:
             words.enter(ctx.info_name or "", args)
@@ -185,7 +191,7 @@ class Group(_Reading, TyperGroup):
                 break
             under = self.first_with(name) if name not in words.options else None
             if words.path and under is not None:
-                said = f"{name} stands after a command, as in `{words.where} {under} {name}`"
+                said = f"{name} must follow a command, as in `{words.where} {under} {name}`"
                 raise words.refuse(said)
             words.take_option()
         return super().parse_args(ctx, ["--", *reversed(words.rest)])
@@ -205,28 +211,28 @@ class Group(_Reading, TyperGroup):
         return name, self.get_command(ctx, name), args[1:]
 
     def hint(self, word: str) -> str:
-        """What a word that names no command may have meant."""
+        """What an unknown command may have meant."""
         return did_you_mean(word, self.names, "")
 
     def invoke(self, ctx: "Context") -> Parsed:
-        """What is to be run; help, where no command is named."""
-        if ctx._protected_args:  # pyright: ignore
+        """What to run; help, if no command is named."""
+        if ctx._protected_args:  # pyright: ignore[reportPrivateUsage] - it has no public one
             return super().invoke(ctx)
         from pk.cli.command_line.describe import described_noun
 
         words = _words(ctx)
         taken = {option.name: True for option, _, _ in words.taken}
-        node = described_noun(cast(Any, self), ctx.info_name or "")
+        node = described_noun(self, ctx.info_name or "")
         values = Values({"version": False, **taken}, taken)
         return Parsed(node, words.path, values, words.typed)
 
 
 class Root(Group):
-    """`pk` itself: its nouns are imported when they are named."""
+    """`pk` itself: imports a noun when it is named."""
 
     @property
     def names(self) -> dict[str, str]:
-        """What each name of a noun stands for."""
+        """Each name of a noun → its main name."""
         return {name: noun for noun, entry in NOUNS.items() for name in entry.names}
 
     def get_command(self, ctx: "Context", cmd_name: str) -> Any:
@@ -242,20 +248,18 @@ class Root(Group):
         return super().parse_args(ctx, args)
 
     def hint(self, word: str) -> str:
-        """A script of Apache's, or what is nearest."""
+        """The equivalent of an Apache script, or the nearest name."""
         from pk.cli.command_line.apache_scripts import here
 
         found = here(word)
-        return f"; here that is `pk {found}`" if found else did_you_mean(word, self.names, "")
+        return f"; in pk that is `pk {found}`" if found else did_you_mean(word, self.names, "")
 
 
 def load_noun(name: str) -> Command | Group:
     """The typer command of a noun, imported now."""
     from importlib import import_module
 
-    from pk.cli.command_line.declare import Noun
-
     module, _, variable = NOUNS[name].declared.partition(":")
-    noun = getattr(import_module(module), variable)
-    assert isinstance(noun, Noun)
-    return cast(Any, noun.for_typer())
+    found = getattr(import_module(module), variable).for_typer()
+    assert isinstance(found, Command | Group)
+    return found

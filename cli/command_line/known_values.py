@@ -1,4 +1,4 @@
-"""Words of Kafka's and ours that options take and completion offers. Nothing is imported here."""
+"""Option values that completion offers, Kafka's and ours. Imports nothing."""
 
 FORMATS = (
     "table",
@@ -11,7 +11,7 @@ FORMATS = (
     "cbor",
     "schema",
 )
-"""How results may look, besides templates."""
+"""Output formats, besides templates."""
 
 GROUP_STATES = (
     "Stable",
@@ -23,7 +23,7 @@ GROUP_STATES = (
     "NotReady",
     "Dead",
 )
-"""Kafka's words for the states of groups."""
+"""Kafka's states of groups."""
 
 GROUP_TYPES = (
     "Classic",
@@ -31,7 +31,7 @@ GROUP_TYPES = (
     "Share",
     "Streams",
 )
-"""Kafka's words for the kinds of groups."""
+"""Kafka's types of groups."""
 
 SHOWN = (
     "segments",
@@ -46,4 +46,4 @@ SHOWN = (
     "metadata",
     "all",
 )
-"""What `pk log dump --show` knows."""
+"""The values of `pk log dump --show`."""

@@ -1,6 +1,8 @@
-"""The manual, written from the command tree and the pages of `pk help`: one Markdown file, and man pages in roff.
+"""The manual, generated from the command tree and the pages of `pk help`: one Markdown file, and
+man pages in roff.
 
-`scripts/generate_docs.py` writes `docs/commands.md`, which a test keeps fresh; `pk help --man DIR` writes the man pages.
+`scripts/generate_docs.py` writes `docs/commands.md`, which a test keeps fresh; `pk help --man DIR`
+writes the man pages.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +48,7 @@ def _own_options(command: Command) -> list[Option]:
 
 
 def _common(command: Command) -> str:
-    """Which of the sets of options a command takes besides its own."""
+    """The option sets that a command takes besides its own options."""
     sets: list[str] = []
     if command.lists:
         sets.append("output")
@@ -87,7 +89,7 @@ def reference() -> str:
             lines += _markdown(path, command)
     for name in _TEXT_PAGES:
         lines += ["", f"## {name.capitalize()}", "", "```text", page(name).rstrip("\n"), "```"]
-    lines += ["", "## Exit codes", "", "| code | means |", "|---|---|"]
+    lines += ["", "## Exit codes", "", "| code | meaning |", "|---|---|"]
     lines += [f"| {int(code)} | {meaning} |" for code, meaning in MEANING.items()]
     return "\n".join([*lines, *_errors()]) + "\n"
 
@@ -102,7 +104,7 @@ def _contents() -> list[str]:
 
 
 def _common_options() -> list[str]:
-    lines = ["", "## Options that many commands take"]
+    lines = ["", "## Common options"]
     for title, options in ((OUTPUT, _LISTING), (CONNECTION, _CONNECTION)):
         lines += ["", f"{title}:", "", *_option_lines(options)]
     return lines
@@ -146,7 +148,7 @@ def _escape(text: str) -> str:
 def _errors() -> list[str]:
     from pk.cli.command_line.error_help import error_help
 
-    lines = ["", "## Errors", "", "| code | error | means | what to do |", "|---|---|---|---|"]
+    lines = ["", "## Errors", "", "| code | error | meaning | what to do |", "|---|---|---|---|"]
     for e in error_help():
         lines.append(f"| {e.code} | {e.name} | {e.meaning} | {e.step.replace('|', '&#124;')} |")
     return lines
@@ -156,7 +158,8 @@ def _errors() -> list[str]:
 
 
 def man_pages() -> dict[str, str]:
-    """The man pages by file name: pk.1, one for each noun, and one in section 7 for each page of help."""
+    """The man pages by file name: pk.1, one for each noun, and one in section 7 for each page of
+    help."""
     pages = {"pk.1": _main_page()}
     for node in _visible(_ROOT):
         pages[f"pk-{node.name}.1"] = _man(node)
@@ -177,7 +180,7 @@ def _head(name: str, section: int, about: str) -> list[str]:
 
 
 def _roff(text: str) -> str:
-    """Text as roff reads it: no line of it is taken for a request, no dash for a hyphen."""
+    """Text escaped for roff: no line starts a request, no dash becomes a hyphen."""
     out = text.replace("\\", "\\e").replace("-", "\\-")
     return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in out.split("\n"))
 

@@ -14,7 +14,8 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = ".") -> str:
-    """The end of a sentence about an unknown word: `; did you mean orders or order?`, else `otherwise`."""
+    """The end of a sentence about an unknown word: `; did you mean orders or order?`, else
+    `otherwise`."""
     return did_you_mean_one_of(nearest(word, known), otherwise)
 
 

@@ -1,6 +1,8 @@
-"""The nouns of `pk`, in the order of help: their other names, where each is declared, and what help says of it.
+"""The nouns of `pk`, in the order of help: their other names, where each is declared, and their
+help.
 
-`pk --help` reads only this; a noun's module is imported when a command line names it. Nothing is imported here.
+`pk --help` reads only this; a noun's module is imported when a command line names it. Nothing is
+imported here.
 """
 
 from typing import Final, NamedTuple
@@ -12,30 +14,35 @@ class Entry(NamedTuple):
     names: tuple[str, ...]
     help: str
     declared: str
-    """Where: "module:variable"."""
+    """The declaration, as "module:variable"."""
 
     also: str = ""
-    """The noun whose commands may be written under this one too."""
+    """Another noun whose commands also work under this one."""
 
 
 NOUNS: Final[dict[str, Entry]] = {
     "up": Entry(
         ("up",),
-        "Start one broker or several on this machine, in the foreground; Ctrl-C drains them.",
+        "Start one or several brokers on this machine, in the foreground; Ctrl-C drains them.",
         "pk.cli.nouns.up.commands:UP",
     ),
     "broker": Entry(
         ("broker",),
-        "One broker: by its own config, or one of a cluster of pk up.",
+        "Start and stop single brokers: one with its own config, or a node of a `pk up` cluster.",
         "pk.cli.nouns.broker.commands:BROKER",
         also="brokers",
+    ),
+    "test": Entry(
+        ("test",),
+        "Run a command, such as a test suite, with a Kafka of its own.",
+        "pk.cli.nouns.test.commands:TEST",
     ),
     "topics": Entry(
         (
             "topics",
             "topic",
         ),
-        "Topics: list, describe, create, alter, delete, grow, trim; their offsets.",
+        "Topics: list, describe, create, alter, delete, add partitions, trim, show offsets.",
         "pk.cli.nouns.topics.commands:TOPICS",
     ),
     "console-producer": Entry(
@@ -43,7 +50,7 @@ NOUNS: Final[dict[str, Entry]] = {
             "console-producer",
             "produce",
         ),
-        "Write records: at a terminal in an editor, else one a line of standard input.",
+        "Write records: from an editor at a terminal, else from lines of standard input.",
         "pk.cli.nouns.produce.commands:CONSOLE_PRODUCER",
     ),
     "console-consumer": Entry(
@@ -54,9 +61,14 @@ NOUNS: Final[dict[str, Entry]] = {
         "Read records.",
         "pk.cli.nouns.consume.commands:CONSOLE_CONSUMER",
     ),
+    "share-consume": Entry(
+        ("share-consume", "console-share-consumer"),
+        "Read records as a member of a share group, and acknowledge each.",
+        "pk.cli.nouns.share_consume.commands:SHARE_CONSUME",
+    ),
     "cp": Entry(
         ("cp",),
-        "Copy records from topics to a topic, of this cluster or another.",
+        "Copy records to another topic, on this cluster or another.",
         "pk.cli.nouns.cp.commands:CP",
     ),
     "groups": Entry(
@@ -78,7 +90,10 @@ NOUNS: Final[dict[str, Entry]] = {
     ),
     "isr": Entry(
         ("isr",),
-        "Every partition's replicas, in-sync replicas, leader, and how far each replica is behind.",
+        (
+            "Show each partition's replicas, in-sync replicas, leader, and how far replicas are "
+            "behind."
+        ),
         "pk.cli.nouns.isr.commands:ISR",
     ),
     "reassign": Entry(
@@ -115,12 +130,44 @@ NOUNS: Final[dict[str, Entry]] = {
         "The cluster as a whole: describe, health, quorum, features.",
         "pk.cli.nouns.cluster.commands:CLUSTER",
     ),
+    "users": Entry(
+        (
+            "users",
+            "user",
+        ),
+        "Users who log in by SCRAM: list, add, alter, delete.",
+        "pk.cli.nouns.users.commands:USERS",
+    ),
+    "tokens": Entry(
+        (
+            "tokens",
+            "token",
+        ),
+        "Delegation tokens, logins that end by themselves: list, create, renew, expire.",
+        "pk.cli.nouns.tokens.commands:TOKENS",
+    ),
+    "acls": Entry(
+        (
+            "acls",
+            "acl",
+        ),
+        "ACLs, who may do what: list, add, delete, check.",
+        "pk.cli.nouns.acls.commands:ACLS",
+    ),
+    "quotas": Entry(
+        (
+            "quotas",
+            "quota",
+        ),
+        "Quotas, how much clients may take: list, set, delete.",
+        "pk.cli.nouns.quotas.commands:QUOTAS",
+    ),
     "producers": Entry(
         (
             "producers",
             "producer",
         ),
-        "Idempotent and transactional producers, as partitions' leaders remember them.",
+        "Idempotent and transactional producers, as partition leaders know them.",
         "pk.cli.nouns.producers.commands:PRODUCERS",
     ),
     "transactions": Entry(
@@ -128,20 +175,42 @@ NOUNS: Final[dict[str, Entry]] = {
             "transactions",
             "transaction",
         ),
-        "Transactions: list, describe, abort, and find those that hang.",
+        "Transactions: list, describe, abort, find hanging ones.",
         "pk.cli.nouns.transactions.commands:TRANSACTIONS",
+    ),
+    "schema": Entry(
+        (
+            "schema",
+            "schemas",
+        ),
+        "Schemas of a registry: list, show, add, check, delete, diff.",
+        "pk.cli.nouns.schema.commands:SCHEMA",
+    ),
+    "schema-registry": Entry(
+        ("schema-registry",),
+        "Run a schema registry with Confluent's REST API, on any Kafka.",
+        "pk.cli.nouns.schema_registry.commands:SCHEMA_REGISTRY",
     ),
     "top": Entry(
         ("top",),
-        "The cluster live: brokers, topics, groups, in-sync replicas, reassignments.",
+        "Show the cluster live: brokers, topics, groups, in-sync replicas, reassignments, "
+        "requests.",
         "pk.cli.nouns.top.commands:TOP",
+    ),
+    "metrics": Entry(
+        (
+            "metrics",
+            "metric",
+        ),
+        "Show brokers' metrics: names, values, rates and trends.",
+        "pk.cli.nouns.metrics.commands:METRICS",
     ),
     "perf": Entry(
         (
             "perf",
             "bench",
         ),
-        "Measure producing, consuming and the way from end to end, and verify every record.",
+        "Measure producing, consuming and end-to-end latency, and verify every record.",
         "pk.cli.nouns.perf.commands:PERF",
     ),
     "log": Entry(
@@ -154,37 +223,63 @@ NOUNS: Final[dict[str, Entry]] = {
     ),
     "doctor": Entry(
         ("doctor",),
-        "What is wrong with the cluster or soon will be, each with a command that mends it.",
+        "Show current and likely problems of the cluster, each with a fix.",
         "pk.cli.nouns.doctor.commands:DOCTOR",
     ),
     "why": Entry(
         ("why",),
-        "Why something is as it is: a partition, a group's lag, a config.",
+        "Explain the state of a partition, a group's lag, a config, or what ACLs deny.",
         "pk.cli.nouns.why.commands:WHY",
     ),
     "wait": Entry(
         ("wait",),
-        "Wait until something holds: a topic, in-sync replicas, lag, an empty group, brokers.",
+        "Wait for a condition: a topic, in-sync replicas, lag, an empty group, brokers.",
         "pk.cli.nouns.wait.commands:WAIT",
+    ),
+    "faults": Entry(
+        (
+            "faults",
+            "fault",
+        ),
+        "Faults of pk's brokers for tests: list, add, clear.",
+        "pk.cli.nouns.faults.commands:FAULTS",
     ),
     "undo": Entry(
         ("undo",),
-        "Undo a change: group offsets and configs, as they were before.",
+        "Undo a change: restore group offsets or configs.",
         "pk.cli.nouns.undo.commands:UNDO",
     ),
     "history": Entry(
         ("history",),
-        "What was changed from this machine that `pk undo` can undo, newest first.",
+        "List changes made from this machine that `pk undo` can undo, newest first.",
         "pk.cli.nouns.undo.commands:HISTORY",
     ),
     "spark-export": Entry(
         ("spark-export",),
-        "Write a topic to parquet files with Spark.",
+        "Write topics to parquet files or tables with Spark.",
         "pk.cli.nouns.spark_export.commands:SPARK_EXPORT",
+    ),
+    "pipeline": Entry(
+        (
+            "pipeline",
+            "pipelines",
+        ),
+        "Streams on Spark that a file declares: init, check, run, status, stop, export.",
+        "pk.cli.nouns.pipeline.commands:PIPELINE",
+    ),
+    "spark": Entry(
+        ("spark",),
+        "Spark on a cluster: pack what its workers need.",
+        "pk.cli.nouns.spark.commands:SPARK",
+    ),
+    "spark-import": Entry(
+        ("spark-import",),
+        "Write rows of files and tables to a topic with Spark, each exactly once.",
+        "pk.cli.nouns.spark_import.commands:SPARK_IMPORT",
     ),
     "shell": Entry(
         ("shell",),
-        "The same commands in an interactive shell, with completion.",
+        "Run commands in an interactive shell, with completion.",
         "pk.cli.nouns.shell.commands:SHELL",
     ),
     "profile": Entry(
@@ -203,21 +298,52 @@ NOUNS: Final[dict[str, Entry]] = {
     ),
     "help": Entry(
         ("help",),
-        "Help on a command, or a page: positions, formats, exit-codes, errors, configs, profiles, trace, fake.",
+        (
+            "Show help on a command, or a page: positions, formats, exit-codes, errors, configs, "
+            "profiles, trace, fake."
+        ),
         "pk.cli.nouns.help.commands:HELP",
     ),
 }
 
 SECTIONS: Final = (
-    ("Run brokers", ("up", "broker")),
-    ("Records", ("console-producer", "console-consumer", "cp", "spark-export", "perf", "log")),
+    ("Run brokers", ("up", "broker", "schema-registry")),
+    ("For tests", ("test", "faults")),
     (
-        "The cluster and what it holds",
-        ("topics", "groups", "configs", "brokers", "cluster", "producers", "transactions"),
+        "Records",
+        (
+            "console-producer",
+            "console-consumer",
+            "share-consume",
+            "cp",
+            "spark-export",
+            "pipeline",
+            "spark-import",
+            "spark",
+            "perf",
+            "log",
+        ),
+    ),
+    (
+        "The cluster",
+        (
+            "topics",
+            "groups",
+            "configs",
+            "brokers",
+            "cluster",
+            "users",
+            "tokens",
+            "acls",
+            "quotas",
+            "producers",
+            "transactions",
+            "schema",
+        ),
     ),
     ("Replicas", ("partitions", "isr", "reassign")),
-    ("See what goes on", ("top", "doctor", "why", "wait")),
-    ("Take it back", ("undo", "history")),
+    ("Monitor", ("top", "metrics", "doctor", "why", "wait")),
+    ("Undo", ("undo", "history")),
     ("pk itself", ("shell", "profile", "completion", "help")),
 )
 """The commands as `pk --help` groups them."""

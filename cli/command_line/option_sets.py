@@ -1,16 +1,17 @@
-"""Options that mean the same in every command: sets that a command takes as a whole, and single ones.
+"""Options that mean the same in every command: sets that a command takes as a whole, and single
+ones.
 
-A set is a dataclass; a command names it in `takes`, and its worker finds the values in the context (`context.listing`).
-One letter has one meaning everywhere.
+A set is a dataclass; a command names it in `takes`, and its worker reads the values from the
+context (`context.listing`). One letter has one meaning everywhere.
 """
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
 from pk.cli.command_line.known_values import FORMATS
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.tree import CONNECTION, OUTPUT
-from pk.cli.command_line.values import Pair, config_pair, count, pause
+from pk.cli.command_line.values import Pair, config_pair, count, pause, seconds
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -20,7 +21,7 @@ _Debug = Annotated[bool, Option("--debug", help="Add the traceback to an error."
 
 @dataclass(frozen=True, kw_only=True)
 class Debug:
-    """For commands that talk to no cluster."""
+    """For commands that do not talk to a cluster."""
 
     debug: _Debug = False
 
@@ -37,7 +38,10 @@ class Reach:
             "--bootstrap-servers",
             "--broker-list",
             value="HOST:PORT[,…]",
-            help="The brokers to ask first (default: $PK_BOOTSTRAP_SERVER, the profile's, else 127.0.0.1:9092).",
+            help=(
+                "Brokers to connect to first (default: $PK_BOOTSTRAP_SERVER, the profile's, "
+                "127.0.0.1:9092)."
+            ),
             complete="bootstrap",
             panel=CONNECTION,
         ),
@@ -47,7 +51,7 @@ class Reach:
         Option(
             "--profile",
             value="NAME",
-            help="The profile to use (default: $PK_PROFILE, else the chosen one).",
+            help="The profile to use (default: $PK_PROFILE, then the current profile).",
             complete="profile",
             panel=CONNECTION,
         ),
@@ -61,7 +65,7 @@ class Reach:
             "--producer-property",
             value="KEY=VALUE",
             parser=config_pair,
-            help="A config key of the client, by Kafka's name; may be given again.",
+            help="A client config, by Kafka's name; repeatable.",
             complete="client-key",
             panel=CONNECTION,
         ),
@@ -74,7 +78,7 @@ class Reach:
             "--consumer.config",
             "--producer.config",
             value="FILE",
-            help="A properties file with config keys of the client.",
+            help="A properties file with client configs.",
             complete="file",
             panel=CONNECTION,
         ),
@@ -83,7 +87,7 @@ class Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class Untraced(Reach):
-    """For commands whose requests are not their own to show: a shell's, a Spark job's."""
+    """For commands whose requests --trace cannot show: a shell's, a Spark job's."""
 
     debug: _Debug = False
 
@@ -98,8 +102,8 @@ class Connection(Reach):
             "--trace",
             value="HOW",
             assumed="table",
-            help="At the end show every request on standard error: API, version, broker, ms, bytes, error; "
-            "--trace=json for programs.",
+            help="At the end, show every request on standard error: API, version, broker, ms, "
+            "bytes, error; --trace=json for programs.",
             panel=CONNECTION,
         ),
     ] = None
@@ -125,7 +129,7 @@ class Format:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing(Format):
-    """How a list looks."""
+    """How a list is shown."""
 
     columns: Annotated[
         tuple[str, ...],
@@ -133,7 +137,7 @@ class Listing(Format):
             "--columns",
             value="A,B,-C",
             separated=True,
-            help="Only these columns, in this order; -C leaves one out.",
+            help="Show only these columns, in this order; -C hides one.",
             complete="column",
             panel=OUTPUT,
         ),
@@ -144,7 +148,7 @@ class Listing(Format):
             "--sort",
             value="A,-B",
             separated=True,
-            help="Sort by these columns; -B the other way round.",
+            help="Sort by these columns; -B for descending order.",
             complete="column",
             panel=OUTPUT,
         ),
@@ -154,19 +158,19 @@ class Listing(Format):
         Option(
             "--where",
             value="CONDITION",
-            help="Only rows for which it holds, such as 'lag > 100 and topic ~ ^orders'.",
+            help="Show only rows that match, such as 'lag > 100 and topic ~ ^orders'.",
             panel=OUTPUT,
         ),
     ] = None
     limit: Annotated[
         int | None,
-        Option("--limit", value="N", parser=count, help="At most so many rows.", panel=OUTPUT),
+        Option("--limit", value="N", parser=count, help="Show at most N rows.", panel=OUTPUT),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """For commands that show something and change nothing: they can be run again and again."""
+    """For commands that show something and change nothing, so they can be repeated."""
 
     watch_s: Annotated[
         float | None,
@@ -176,36 +180,112 @@ class Watch:
             value="SECONDS",
             parser=pause,
             assumed="2",
-            help="Look again every so many seconds (2) and light up what changed; Ctrl-C ends.",
+            help="Refresh every SECONDS (default: 2) and highlight changes; Ctrl-C stops.",
         ),
     ] = None
 
 
-_Yes = Annotated[bool, Option("-y", "--yes", "--force", help="Do not ask.")]
+_Yes = Annotated[bool, Option("-y", "--yes", "--force", help="Do not ask for confirmation.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Yes:
-    """For changes that are not tried first: of this machine's own processes and files."""
+    """For changes without a dry run: to processes and files of this machine."""
 
     yes: _Yes = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What every other change takes."""
+    """For all other changes."""
 
     dry_run: Annotated[
-        bool, Option("-d", "--dry-run", help="Say what would be done, and do nothing.")
+        bool, Option("-d", "--dry-run", help="Show what would be done, and change nothing.")
     ] = False
     yes: _Yes = False
+
+
+SchemaRegistryUrl = Annotated[
+    str | None,
+    Option(
+        "--schema-registry",
+        value="URL",
+        help="The schema registry: a URL, or a directory of files (default: PK_SCHEMA_REGISTRY, "
+        "else the profile's).",
+    ),
+]
+
+
+Decode = Annotated[
+    Literal["auto", "avro", "json", "protobuf"] | None,
+    Option(
+        "--decode",
+        help=(
+            "Show values as JSON, decoded with the schemas that they name, of this language or "
+            "any (auto)."
+        ),
+    ),
+]
+DecodeKey = Annotated[
+    Literal["auto", "avro", "json", "protobuf"] | None,
+    Option("--decode-key", help="Same for keys."),
+]
+
+
+def offset_option(help: str, complete: str = "position") -> Option:
+    """-o, with what the position is for."""
+    return Option("-o", "--offset", value="POSITION", help=help, complete=complete)
+
+
+def topic_config_option(help: str) -> Option:
+    """-c of a command that creates or changes a topic."""
+    return Option(
+        "-c",
+        "--config",
+        value="KEY=VALUE",
+        parser=config_pair,
+        help=help,
+        complete="topic-config",
+    )
+
+
+CODECS = "none, gzip, snappy, lz4 or zstd"
+
+
+def interval_option(default: str) -> Option:
+    """--interval of a command that shows something again and again."""
+    return Option(
+        "--interval",
+        value="SECONDS",
+        parser=seconds,
+        help=f"Refresh every SECONDS (default: {default}).",
+    )
+
+
+def stop_timeout_option(default_s: int) -> Option:
+    """--timeout-s of a command that starts or stops a broker."""
+    return Option(
+        "--timeout-s", value="S", help=f"How long to wait for it to finish (default: {default_s})."
+    )
+
+
+def replication_factor_option(help: str) -> Option:
+    """-r of a command that creates a topic."""
+    return Option("-r", "--replication-factor", value="N", parser=count, help=help)
 
 
 TOPICS_BY_OPTION = Option(
     "-t",
     "--topic",
     value="TOPIC",
-    help="Names a topic as the plain word does; may be given again.",
+    help="Same as the TOPIC argument; repeatable.",
+    complete="topic",
+)
+PARTITIONS_BY_OPTION = Option(
+    "-t",
+    "--topic",
+    value="TOPIC[:0,1]",
+    help="Same as the TOPIC argument; repeatable.",
     complete="topic",
 )
 TOPIC_BY_OPTION = Option(
@@ -219,23 +299,49 @@ GROUP_BY_OPTION = Option(
     "-g",
     "--group",
     value="GROUP",
-    help="Names the group as the plain word does.",
+    help="Same as the GROUP argument.",
     complete="group",
 )
 GROUPS_BY_OPTION = Option(
     "-g",
     "--group",
     value="GROUP",
-    help="Names a group as the plain word does; may be given again.",
+    help="Same as the GROUP argument; repeatable.",
     complete="group",
 )
+Topics = Annotated[
+    tuple[str, ...],
+    Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
+]
+TopicsOrAll = Annotated[
+    tuple[str, ...],
+    Argument("TOPIC", help="The topics (default: all).", complete="topic", named=TOPICS_BY_OPTION),
+]
+TopicsMatchingOrAll = Annotated[
+    tuple[str, ...],
+    Argument(
+        "TOPIC",
+        help="The topics, by name or regular expression over whole names (default: all).",
+        complete="topic",
+        named=TOPICS_BY_OPTION,
+    ),
+]
+InternalTopics = Annotated[
+    bool, Option("-i", "--internal", help="Include internal topics if no topic is named.")
+]
+AllInternalTopics = Annotated[
+    bool, Option("-i", "--internal", help="Include internal topics (__consumer_offsets, …).")
+]
+GroupName = Annotated[
+    str, Argument("GROUP", help="The group.", complete="group", named=GROUP_BY_OPTION)
+]
 PartitionsOfTopics = Annotated[
     tuple[str, ...],
     Option(
         "-t",
         "--topic",
         value="TOPIC[:0,1]",
-        help="Only this topic, or these partitions of it; may be given again.",
+        help="Only this topic, or these partitions of it; repeatable.",
         complete="topic",
     ),
 ]
@@ -256,7 +362,7 @@ CommitsOf = Annotated[
         "-g",
         "--group",
         value="GROUP",
-        help="Whose commits the position `committed` means; the group is not joined.",
+        help="The group whose offsets the position `committed` means; pk does not join it.",
         complete="group",
     ),
 ]
@@ -268,8 +374,37 @@ RecordCount = Annotated[
         "--max-messages",
         value="N",
         parser=count,
-        help="Stop after so many records shown.",
+        help="Stop after N records.",
     ),
+]
+RecordFormat = Annotated[
+    str | None,
+    Option(
+        "-f",
+        "--format",
+        value="FORMAT",
+        help=(
+            "value, json, jsonl, csv, yaml, table, wide, name, cbor; %-tokens such as "
+            "'%k\\t%v\\n'; or a template '{key} {value}\\n'."
+        ),
+        complete="record-format",
+    ),
+]
+RawRecords = Annotated[bool, Option("--raw", help="Show internal topics as bytes, not decoded.")]
+QuietTimeout = Annotated[
+    int | None,
+    Option("--timeout-ms", value="MS", help="Stop after MS without a record; negative: never."),
+]
+Seed = Annotated[
+    int | None,
+    Option(
+        "--seed",
+        value="N",
+        help="Seed of generated records: the same seed generates the same records.",
+    ),
+]
+RecordsPerSecond = Annotated[
+    float | None, Option("--rate", value="N", help="Write at most N records a second.")
 ]
 RecordKey = Annotated[
     str | None,
@@ -286,7 +421,7 @@ RecordHeaders = Annotated[
         "-H",
         "--header",
         value="NAME=VALUE",
-        help="Only records with this header; may be given again.",
+        help="Only records with this header; repeatable.",
     ),
 ]
 RecordWhere = Annotated[
@@ -294,16 +429,31 @@ RecordWhere = Annotated[
     Option(
         "--where",
         value="CONDITION",
-        help="Only records for which it holds, such as 'value.amount > 9 and headers.eu = 1'.",
+        help="Only records that match, such as 'value.amount > 9 and headers.eu = 1'.",
     ),
 ]
 Isolation = Annotated[
     Literal["read_uncommitted", "read_committed"],
     Option(
         "--isolation-level",
+        "--isolation",
         value="LEVEL",
-        help="Whether records of open and aborted transactions are shown.",
+        help="Whether to show records of open and aborted transactions.",
     ),
+]
+ParseJson = Annotated[
+    bool,
+    Option(
+        "--parse-json",
+        help=(
+            "With -f json, jsonl or yaml: show keys and values that are JSON objects or arrays "
+            "as such, not as text."
+        ),
+    ),
+]
+SkipMessageOnError = Annotated[
+    bool,
+    Option("--skip-message-on-error", help="Continue after a record that cannot be shown."),
 ]
 FormatterProperties = Annotated[
     tuple[Pair, ...],
@@ -320,8 +470,8 @@ ChangeId = Annotated[
     Argument(
         "ID",
         help=(
-            "The change, as `pk history` numbers it, or `last` on this cluster; without it, what "
-            "can be undone is listed."
+            "The change to undo, as `pk history` numbers it, or `last` on this cluster; without "
+            "it, list the changes that can be undone."
         ),
         complete="change",
     ),
@@ -330,14 +480,14 @@ Anyway = Annotated[
     bool,
     Option(
         "--anyway",
-        help="Also where somebody has changed it since, or where it was undone already.",
+        help="Undo even if something changed since, or the change was undone before.",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ailing:
-    """Filters of lists of partitions; several together choose what any of them does."""
+class PartitionFilters:
+    """Filters for lists of partitions; several together show what any of them matches."""
 
     under_replicated: Annotated[
         bool,
@@ -368,6 +518,26 @@ class Ailing:
         Option(
             "--at-min-isr",
             "--at-min-isr-partitions",
-            help="Only partitions with exactly min.insync.replicas of them.",
+            help="Only partitions with exactly min.insync.replicas in-sync replicas.",
         ),
     ] = False
+
+
+AskingPrincipal = Annotated[
+    str, Argument("PRINCIPAL", help="Who asks, such as User:alice; a name alone is a user's.")
+]
+AskedOperation = Annotated[
+    str, Argument("OPERATION", help="What is done, such as read, write or describe.")
+]
+AskedResource = Annotated[
+    str,
+    Argument(
+        "RESOURCE",
+        help="To what: topic:NAME, group:NAME, transactional-id:NAME or cluster.",
+    ),
+]
+AskingHost = Annotated[
+    str | None,
+    Option("--host", value="ADDRESS", help="From where (default: a host that no ACL names)."),
+]
+"""Whether a principal may do something, as `pk acls check` and `pk why denied` ask."""

@@ -1,113 +1,116 @@
-"""The pages of help that belong to no command: `pk help positions` and its like. What is computed is imported when it is
-asked for; the names are read by completion.
+"""Help pages that belong to no command, such as `pk help positions`. Completion reads their names,
+so a page that is computed imports what it needs when it is shown.
 """
 
 from collections.abc import Sequence
 
 PAGES = {
-    "exit-codes": "what the process answers",
-    "positions": "how a place in a topic is written",
-    "formats": "how results look, and how to filter and sort them",
-    "errors": "Kafka's errors: what each means and what to do",
+    "exit-codes": "the exit codes of pk",
+    "positions": "how to write a position in a topic",
+    "formats": "output formats, and how to filter and sort results",
+    "errors": "Kafka's errors: what each means, and what to do",
     "configs": "config keys of topics, brokers, groups and clients, searchable",
     "profiles": "named clusters, their guards and secrets",
-    "trace": "what a command asked the brokers, and how long they took",
-    "fake": "templates of made-up records, for produce and perf",
+    "trace": "the requests of a command, and how long each took",
+    "fake": "templates for generated records, for produce and perf",
 }
 """Each page and what it is about."""
 
 SEARCHABLE = ("errors", "configs")
-"""Pages that take words to look for."""
+"""Pages that take search words."""
 
 POSITIONS = """\
-A position says where in a partition: it is the value of -o/--offset, --to and their kin.
+A position in a partition is the value of -o/--offset, --to and similar options.
 
-  start                the first record that is there
+  start                the first record
   end                  after the last record
   N                    offset N
   -N                   N before the end, in each partition
   +N                   N after the start, in each partition
-  committed            what the group of -g has committed; committed+N, committed-N relative to it
+  committed            the committed offset of the group of -g; also committed+N, committed-N
   @TIME                the first record at or after TIME
 
-  A..B                 from A up to, not including, B; then the command ends by itself:
+  A..B                 from A up to, not including, B; then the command ends:
                        start..end  -10..end  @-1h..end  @2026-01-01..@2026-01-02  ..100
-  A..                  from A on, without end, as A alone
-                       (A:B means the same where neither side holds a time)
-  0=5,1=9              a position, or a range, for each partition named, and no other
+  A..                  from A on, without end; same as A
+                       (A:B means the same if neither side is a time)
+  0=5,1=9              a position, or a range, for these partitions only
 
 TIME is
   1767225600           seconds since 1970, or milliseconds from 100000000000 on
   2026-01-31           a day; 2026-01-31T14:00, 2026-01-31T14:00:00.5+02:00 a moment
-  -90m                 so long ago: ms, s, m, h, d, w, joined as in -1h30m
+  -90m                 this long ago: ms, s, m, h, d, w, joined as in -1h30m
   now, today, yesterday, 'yesterday 14:00'
-Without a zone it is local time.
+Times without a zone are local.
 """
 
 FORMATS = """\
--f/--format says how results look.
+-f/--format sets the output format.
 
-  table                columns for people: the default; plain, without colour or box, when piped; on a
-                       terminal too narrow for its numbers a line for each column
-  wide                 the same with every column
+  table                columns for people (the default); no colour or box in a pipe; if the terminal is
+                       too narrow for the numbers, a line for each column
+  wide                 a table with every column
   json                 one array
   jsonl                one object a line
-  yaml, csv, cbor      the same rows
-  name                 the first column alone
-  schema               what the JSON of this command looks like, as JSON Schema; nothing is asked or done
+  yaml, csv, cbor      the rows in that format
+  name                 only the first column
+  schema               the JSON Schema of this command's JSON; sends no request
   '{topic} {end:>10}\\n'   a template: columns by their JSON name; \\n, \\t and \\xNN are escapes
 
-Lists also take --columns a,b (or -c to leave c out), --sort a,-b, --limit N and
+Lists also take --columns a,b (or -c to hide c), --sort a,-b, --limit N and
 --where "lag > 100 and topic ~ '^orders'": FIELD OP VALUE with and, or, not and parentheses;
-OP is = != < <= > >= ~ (regular expression) !~ contains in (a, b). Names are compared to the letter,
-words of a fixed set in any case: `state = empty`.
+OP is = != < <= > >= ~ (regular expression) !~ contains in (a, b). Names are case-sensitive; words
+of a fixed set are not: `state = empty`.
 
-Records (pk consume) take besides
-  value                the value and a line's end: the default
+Records (pk consume) also take
+  value                the value and a newline (the default)
   %-tokens, such as '%p %o %k\\t%v\\n':
     %t topic   %p partition   %o offset   %e leader epoch   %d time   %T time in ms   %i counter
-    %x producer id   %y producer epoch   %a attributes of the batch
+    %x producer id   %y producer epoch   %a the batch's attributes
     %a{compression}   %a{timestamp-type}   %a{transactional-bit}   %a{control-bit}
-    %[ log start   %| last stable offset   %] high watermark, as the fetch that brought it had them
+    %[ log start   %| last stable offset   %] high watermark, as of the fetch that returned the record
     %k key   %v or %s value   %K %V %S their lengths (-1: null)   %R value length as 4 bytes
-    %h headers as k=v,k=v   %h{%k=%v;} each header by its own tokens   %H how many   %% a percent
+    %h headers as k=v,k=v   %h{%k=%v;} each header in this format   %H their number   %% a percent sign
     %L permalink pk://[PROFILE/]TOPIC/PARTITION/OFFSET; `pk consume` and `pk cp` take it as a topic
-    a text may be followed by {hex}, {base64} or {unpack[>Iqs]}, a number by {hex8} … {big32} {little64},
-    %d by {strftime[%F %T]}; what is read (pk produce -f) by {hex}, {base64}, {json}, or {re[…]}
-  templates, such as '{time} {key} {value.user.id}\\n': value.FIELD looks into JSON, headers.NAME
-    is one header (in --where, too); besides the fields of jsonl there are time, link, leader_epoch
-  jsonl holds all there is of a record, and `pk produce -f jsonl` writes it back bit for bit:
+    a text token may be followed by {hex}, {base64} or {unpack[>Iqs]}, a number by {hex8} … {big32}
+    {little64}, %d by {strftime[%F %T]}; input (pk produce -f) by {hex}, {base64}, {json}, or {re[…]}
+  templates, such as '{time} {key} {value.user.id}\\n': value.FIELD is a field of JSON, headers.NAME
+    one header (in --where, too); fields are those of jsonl, and time, link, leader_epoch
+  jsonl has everything of a record, and `pk produce -f jsonl` writes it back bit for bit:
     topic, partition, offset, timestamp, timestamp_type, key or key_b64, value or value_b64,
     headers as [[name, value], …]; null is null; a header value that is not UTF-8 is {"b64": …}
-  csv holds the same columns, named by its first line, and `pk produce -f csv` writes them back: an empty
-    field is null, "" an empty text; columns may be left out
+    with --parse-json a key or value that is a JSON object or array is shown as such, not as text (for jq)
+  csv has the same columns, named by its first line, and `pk produce -f csv` writes them back: an empty
+    field is null, "" an empty text; columns may be omitted
 """
 
 PROFILES = """\
-A profile names a cluster and how to treat it. They lie in a TOML file (`pk profile edit` opens it).
+A profile names a cluster and how to treat it. Profiles are in a TOML file (`pk profile edit` opens it).
 
   pk profile add prod -b k1:9092,k2:9092 --guard type-name --colour red --pin
-  pk profile use prod              commands use it from now on; PK_PROFILE or --profile NAME: this time
+  pk profile use prod              use it from now on; PK_PROFILE or --profile NAME: only this time
   pk profile show                  what a command takes from it
 
-What counts, the first that is given: -b HOST:PORT · --profile · PK_PROFILE · PK_BOOTSTRAP_SERVER · the profile that
-was chosen · 127.0.0.1:9092. A profile's guard holds however its address is overridden.
+The cluster is the first of these that is set: -b HOST:PORT · --profile · PK_PROFILE · PK_BOOTSTRAP_SERVER · the current
+profile · 127.0.0.1:9092. A profile's guard applies even if its address is overridden.
 
-Guards, in rising order:
+Guards, from weak to strict:
   none                 changes are made without asking
-  confirm              each change is shown and wants a yes: the default, also without a profile
-  type-name            it wants the name of what is changed typed
-  readonly             no change is made, no record produced, no group joined: exit code 5
--y answers the questions of confirm and type-name. Creating topics and producing ask nobody, as with Apache's tools.
+  confirm              each change is shown and needs a yes: the default, also without a profile
+  type-name            each change needs the name of the changed resource typed
+  insist               the same, and -y does not answer: scripts change nothing
+  readonly             no changes, no records produced, no groups joined: exit code 5
+-y answers the questions of confirm and type-name. As with Apache's tools, creating topics and producing do not ask.
 
-cluster_id (--pin takes the one that answers now): where another cluster answers, commands refuse with exit code 5.
+cluster_id (--pin sets it to the cluster that answers now): if another cluster answers, commands refuse with exit code 5.
 
-pk connects to PLAINTEXT listeners only: it has no TLS or SASL yet, and refuses security.protocol=SSL, ssl.* and sasl.*.
+security.protocol, ssl.* and sasl.* are those of Apache's clients: TLS with stores of type PEM, PKCS12 and JKS; SASL with
+sasl.mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512), and sasl.username and sasl.password, or sasl.jaas.config.
 
-A secret is kept in no file of pk's and given on no command line. Each names where it comes from when it is needed:
-  --secret KEY=prompt              it is asked for
-  --secret KEY=keyring             it lies in the system's keyring (pip install 'pk-broker[keyring]')
-  --secret KEY=command:WORDS       what a program prints, such as command:pass show kafka/id
+pk keeps no secret in a file and takes none on the command line. A profile names the source that pk reads when needed:
+  --secret KEY=prompt              pk asks for it
+  --secret KEY=keyring             the system's keyring (pip install 'pk-broker[keyring]')
+  --secret KEY=command:WORDS       the output of a program, such as command:pass show kafka/id
 
   [profiles.prod]
   bootstrap = "k1:9092,k2:9092"
@@ -128,19 +131,20 @@ TRACE = """\
     7.0  20.6       -  ApiVersions v4    27 B   866 B         ██████████████████████
    29.4  12.9       1  Metadata v13      21 B    65 B                               ██████████████
 
-START and MS are milliseconds since the command began and until the answer; BROKER is its id, - for an address that had
-not told its id yet; the API's version is the newest that both sides know; errors stand below, also those inside an
-answer. Of more than 500 requests the first 200 and the last 300 are shown; the sums are of all.
+START is milliseconds since the command started, MS the time until the response; BROKER is the broker's id, or - for an
+address whose id is not known yet. The version is the newest that both sides support. Errors are shown below, also
+those inside a response. Of more than 500 requests, the first 200 and the last 300 are shown; sums are over all.
 
---trace=json writes an object a line as each request ends, with api, api_key, version, broker, address, correlation_id,
-start_ms, duration_ms, bytes_out, bytes_in, throttle_ms and error:
+--trace=json writes an object per line as each request ends, with api, api_key, version, broker, address,
+correlation_id, start_ms, duration_ms, bytes_out, bytes_in, throttle_ms and error:
 
   pk consume orders --tail 5 --trace=json 2> requests.jsonl
 """
 
 
 def page(name: str, words: Sequence[str] = (), width: int = 100) -> str:
-    """The text of a page; of a searchable one, what `words` find. Raises Unusable where they find nothing."""
+    """The text of a page; for a searchable one, what matches `words`. Raises Unusable if nothing
+    does."""
     if name == "exit-codes":
         return folded(_exit_codes(), width)
     if name == "errors":
@@ -158,7 +162,8 @@ def page(name: str, words: Sequence[str] = (), width: int = 100) -> str:
 
 
 def folded(text: str, width: int) -> str:
-    """A page for a narrower terminal: prose is filled anew, an entry goes on under its second column, a picture is cut."""
+    """A page for a narrow terminal: prose is rewrapped, entries continue under their second column,
+    charts are cut."""
     import re
     import textwrap
 
@@ -177,7 +182,7 @@ def folded(text: str, width: int) -> str:
             indent = len(line) - len(line.lstrip())
             entry = re.match(r"\s*\S+(?: \S+)*\s{2,}", line)
             column = entry.end() if entry and indent < 8 and entry.end() <= width // 2 else indent
-            while entry and left and _goes_on(left[0], entry.end()):
+            while entry and left and _continues(left[0], entry.end()):
                 line += f" {left.pop(0).strip()}"
             lines += textwrap.wrap(
                 line, width, subsequent_indent=" " * column, break_on_hyphens=False
@@ -185,8 +190,9 @@ def folded(text: str, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _goes_on(line: str, column: int) -> bool:
-    """Whether a line goes on with the sentence before it, which stands at that column; a row of examples does not."""
+def _continues(line: str, column: int) -> bool:
+    """Whether a line continues the entry above, whose text starts at that column; a row of examples
+    does not."""
     text = line.strip()
     return line.find(text) == column and "  " not in text and not text.startswith("(")
 
@@ -194,15 +200,21 @@ def _goes_on(line: str, column: int) -> bool:
 def _exit_codes() -> str:
     from pk.cli.runtime.exits import MEANING
 
-    lines = ["What the process answers.", ""]
+    lines = ["The exit codes of pk.", ""]
     lines += [f"  {int(code):<5}{meaning}" for code, meaning in MEANING.items()]
     lines += [
         "",
-        "Where all items that failed did so alike, the code says how; else it is 1.",
+        (
+            "If all failed items failed for the same reason, the code is that of the reason; else "
+            "it is 1."
+        ),
         "",
-        "A broker that hangs: what only it knows is missing, or open in its row, and the code is 124.",
-        "Where brokers are what was asked about (brokers list, cluster describe, top), that it is",
-        "silent is the answer.",
+        (
+            "If a broker hangs, what only it knows is missing or blank in its row, and the code is "
+            "124."
+        ),
+        "Commands that show brokers (brokers list, cluster describe, top) show it as silent and",
+        "succeed.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -219,7 +231,7 @@ def _errors(words: Sequence[str], width: int) -> str:
         found = exact or [e for e in found if low in f"{e.name} {e.meaning} {e.step}".lower()]
     if not found:
         _nothing(words, [e.name for e in error_help()])
-    lines = [] if words else ["Kafka's errors. `pk help errors WORD` shows those it finds.", ""]
+    lines = [] if words else ["Kafka's errors. `pk help errors WORD` searches them.", ""]
     for e in found:
         retried = " (clients try again)" if e.retriable else ""
         lines.append(f"{e.code:>4}  {e.name}{retried}")
@@ -239,4 +251,4 @@ def _nothing(words: Sequence[str], known: Sequence[str]) -> None:
     from pk.cli.runtime.exits import Unusable
 
     hint = did_you_mean(words[-1].upper(), known)
-    raise Unusable(f"There is no error for {' '.join(words)!r}{hint}")
+    raise Unusable(f"No error matches {' '.join(words)!r}{hint}")

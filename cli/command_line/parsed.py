@@ -1,27 +1,18 @@
-"""What a command line asks for, once it was understood."""
+"""A parsed command line."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.tree import Command, Group
 
 if TYPE_CHECKING:
-    from pk.cli.command_line.declare import Declared
+    from pk.cli.command_line.declared import Declared
     from pk.cli.runtime.context import Context
 
 
-class Values(dict[str, Any]):
-    """The values of a command line by the names of its parameters, typed or default: for what looks at any command, such as
-    formats, schemas and the shell. A command gets its own options as a dataclass."""
-
-    def __init__(self, values: Mapping[str, Any] | None = None, given: Iterable[str] = ()) -> None:
-        super().__init__(values or {})
-        self.given = frozenset(given)
-        """The parameters that the command line names."""
-
-
 class Parsed:
-    """A command line that was understood: the command it names, its values, and the work to be done."""
+    """A parsed command line: the command, its values, and the work to do."""
 
     def __init__(
         self,
@@ -36,13 +27,13 @@ class Parsed:
         self.path = path
         self.values = values
         self.typed = typed
-        """The path in the words that were typed: `produce` for `console-producer`."""
+        """The path as typed: `produce` for `console-producer`."""
 
         self.declared = declared
-        """The command as it was declared; None for a noun."""
+        """The command's declaration; None for a noun."""
 
         self.work = work
-        """What does it; None where only help is wanted."""
+        """The function that does it; None if only help is wanted."""
 
     @property
     def wants_help(self) -> bool:

@@ -1,8 +1,10 @@
-"""The command tree as help, completion, the manual and the shell's prompt read it: plain data without typer.
+"""The command tree as help, completion, the manual and the shell's prompt read it: plain data
+without typer.
 
-`pk.cli.command_line.describe` makes this data out of typer's parameters. For completion, which must answer while somebody
-holds the Tab key, `scripts/generate_completions.py` writes the whole tree to `tree.json` beside this file; a test keeps
-that file fresh. So this module imports nothing that takes time.
+`pk.cli.command_line.tree_index` makes this data out of typer's parameters. For completion, which
+must answer while somebody holds the Tab key, `scripts/generate_completions.py` writes the whole
+tree to `tree.json` beside this file; a test keeps that file fresh. So this module imports nothing
+that takes time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +18,10 @@ OUTPUT: Final = "Output"
 class Option:
     """An option. `value` is the word that help shows for its value; a flag has none.
 
-    `kind` says how the value is read: text, int, count, number, seconds, pause, pair, list (comma separated) or choice.
-    `complete` names what completes it. An option with `assumed` may stand without its value; if it `takes_next`, it
-    takes the next word unless that is an option. `panel` is the heading that help shows it under.
+    `kind` says how the value is read: text, int, count, number, seconds, pause, pair, list (comma
+    separated) or choice. `complete` names what completes it. An option with `assumed` may stand
+    without its value; if it `takes_next`, it takes the next word unless that is an option. `panel`
+    is the heading that help shows it under.
     """
 
     __slots__ = (
@@ -66,7 +69,7 @@ class Option:
         return self.value is not None and self.assumed is None
 
 
-HELP = Option({"names": ["-h", "--help"], "dest": "help", "help": "Show this and stop."})
+HELP = Option({"names": ["-h", "--help"], "dest": "help", "help": "Show this help."})
 
 
 class Argument:
@@ -84,8 +87,9 @@ class Argument:
 
 
 class Command:
-    """A leaf: what it takes. `columns` are the names of the columns that it shows, parted by blanks, by the option that
-    chooses between several lists; a command that prints no JSON has none."""
+    """A leaf: what it takes. `columns` are the names of the columns that it shows, parted by
+    blanks, by the option that chooses between several lists; a command that prints no JSON has
+    none."""
 
     __slots__ = (
         "arguments",
@@ -140,7 +144,8 @@ class Command:
 
 
 class Group:
-    """A noun: the commands under it. Those of `also` may be written under it too (`pk broker list`), and are not shown."""
+    """A noun: the commands under it. Those of `also` may be written under it too (`pk broker
+    list`), and are not shown."""
 
     __slots__ = ("_also", "_children", "_data", "_options", "_root", "help", "hidden", "names")
 
@@ -193,7 +198,8 @@ class Group:
         return next((self._child(each) for each in found), None)
 
     def _child(self, data: Mapping[str, Any]) -> "Command | Group":
-        """The child that the data is about: made when it is first asked for, since completion needs but one noun."""
+        """The child that the data is about: made when it is first asked for, since completion needs
+        but one noun."""
         name = data["names"][0]
         if name not in self._children:
             made = (

@@ -1,8 +1,8 @@
-"""How the values on a command line are read.
+"""Parsers of option values.
 
-An option's annotation says how its value is read: `int`, `float`, `str`, `Pair` or a `Literal`; `count`, `seconds`, `pause`
-and `config_pair` say more and are given as typer's `parser`. Each raises ValueError with what the value should have
-been: the option's name goes in front of it.
+An option's annotation selects its parser: `int`, `float`, `str`, `Pair` or a `Literal`; `count`,
+`seconds`, `pause` and `config_pair` are stricter and are given as typer's `parser`. Each raises
+ValueError with a message that continues the option's name.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 _PAUSE_MIN_S: Final = 0.1
-"""A command that looks again and again must not keep a cluster busy."""
+"""A repeated command must not keep a cluster busy."""
 
 _DAY_S: Final = 86_400
 
@@ -23,18 +23,18 @@ class Pair(NamedTuple):
 
 
 def whole(text: str) -> int:
-    """A whole number."""
+    """An integer."""
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"wants a whole number, not {text!r}") from None
+        raise ValueError(f"needs a whole number, not {text!r}") from None
 
 
 def count(text: str) -> int:
-    """A whole number above 0."""
+    """An integer above 0."""
     number = whole(text)
     if number < 1:
-        raise ValueError(f"wants a number above 0, not {text}")
+        raise ValueError(f"needs a number above 0, not {text}")
     return number
 
 
@@ -45,12 +45,12 @@ def finite(text: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"wants a number, not {text!r}")
+        raise ValueError(f"needs a number, not {text!r}")
     return number
 
 
 def seconds_in(text: str) -> float | None:
-    """The seconds in `2`, `0.5` or `2s`; None if the text is no time."""
+    """The seconds in `2`, `0.5` or `2s`; None if the text is not a time."""
     number = text.removesuffix("s")
     if not number.replace(".", "", 1).isdecimal() or not number.isascii():
         return None
@@ -61,16 +61,16 @@ def seconds(text: str) -> float:
     """A time above 0, at most a day, in seconds."""
     found = seconds_in(text)
     if not found or found > _DAY_S:
-        raise ValueError(f"wants seconds above 0 such as 2 or 0.5, not {text!r}")
+        raise ValueError(f"needs seconds above 0 such as 2 or 0.5, not {text!r}")
     return found
 
 
 def pause(text: str) -> float:
-    """A time between two looks, in seconds: a tenth of one or more."""
+    """An interval in seconds: a tenth or more."""
     found = seconds_in(text)
     if found is None or not _PAUSE_MIN_S <= found <= _DAY_S:
         limits = f"from {_PAUSE_MIN_S} to {_DAY_S}"
-        raise ValueError(f"wants seconds {limits}, such as 2 or 0.5, not {text!r}")
+        raise ValueError(f"needs seconds {limits}, such as 2 or 0.5, not {text!r}")
     return found
 
 
@@ -78,12 +78,12 @@ def pair(text: str) -> Pair:
     """KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise ValueError(f"wants KEY=VALUE, not {text!r}")
+        raise ValueError(f"needs KEY=VALUE, not {text!r}")
     return Pair(key.strip(), value)
 
 
 class ConfigValueError(ValueError):
-    """What is wrong with a config's value, said of the config and not of the option."""
+    """An invalid config value; the message is about the config, not the option."""
 
 
 def config_pair(text: str) -> Pair:

@@ -1,11 +1,13 @@
 """Binds each option on a command line to its value before typer reads it.
 
-typer's parser takes the word after an option for its value, whatever that begins with. Four things it cannot know, and
-they are settled here: options may stand before a command's words (`pk -b HOST topics list`); an option may stand without
-its value (`--trace`, `-w`); an option without its value is a mistake where another option follows (`--offset --partition
-0`), while `--offset -10` is none; and an argument may be given by an option, as Apache's tools name topics.
+typer's parser takes the word after an option as its value, whatever that starts with. It cannot
+handle four cases: options before a command's words (`pk -b HOST topics list`); an option without
+its value (`--trace`, `-w`); a missing value before another option (`--offset --partition 0`), which
+is an error, while `--offset -10` is not; and an option that sets an argument, as Apache's tools
+name topics.
 
-What comes out is what typer reads: every option by its long name and with its value, then `--`, then the plain words.
+The result is what typer reads: every option by its long name and with its value, then `--`, then
+the plain words.
 """
 
 from collections.abc import Sequence
@@ -13,70 +15,46 @@ from typing import TYPE_CHECKING, Final
 
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.nearest import did_you_mean
+from pk.cli.command_line.parameters import choices_of, info_of, long_name
 from pk.cli.command_line.values import pause, seconds_in
 
 if TYPE_CHECKING:
     from typer.core import TyperArgument, TyperOption
 
-    from pk.cli.command_line.declare import Option
-
 HELP: Final = ("-h", "--help")
-
-NAMED: Final = "_by_option"
-"""The end of the name of an option that gives an argument's value."""
-
-
-def info_of(option: "TyperOption") -> "Option":
-    """What was declared of an option."""
-    from pk.cli.command_line.declare import Option
-
-    info = option.type_descriptor.parameter_info
-    assert isinstance(info, Option)
-    return info
-
-
-def choices_of(param: "TyperOption | TyperArgument") -> tuple[str, ...]:
-    """The only values that a parameter takes; empty where any will do."""
-    more = getattr(param.type_descriptor.parameter_info, "one_of", ())
-    return tuple(param.type_descriptor.choices or more)
-
-
-def long_name(option: "TyperOption") -> str:
-    """The name to show where one is enough."""
-    return next((name for name in option.opts if name.startswith("--")), option.opts[0])
 
 
 class Words:
-    """One walk over the words of a command line: what its options are, and which words are plain."""
+    """One pass over the words of a command line: its options, and its plain words."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.rest = list(reversed(words))
         self.path: tuple[str, ...] = ()
         self.typed: tuple[str, ...] = ()
-        """The path in the words that were typed: `produce` for `console-producer`."""
+        """The path as typed: `produce` for `console-producer`."""
 
         self.help = False
         self.options: dict[str, TyperOption] = {}
-        """The options known so far, by each of their names: the root's, then the command's too."""
+        """The options known so far, by each name: the root's, then the command's too."""
 
         self.shorthands: dict[str, tuple[TyperOption, str]] = {}
         self.taken: list[tuple[TyperOption, str, str | None]] = []
-        """Each option that was met, by what name, and its value."""
+        """Each option seen, the name used, and its value."""
 
         self.only_plain = False
 
     @property
     def where(self) -> str:
-        """The command as far as it is known, as it was typed."""
+        """The command typed so far."""
         return " ".join(("pk", *self.typed))
 
     def enter(self, name: str, rest: Sequence[str]) -> None:
-        """Goes on under a command's name."""
+        """Continues below a command's name."""
         self.path = (*self.path, name)
         self.rest = list(reversed(rest))
 
     def know(self, options: "Sequence[TyperOption]") -> None:
-        """From here on these options may stand."""
+        """Adds options that are valid from here on."""
         for option in options:
             self.options.update(dict.fromkeys(option.opts, option))
             for name, value in info_of(option).shorthands.items():
@@ -91,7 +69,7 @@ class Words:
         return bool(self.rest) and self.rest[-1][:1] == "-" and len(self.rest[-1]) > 1
 
     def take_option(self) -> None:
-        """Takes the option that comes next, with its value. Raises UsageError."""
+        """Takes the next option, with its value. Raises UsageError."""
         word = self.rest.pop()
         if word == "--":
             self.only_plain = True
@@ -117,24 +95,31 @@ class Words:
             self._store(option, name, None)
 
     def _short(self, word: str) -> None:
-        """A cluster of letters such as `-yn5`."""
+        """A cluster of letters such as `-yn5`. What follows `=` is the last letter's value."""
         for i in range(1, len(word)):
-            name = f"-{word[i]}"
-            if name in HELP:
+            name, inside = f"-{word[i]}", word[i + 1 :]
+            option = self.options.get(name)
+            if option is None and name not in HELP:
+                raise self._unknown(name if i > 1 else word)
+            if inside.startswith("="):
+                self._store(option, name, inside[1:])
+                return
+            if option is None:
                 self._store(None, name, None)
                 continue
-            option = self.options.get(name)
-            if option is None:
-                raise self._unknown(name if i > 1 else word)
-            inside, last = word[i + 1 :].removeprefix("="), i == len(word) - 1
             if self._waits(option):
-                self._store(option, name, self._next_value(name) if last else inside)
+                self._store(option, name, inside or self._next_value(name))
                 return
-            if inside and self._may_take(option, inside):
+            if inside and (self._may_take(option, inside) or not self._goes_on(option, inside)):
                 self._store(option, name, inside)
                 return
-            chosen = last and self._follows(option)
+            chosen = not inside and self._follows(option)
             self._store(option, name, self.rest.pop() if chosen else None)
+
+    def _goes_on(self, option: "TyperOption", inside: str) -> bool:
+        """Whether a cluster continues after an option with an optional value: a flag always has
+        another letter after it."""
+        return option.is_flag or f"-{inside[0]}" in (*self.options, *HELP)
 
     def _store(self, option: "TyperOption | None", name: str, text: str | None) -> None:
         if option is None or option.is_flag:
@@ -151,7 +136,8 @@ class Words:
         return not option.is_flag and info_of(option).assumed is None
 
     def _follows(self, option: "TyperOption") -> bool:
-        """Whether an option that may stand alone is followed by one of its values (`-z zstd`, `-w 5`)."""
+        """Whether an option with an optional value is followed by one of its values (`-z zstd`, `-w
+        5`)."""
         if option.is_flag or not self.rest:
             return False
         if info_of(option).takes_next and not self.rest[-1].startswith("-"):
@@ -159,7 +145,7 @@ class Words:
         return self._may_take(option, self.rest[-1])
 
     def _may_take(self, option: "TyperOption", word: str) -> bool:
-        """Whether `word` is a value of an option that may stand without one."""
+        """Whether `word` is a value of an option whose value is optional."""
         if option.is_flag:
             return False
         if word in choices_of(option):
@@ -169,7 +155,7 @@ class Words:
     def _next_value(self, name: str) -> str:
         known = (*self.options, *HELP)
         if not self.rest or self.rest[-1].partition("=")[0] in known:
-            raise self.refuse(f"{name} wants a value")
+            raise self.refuse(f"{name} needs a value")
         return self.rest.pop()
 
     def _unknown(self, name: str) -> UsageError:
@@ -180,7 +166,8 @@ class Words:
     def bound(
         self, options: "Sequence[TyperOption]", arguments: "Sequence[TyperArgument]"
     ) -> list[str]:
-        """The rest of the words, for a command with these parameters, as typer reads them. Raises UsageError."""
+        """The rest of the words, for a command with these parameters, as typer reads them. Raises
+        UsageError."""
         plain: list[str] = []
         while self.rest and not self.help:
             if self.next_is_option() and not self.only_plain:
@@ -205,6 +192,6 @@ class Words:
                 texts = given[argument.name]
                 plain[i:i] = texts if argument.nargs == -1 else texts[-1:]
         if len(plain) > len(arguments) and all(argument.nargs != -1 for argument in arguments):
-            said = f"takes no further word, got {plain[len(arguments)]!r}"
+            said = f"takes no more arguments, got {plain[len(arguments)]!r}"
             raise self.refuse(f"{self.where} {said}")
         return [*found, "--", *plain]

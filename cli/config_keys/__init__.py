@@ -1,1 +1,1 @@
-"""What pk knows about config keys: documentation, search, and words for completion."""
+"""Knowledge about config keys: documentation, search, and words for completion."""

@@ -1,6 +1,8 @@
-"""What a change of configs does to records and to clients, said before it is made: what a value alone does not show.
+"""Explains what a config change does to records and clients, before it is made, if the value alone
+does not show it.
 
-Only of keys whose change loses records, or has producers refused; broker keys by the name that they have for a topic.
+Covers only keys whose change loses records or makes brokers refuse producers; broker keys have the
+name of their topic key.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,8 +22,8 @@ _BROKER_KEYS = {
 
 
 def consequences(rows: Iterable[Mapping[str, Any]], *, of_brokers: bool) -> list[str]:
-    """A sentence for each thing that would happen, with the topics it happens to; `rows` name the `resource`, the key
-    (`name`) and its values (`from`, `to`)."""
+    """A sentence for each consequence, with the topics that it affects; `rows` have the `resource`,
+    the key (`name`) and its values (`from`, `to`)."""
     found: dict[str, list[str]] = {}
     for row in rows:
         name, factor = _BROKER_KEYS.get(row["name"], (row["name"], 1))
@@ -29,7 +31,7 @@ def consequences(rows: Iterable[Mapping[str, Any]], *, of_brokers: bool) -> list
         if said:
             found.setdefault(said, []).append(str(row["resource"]))
     if of_brokers:
-        return [f"Topics that set none of their own: {said}" for said in found]
+        return [f"Topics without a value of their own: {said}" for said in found]
     return [f"{join(topics)}: {said}" for said, topics in found.items()]
 
 
@@ -52,13 +54,17 @@ def _consequence(name: str, before: str | None, after: str | None) -> str | None
         return _of_policy(_parts(before), _parts(after))
     if name == "unclean.leader.election.enable":
         lossy = after == "true"
-        return "a replica that lacks records may lead; those are then lost." if lossy else None
+        return (
+            "a replica that lacks records may become leader; these records are lost."
+            if lossy
+            else None
+        )
     now = _number(after)
     return None if now is None else _of_number(name, _number(before), now)
 
 
 def _of_number(name: str, was: int | None, now: int) -> str | None:
-    """The consequence of a number that a limit has; -1 is none."""
+    """The consequence of a number that is a limit; -1 is no limit."""
     unlimited = now < 0 and name.startswith("retention.")
     shorter = not unlimited and (was is None or was < 0 or now < was)
     if name == "retention.ms" and shorter:

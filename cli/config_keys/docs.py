@@ -1,4 +1,5 @@
-"""What is known of config keys here, whatever the broker at hand tells: their documentation, bounds and units."""
+"""What pk knows of config keys, independent of the broker: their documentation, bounds and
+units."""
 
 import html
 import re
@@ -28,12 +29,12 @@ _SIZES: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def keys_of(kind: ResourceType) -> Mapping[str, Key]:
-    """The keys that things of a kind have, as far as this program knows."""
+    """The keys of a resource type, as far as pk knows them."""
     return _KEYS.get(kind, {})
 
 
 def documentation(kind: ResourceType, entry: ConfigEntry) -> str | None:
-    """What a key is for: as its broker tells it, without its markup, else as it is known here."""
+    """A key's documentation: from its broker, without markup, else from pk."""
     if entry.documentation:
         return " ".join(html.unescape(_TAG.sub(" ", entry.documentation)).split()).replace(
             " .", "."
@@ -43,7 +44,8 @@ def documentation(kind: ResourceType, entry: ConfigEntry) -> str | None:
 
 
 def allowed(key: Key | None) -> str:
-    """What a key's value may be, for people: `one of compact, delete`; empty where anything may."""
+    """A key's allowed values, for people: `one of compact, delete`; empty if anything is
+    allowed."""
     if key is None or not key.valid:
         return ""
     valid = key.valid
@@ -62,7 +64,7 @@ def allowed(key: Key | None) -> str:
 
 
 def in_units(name: str, value: str | None) -> str:
-    """A value with what it comes to in units that people think in: `604800000 (7 d)`."""
+    """A value with its equivalent in common units: `604800000 (7 d)`."""
     if value is None:
         return "(none)"
     units = _TIMES if name.endswith(".ms") else _SIZES if name.endswith(".bytes") else ()

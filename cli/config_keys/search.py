@@ -1,4 +1,4 @@
-"""`pk help configs`: every config key that is known here, searched by words."""
+"""`pk help configs`: searches all config keys that pk knows."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -32,14 +32,14 @@ _SCOPES: Final = {
 
 
 class Found(NamedTuple):
-    """A key, and what has it."""
+    """A key, and what kind of resource it belongs to."""
 
     kind: str
     key: Key
 
 
 def search(words: Sequence[str]) -> list[Found]:
-    """The keys that all words are found in, in their names or in what is said of them; a kind counts as a word."""
+    """The keys whose names or documentation contain all words; a kind counts as a word."""
     words = [word.lower() for word in words]
     kinds = [w.removesuffix("s") if w != "client-metrics" else w for w in words]
     wanted = {kind for kind in kinds if kind in _KINDS}
@@ -60,14 +60,14 @@ def search(words: Sequence[str]) -> list[Found]:
 
 
 def configs_page(words: Sequence[str], width: int) -> str:
-    """The keys that `words` find, with all there is to say of them; without words, their names. Raises Unusable."""
+    """The keys that `words` find, in full; without words, their names. Raises Unusable."""
     if not words:
         return _names(width)
     found = search(words)
     if not found:
         known = sorted({n for keys in _KINDS.values() for n in keys})
-        hint = did_you_mean(words[-1], known, "; `pk help configs` lists them all.")
-        raise Unusable(f"There is no config for {' '.join(words)!r}{hint}")
+        hint = did_you_mean(words[-1], known, "; `pk help configs` lists all.")
+        raise Unusable(f"No config matches {' '.join(words)!r}{hint}")
     return "\n".join("\n".join(_entry(f, width)) for f in found)
 
 
@@ -93,8 +93,11 @@ def _entry(found: Found, width: int) -> list[str]:
 
 def _names(width: int) -> str:
     lines = [
-        "Config keys. `pk help configs WORD…` says all of those it finds, such as",
-        "`pk help configs retention` or `pk help configs topic compact`; `pk configs describe` what is set.",
+        "Config keys. `pk help configs WORD…` describes those it finds, such as",
+        (
+            "`pk help configs retention` or `pk help configs topic compact`; `pk configs describe` "
+            "shows values."
+        ),
     ]
     for kind, keys in _KINDS.items():
         lines += ["", f"{kind}:"]

@@ -1,4 +1,4 @@
-"""What people call the layers that a config's value comes from."""
+"""Names for people of the layers that set a config's value."""
 
 SOURCE_WORDS = {
     "dynamic_broker": "this broker",
@@ -6,9 +6,9 @@ SOURCE_WORDS = {
     "static_broker": "its file",
     "dynamic_broker_logger": "logger",
 }
-"""Layer → words; other layers are called by Kafka's names."""
+"""Layer → name; other layers have Kafka's names."""
 
 
 def source_word(source: str) -> str:
-    """What people call a layer."""
+    """A layer's name for people."""
     return SOURCE_WORDS.get(source, source)

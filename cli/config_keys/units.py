@@ -1,7 +1,9 @@
-"""Durations and sizes as values of configs: `retention.ms=7d`, `segment.bytes=1GiB`, `log.retention.hours=7d`.
+"""Durations and sizes as config values: `retention.ms=7d`, `segment.bytes=1GiB`,
+`log.retention.hours=7d`.
 
-A key says its unit by how it ends. What is given in another unit is converted here, before a request is made: brokers and
-clients take plain numbers only. A value that is a plain number, or nothing like a number, is left to who knows the key.
+The end of a key's name is its unit. A value in another unit is converted here, before a request is
+made: brokers and clients take plain numbers only. Plain numbers, and values that do not look like
+numbers, are left unchanged.
 """
 
 import re
@@ -58,33 +60,36 @@ _SIZE_SHOWN: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "K
 
 
 def _unit_of(key: str) -> str:
-    """The unit in which a config key counts, by its last word; empty where it is none that is known here."""
+    """The unit of a config key, from its last word; empty if unknown."""
     last = key.rpartition(".")[2]
     return last if last == "bytes" or last in _KEY_UNITS_MS else ""
 
 
 def plain_value(key: str, value: str) -> str:
-    """`value` as the config key `key` takes it: `7d` is `604800000` for retention.ms, `168` for log.retention.hours.
+    """`value` in the unit of the config key `key`: `7d` is `604800000` for retention.ms, `168` for
+    log.retention.hours.
 
-    Raises ValueError, with a sentence, where a number has a unit that does not fit the key.
+    Raises ValueError, with a sentence, if a number has a unit that does not fit the key.
     """
     unit, text = _unit_of(key), value.strip()
     if not unit or _NUMBER.fullmatch(text) or not _WITH_UNIT.fullmatch(text):
         return value
     if text[0] in "+-":
-        raise ValueError(f"{key}={value}: a value with a unit has no sign; {_example(key, unit)}")
+        raise ValueError(
+            f"{key}={value}: a value with a unit cannot have a sign; {_example(key, unit)}"
+        )
     total = _size(text) if unit == "bytes" else _span_ms(text)
     if total is None:
         raise ValueError(f"{key}={value}: {_example(key, unit)}")
     found = total / _KEY_UNITS_MS.get(unit, 1)
     if found.denominator != 1:
         name = _KEY_UNIT_NAMES.get(unit, unit)
-        raise ValueError(f"{key}={value}: the key takes whole {name}, and that is {float(found):g}")
+        raise ValueError(f"{key}={value}: the key takes whole {name}, not {float(found):g}")
     return str(found.numerator)
 
 
 def config_value(key: str, value: str) -> str:
-    """The same for a word of the command line. Raises Unusable."""
+    """The same for a command-line value. Raises Unusable."""
     try:
         return plain_value(key, value)
     except ValueError as e:
@@ -119,8 +124,8 @@ def _sum(text: str, units: dict[str, int]) -> Fraction | None:
 
 
 def in_words(key: str, value: str | None) -> str | None:
-    """What a plain number comes to in the units that people think in (`7 days`, `1 GiB`, `1 min 40 s`); None where that
-    says nothing more, or the key has no unit."""
+    """A plain number in common units (`7 days`, `1 GiB`, `1 min 40 s`); None if that adds nothing,
+    or the key has no unit."""
     unit = _unit_of(key)
     if not unit or value is None or not re.fullmatch(r"\d{1,18}", value):
         return None
@@ -136,7 +141,7 @@ def in_words(key: str, value: str | None) -> str | None:
 
 
 def exact_span(ms: int) -> str:
-    """A duration with nothing rounded away: `7 days`, `1 hour 30 min`, `1 min 40 s`."""
+    """An exact duration: `7 days`, `1 hour 30 min`, `1 min 40 s`."""
     parts: list[str] = []
     left = ms
     for size, one, many in _TIME_SHOWN:
@@ -147,7 +152,7 @@ def exact_span(ms: int) -> str:
 
 
 def both_ways(key: str, value: str | None) -> str:
-    """A value as it is sent, with what it comes to: `604800000 (7 days)`."""
+    """A value as it is sent, with its equivalent: `604800000 (7 days)`."""
     words = in_words(key, value)
     if words is not None:
         return f"{value} ({words})"
@@ -155,8 +160,8 @@ def both_ways(key: str, value: str | None) -> str:
 
 
 def shown_value(row: Mapping[str, Any], at: str) -> str:
-    """The value before (`from`) or after (`to`) a change of a config, for people: `604800000 (7 days)`.
+    """The value before (`from`) or after (`to`) a config change, for people: `604800000 (7 days)`.
 
-    `row` names the config (`name`) and holds both values.
+    `row` has the config's key (`name`) and both values.
     """
     return "-" if row[at] is None else both_ways(str(row["name"]), row[at])

@@ -1,8 +1,9 @@
-"""Config keys for completion: their names, defaults, the words they may be set to, and a sentence about each.
+"""Config keys for completion: their names, defaults, possible values, and a sentence about each.
 
-The table is `words.tsv`, generated from what the broker and the clients know of their keys
-(`scripts/generate_completions.py`; a test keeps it fresh), because importing those costs more than completion may take.
-A line is `kind key default values about`, parted by tabs; `values` begins with `*` where several may be given.
+The table is `words.tsv`, generated from the keys of the broker and the clients
+(`scripts/generate_completions.py`; a test keeps it fresh), because importing those costs more than
+completion may take. A line is `kind key default values about`, separated by tabs; `values` begins
+with `*` if several may be given.
 """
 
 import os
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 KINDS = ("topic", "broker", "group", "client-metrics", "client")
 
 Word = tuple[str, str, str]
-"""Default (`-` where there is none), values, about."""
+"""Default (`-` if there is none), values, about."""
 
 _TABLE = os.path.join(os.path.dirname(__file__), "words.tsv")
 _loaded: dict[str, dict[str, Word]] = {}
@@ -28,7 +29,7 @@ def config_words(kind: str) -> Mapping[str, Word]:
 
 
 def about(key: str, word: Word, present: str | None) -> str:
-    """What is shown beside a key: its value now, its default, what it is."""
+    """The text beside a key: its current value, its default, its meaning."""
     default, _, doc = word
     parts = [f"now {_shown(key, present)}"] if present is not None else []
     if default not in ("-", ""):
@@ -43,7 +44,7 @@ _UNITS = {
 
 
 def _shown(key: str, value: str) -> str:
-    """A value, with what it comes to in a unit that people think in: `604800000 (7 d)`."""
+    """A value with its equivalent in a common unit: `604800000 (7 d)`."""
     if len(value) > 18:
         return "the largest" if value == str(2**63 - 1) else value[:40] + "…" * (len(value) > 40)
     units = next((units for end, units in _UNITS.items() if key.endswith(end)), ())
@@ -65,7 +66,7 @@ _SIZES = ((1 << 20, "1 MiB"), (1 << 27, "128 MiB"), (1 << 30, "1 GiB"), (10 << 3
 
 
 def values_of(key: str, word: Word, present: str | None) -> list[tuple[str, str]]:
-    """Values that a key may be set to, each with what it is: all there are, or else some to go by."""
+    """Values for a key, each with its meaning: all that are possible, or else examples."""
     default, values, _ = word
     found: dict[str, str] = {}
     if present is not None:

@@ -1,1 +1,1 @@
-"""What `pk doctor` and `pk why` know about what goes wrong."""
+"""The checks of `pk doctor` and the explanations of `pk why`."""

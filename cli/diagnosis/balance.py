@@ -1,4 +1,4 @@
-"""Checks of load and room: who leads, who holds how much, and which disks fill."""
+"""Checks of load and space: which brokers lead, how much they hold, and which disks fill up."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,18 +11,18 @@ from pk.cli.diagnosis.snapshot import (
     partitions_counted,
 )
 from pk.cli.output.amounts import show_bytes
-from pk.cli.runtime.context import count, join, place_name
+from pk.cli.runtime.context import count, join, partition_name
 
 _SKEWED = 1.5
-"""A broker with more than so many times its share carries too much."""
+"""A broker with more than this many times its share carries too much."""
 _SKEW_MIN = 4
-"""… and at least so many partitions more than its share: 3 against 1 is no skew worth a move."""
+"""… if it is also this many partitions above its share: 3 against 1 is not worth a move."""
 _SKEW_BYTES_MIN = 1 << 30
 _FULL, _NEARLY = 0.95, 0.85
 
 
 def preferred_leaders(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Partitions that another than the preferred replica leads, though it is in sync."""
+    """Partitions not led by their preferred replica, although it is in sync."""
     bad = [
         tp
         for tp, _, p in snapshot.partitions
@@ -32,16 +32,16 @@ def preferred_leaders(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "preferred-leaders",
             WARNING,
-            f"{partitions_counted(bad)} led by another than the preferred replica, which is in sync.",
-            "After a restart leaders gather on the brokers that stayed up; an election spreads them again, "
-            "without moving a byte.",
+            f"{partitions_counted(bad)} not led by the preferred replica, although it is in sync.",
+            "After a restart leaders gather on the brokers that stayed up; an election spreads "
+            "them again, without moving a byte.",
             "pk partitions elect-leaders",
-            tuple(place_name(tp) for tp in sorted(bad)),
+            tuple(partition_name(tp) for tp in sorted(bad)),
         )
 
 
 def _heaviest(shares: Mapping[int, float], least: float) -> tuple[int, float] | None:
-    """The broker with the most and the fair share, where it is too much."""
+    """The broker with the most, and the fair share, if it is too much."""
     if len(shares) < 2:
         return None
     fair = sum(shares.values()) / len(shares)
@@ -55,7 +55,7 @@ def _per_broker(shares: Mapping[int, float]) -> str:
 
 
 def leader_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Leaders that sit on few brokers."""
+    """Leaders concentrated on few brokers."""
     live = snapshot.live
     leads: dict[int, float] = dict.fromkeys(live, 0)
     prefers: dict[int, float] = dict.fromkeys(live, 0)
@@ -73,14 +73,14 @@ def leader_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             WARNING,
             f"Broker {broker} leads {int(leads[broker]):,} partitions, its share is {fair:.0f} "
             f"({_per_broker(leads)}).",
-            "All reads and writes go to leaders: that broker is busy while others idle.",
+            "Reads and writes go to leaders: this broker is busy while others idle.",
             "pk partitions elect-leaders" if elect else "pk reassign apply --balance leaders",
             (str(broker),),
         )
 
 
 def replica_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Replicas that sit on few brokers."""
+    """Replicas concentrated on few brokers."""
     holds: dict[int, float] = dict.fromkeys(snapshot.live, 0)
     for _, _, p in snapshot.partitions:
         for broker in p.replicas:
@@ -94,14 +94,14 @@ def replica_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             WARNING,
             f"Broker {broker} holds {int(holds[broker]):,} replicas, its share is {fair:.0f} "
             f"({_per_broker(holds)}).",
-            "Its disk and network carry more than the others'.",
+            "Its disk and network carry more load than those of other brokers.",
             "pk reassign apply --balance replicas",
             (str(broker),),
         )
 
 
 def disk_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Bytes that sit on few brokers."""
+    """Bytes concentrated on few brokers."""
     holds: dict[int, float] = dict.fromkeys(snapshot.live, 0)
     for _, _, p in snapshot.partitions:
         for broker in p.replicas:
@@ -113,8 +113,11 @@ def disk_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "disk-skew",
             WARNING,
-            f"Broker {broker} holds {show_bytes(int(holds[broker]))}, its share is {show_bytes(int(fair))}.",
-            "Its disk fills first, though the others have room.",
+            (
+                f"Broker {broker} holds {show_bytes(int(holds[broker]))}, its share is "
+                f"{show_bytes(int(fair))}."
+            ),
+            "Its disk fills up first, while the others have space.",
             "pk reassign apply --balance bytes",
             (str(broker),),
         )
@@ -128,14 +131,14 @@ def offline_directories(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "offline-directories",
             ERROR,
             f"Log directory {d.path} of broker {d.broker} failed ({d.error}).",
-            "Its replicas are out of sync until the disk is mended and the broker started again.",
+            "Its replicas are out of sync until the disk is repaired and the broker restarted.",
             f"pk brokers logdirs {d.broker}",
             (f"{d.broker}:{d.path}",),
         )
 
 
 def full_disks(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Disks with little room left."""
+    """Disks with little space left."""
     for d in snapshot.directories:
         if d.error or d.total <= 0 or d.usable < 0:
             continue
@@ -146,8 +149,8 @@ def full_disks(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "full-disks",
             ERROR if used >= _FULL else WARNING,
             f"The disk of {d.path} on broker {d.broker} is {used:.0%} full, "
-            f"{show_bytes(d.usable)} are left.",
-            "A broker whose disk is full takes its log directory offline.",
+            f"{show_bytes(d.usable)} left.",
+            "A full disk refuses records; Apache Kafka takes its log directory offline.",
             f"pk brokers logdirs {d.broker} --replicas --sort -bytes --limit 20",
             (f"{d.broker}:{d.path}",),
         )
@@ -164,7 +167,7 @@ def empty_brokers(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "empty-brokers",
             NOTE,
             f"{count(len(idle), 'broker')} without any replica ({ids}).",
-            "Kafka places only new topics on a new broker; what is there already stays where it is.",
+            "Kafka places only new topics on a new broker; existing replicas do not move.",
             f"pk reassign apply --add {ids}",
             tuple(map(str, idle)),
         )

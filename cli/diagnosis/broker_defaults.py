@@ -1,7 +1,7 @@
-"""What topics get from their brokers: the defaults for the configs that a topic does not set itself.
+"""The defaults that brokers give topics, for configs that a topic does not set.
 
-A broker answers for a topic with its own defaults, and may differ from the broker that leads the partition, whose defaults
-are the ones that count. So each broker is asked for its own keys.
+A broker describes a topic with its own defaults. These may differ from those of the broker that
+leads the partition, whose defaults apply. So each broker is asked for its own keys.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,17 +20,18 @@ _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
 
 class Default(NamedTuple):
-    """The value that a broker gives a topic's config, and the broker's key that it comes from."""
+    """The default that a broker gives a topic config, and the broker's key that sets it."""
 
     value: str
-    """As the topic's key would have it: `log.retention.hours=1` is `3600000`."""
+    """In the unit of the topic's key: `log.retention.hours=1` is `3600000`."""
 
     key: str
     source: r.ConfigSource
 
 
 def default_of(key: str, entries: Mapping[str, r.ConfigEntry]) -> Default | None:
-    """The default for the topic config `key` on a broker with the configs `entries`; None where the broker gives none."""
+    """The default for the topic config `key` on a broker with the configs `entries`; None if the
+    broker gives none."""
     for name in TOPIC_SYNONYMS.get(key, ()):
         entry = entries.get(name)
         if entry is None or entry.value is None:
@@ -38,7 +39,7 @@ def default_of(key: str, entries: Mapping[str, r.ConfigEntry]) -> Default | None
         unit_ms = _UNIT_MS.get(name.rpartition(".")[2])
         value = entry.value
         if unit_ms is not None:
-            # Hours and minutes below zero all mean "forever", which the topic's key spells -1.
+            # Negative hours and minutes all mean "forever", which is -1 in the topic's key.
             value = str(max(int(value) * unit_ms, -1))
         return Default(value, name, entry.source)
     return None
@@ -47,7 +48,8 @@ def default_of(key: str, entries: Mapping[str, r.ConfigEntry]) -> Default | None
 async def broker_defaults(
     admin: Admin, brokers: Iterable[int], keys: Sequence[str]
 ) -> dict[int, dict[str, Default]]:
-    """The defaults for the topic configs `keys` on each broker that answers in time and allows it."""
+    """The defaults for the topic configs `keys` on each broker that answers in time and allows
+    it."""
     names = [name for key in keys for name in TOPIC_SYNONYMS.get(key, ())]
     found: dict[int, dict[str, Default]] = {}
 

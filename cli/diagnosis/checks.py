@@ -1,9 +1,9 @@
-"""Every check of `pk doctor`, in the order in which they are told."""
+"""All checks of `pk doctor`, in the order in which they are shown."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pk.cli.diagnosis import agreement, balance, readers, replication
+from pk.cli.diagnosis import agreement, balance, readers, replication, security
 from pk.cli.diagnosis.snapshot import QUORUM, SEVERITIES, Check, ClusterSnapshot, Finding
 
 CONFIGS: Final = "configs"
@@ -14,7 +14,11 @@ OFFSETS: Final = "offsets"
 TIMES: Final = "record times"
 GROUPS: Final = "groups"
 TRANSACTIONS: Final = "transactions"
-"""What a check may need to be asked, beyond the brokers, topics and reassignments that are always asked."""
+ACLS: Final = "ACLs"
+USERS: Final = "users"
+CERTIFICATES: Final = "certificates"
+"""What a check may need requested, beyond the brokers, topics and reassignments that are always
+requested."""
 
 
 def _check(name: str, run: Callable[[ClusterSnapshot], Iterable[Finding]], *needs: str) -> Check:
@@ -35,6 +39,7 @@ CHECKS: Final = (
     _check("offset-out-of-range", readers.out_of_range, GROUPS, OFFSETS),
     _check("retention-risk", readers.retention_risk, GROUPS, OFFSETS, CONFIGS, DIRS),
     _check("hanging-transactions", agreement.hanging_transactions, TRANSACTIONS, OFFSETS, BROKERS),
+    _check("old-transactions", agreement.old_transactions, TRANSACTIONS, OFFSETS, BROKERS),
     _check("no-spare-replica", replication.no_spare_replica, CONFIGS),
     _check("single-replica", replication.single_replica),
     _check("internal-topics", replication.internal_topics),
@@ -54,10 +59,15 @@ CHECKS: Final = (
     _check("metadata-lag", agreement.metadata_lag, QUORUM),
     _check("clock-skew", agreement.clock_skew, QUORUM),
     _check("future-records", agreement.future_records, TIMES),
+    _check("certificates-end", security.certificates_end, CERTIFICATES),
+    _check("public-plaintext", security.public_plaintext, BROKERS),
+    _check("everyone-may-write", security.everyone_may_write, ACLS),
+    _check("acls-without-resource", security.acls_without_resource, ACLS),
+    _check("users-without-password", security.users_without_password, ACLS, USERS, BROKERS),
 )
 
 
 def diagnose(snapshot: ClusterSnapshot, checks: Iterable[Check] = CHECKS) -> list[Finding]:
-    """What the checks find, the gravest first."""
+    """The findings of the checks, the most severe first."""
     found = [finding for check in checks for finding in check.run(snapshot)]
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -1,6 +1,8 @@
-"""Asks a cluster for the snapshot that `pk doctor` looks at: only what the checks that run have a use for, all at once.
+"""Collects the snapshot of a cluster for `pk doctor`: only what the chosen checks need, all
+requests in parallel.
 
-Nothing here changes anything, joins a group or makes a topic. What a broker does not answer, or may not, is left out and noted.
+Nothing here changes anything, joins a group or creates a topic. What a broker does not answer, or
+may not, is left out and recorded as unseen.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -9,11 +11,14 @@ import trio
 
 from pk.cli.cluster.brokers import describe_nodes
 from pk.cli.cluster.features import common_range, release_of
+from pk.cli.cluster.groups import SHARE, offsets_of
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.diagnosis import checks as c
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
+from pk.cli.diagnosis.open_transactions import pinning_transactions
+from pk.cli.diagnosis.pinning_transaction import Known
 from pk.cli.diagnosis.readers import horizon_ms, retention_ms
 from pk.cli.diagnosis.snapshot import (
     Broker,
@@ -27,8 +32,8 @@ from pk.cli.diagnosis.snapshot import (
     Topic,
 )
 from pk.cli.positions.resolve import now_ms
-from pk.cli.runtime.context import place_name
 from pk.cli.runtime.failures import phrase
+from pk.core.auth.acls import AclBinding
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -36,11 +41,13 @@ from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 
 _ANSWER_S = 3.0
-"""How long one broker has to tell of itself."""
+"""How long a broker may take to describe itself."""
 _PART_S = 10.0
-"""How long a part of the snapshot may take: one broker that hangs must not hold up all that the others know."""
+"""How long a part of the snapshot may take: a broker that hangs must not delay the results of the
+others."""
 _PEEKS = 1000
-"""The time of the next record is looked up for so many commits that may be late; the others are told without."""
+"""For this many committed offsets that may be late, the timestamp of the next record is looked
+up."""
 _CONFIGS = (
     "min.insync.replicas",
     "unclean.leader.election.enable",
@@ -65,12 +72,22 @@ _GONE = frozenset(
 
 
 def _is_gone(answer: object) -> bool:
-    """Whether a topic or a group was deleted after it was listed: then nothing ails it, and nothing of it is missing."""
+    """Whether a topic or a group was deleted after it was listed: it is then neither a problem nor
+    missing."""
     return isinstance(answer, KafkaError) and answer.code in _GONE
 
 
+_BROKER_KEYS = (
+    "transaction.max.timeout.ms",
+    "listeners",
+    "advertised.listeners",
+    "listener.security.protocol.map",
+    "sasl.enabled.mechanisms",
+)
+
+
 class Collector:
-    """Puts a snapshot together, part by part."""
+    """Builds a snapshot, part by part."""
 
     def __init__(self, admin: Admin, needs: frozenset[str]) -> None:
         self.admin = admin
@@ -98,10 +115,14 @@ class Collector:
         self.groups_whole = True
         self.groups: dict[str, tuple[r.GroupDescription, Commits]] = {}
         self.transactions: list[OpenTransaction] = []
+        self.certificate_ends: dict[int, int] = {}
+        self.acls: list[AclBinding] = []
+        self.scram_users: frozenset[str] = frozenset()
         self.expiring: dict[tuple[str, TopicPartition], int | None] = {}
 
     async def collect(self) -> ClusterSnapshot:
-        """Asks for everything. Raises KafkaError and ClientError where not even the topics can be had."""
+        """Requests everything. Raises KafkaError and ClientError if not even the topics can be
+        listed."""
         described: dict[str, r.TopicDescription | Exception] = {}
 
         async def ask_nodes() -> None:
@@ -110,7 +131,8 @@ class Collector:
         async def ask_topics() -> None:
             described.update(await self.admin.describe_topics())
 
-        # What brokers forward to the controller comes first and has less time: behind it nothing else is answered.
+        # Requests that brokers forward to the controller come first, with a shorter limit: a broker
+        # answers in order.
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask_nodes)
             nursery.start_soon(ask_topics)
@@ -130,8 +152,11 @@ class Collector:
             (c.OFFSETS, self._log_ends, _DATA_NEEDS),
             (c.TIMES, self._newest, frozenset((c.TIMES,))),
             (c.GROUPS, self._groups, frozenset((c.GROUPS,))),
+            (c.ACLS, self._acls, frozenset((c.ACLS,))),
+            (c.USERS, self._users, frozenset((c.USERS,))),
+            (c.CERTIFICATES, self._certificates, frozenset((c.CERTIFICATES,))),
         )
-        if c.BROKERS in self.needs:  # who does not answer is asked nothing more
+        if c.BROKERS in self.needs:  # a silent broker is asked nothing more
             await self._part(c.BROKERS, self._brokers)
         async with trio.open_nursery() as nursery:
             for name, ask, wanted_by in parts:
@@ -183,7 +208,8 @@ class Collector:
                 }
 
     async def _leaders_configs(self) -> None:
-        """What each broker gives the configs by which records are deleted, where a topic does not set them."""
+        """The values on each broker of the configs that delete records, for topics that do not set
+        them."""
         self.defaults = await broker_defaults(self.admin, self.answering, _DELETING)
 
     async def _brokers(self) -> None:
@@ -196,10 +222,10 @@ class Collector:
                     (a.name, a.min_version, a.max_version) for a in ranges
                 )
                 resource = r.ConfigResource(r.ResourceType.BROKER, str(broker))
-                told = await self.admin.describe_configs(
-                    [resource], keys=("transaction.max.timeout.ms",), include_synonyms=False
+                described = await self.admin.describe_configs(
+                    [resource], keys=_BROKER_KEYS, include_synonyms=False
                 )
-                entries = told[resource]
+                entries = described[resource]
                 if not isinstance(entries, Exception):
                     self.broker_configs[broker] = {e.name: e.value for e in entries if e.value}
             except ClientError:
@@ -209,7 +235,7 @@ class Collector:
                 self.unseen[f"broker {broker}"] = e
             return True
 
-        # Whoever is silent here is not waited for as long again, by whatever else is asked of it.
+        # A broker that is silent here is not given that long again for other requests.
         limits = {"then_s": _ANSWER_S, "first_s": _ANSWER_S}
         self.silent |= await self.admin.together.ask(self.live, ask, **limits)
 
@@ -217,7 +243,7 @@ class Collector:
         before = now_ms()
         self.quorum = await self.admin.describe_quorum()
         between = (before + now_ms()) // 2
-        # The leader tells of itself with its own clock, at the moment of the answer.
+        # The leader's entry has its own clock's time at the moment of the response.
         for voter in self.quorum.voters:
             if voter.replica_id == self.quorum.leader_id and voter.last_caught_up_timestamp_ms > 0:
                 self.ahead_ms = voter.last_caught_up_timestamp_ms - between
@@ -295,13 +321,10 @@ class Collector:
         listed = await self.admin.list_groups()
         for broker, error in listed.errors.items():
             self.unseen[f"groups of broker {broker}"] = error
-        names = [g.group_id for g in listed.groups if g.type.lower() != "share"]
-        if not names:
-            self.groups_whole = not listed.errors
-            return
+        types = {g.group_id: g.type for g in listed.groups}
         whole = not listed.errors
-        described = await self.admin.describe_groups(names)
-        commits = await self.admin.list_groups_offsets(names)
+        described = await self.admin.describe_groups(types) if types else {}
+        commits = await offsets_of(self.admin, types)
         for name, group in described.items():
             offsets = commits[name]
             failed = next((e for e in (group, offsets) if isinstance(e, Exception)), None)
@@ -313,24 +336,49 @@ class Collector:
                 whole = False
         self.groups_whole = whole
 
+    async def _acls(self) -> None:
+        try:
+            self.acls = list(await self.admin.describe_acls())
+        except KafkaError as e:
+            if e.code != ErrorCode.SECURITY_DISABLED:
+                raise
+
+    async def _users(self) -> None:
+        users = await self.admin.describe_scram_users()
+        self.scram_users = frozenset(users)
+
+    async def _certificates(self) -> None:
+        if not self.admin.config.uses_tls:
+            return
+        from pk.net.client.tls import certificate_end_ms
+
+        for broker in self.answering:
+            self.certificate_ends[broker] = await certificate_end_ms(
+                self.nodes[broker], self.admin.config
+            )
+
     async def _transactions(self) -> None:
-        """Only a partition whose last stable offset is not its end has a transaction open."""
+        """Only partitions whose last stable offset is below the log end have an open
+        transaction."""
         ends, stable = self.offsets.get("end", {}), self.offsets.get("stable", {})
         held = [tp for tp, at in stable.items() if tp in ends and at.offset < ends[tp].offset]
-        answers = await self.admin.describe_producers(held) if held else {}
-        for tp, answer in answers.items():
-            if isinstance(answer, Exception):
-                if not _is_gone(answer):
-                    self.unseen[f"producers of {place_name(tp)}"] = answer
-                continue
-            self.transactions += [
-                OpenTransaction(tp, p.producer_id, p.last_timestamp_ms, p.transaction_start_offset)
-                for p in answer
-                if p.transaction_start_offset >= 0
-            ]
+        found = await pinning_transactions(self.admin, held) if held else {}
+        self.transactions += [
+            OpenTransaction(
+                tp,
+                one.producer_id,
+                one.last_ms,
+                one.start_offset,
+                one.since_ms,
+                one.transactional_id,
+                None if one.known is Known.UNHEARD else one.known is Known.NO,
+            )
+            for tp, one in found.items()
+        ]
 
     async def _expiring(self) -> None:
-        """Which commits stand at records that retention deletes soon, and when those were made."""
+        """The committed offsets at records that retention deletes soon, and the timestamps of those
+        records."""
         now = now_ms()
         ends = self.offsets.get("end", {})
         kept: dict[TopicPartition, int] = {}
@@ -370,14 +418,14 @@ class Collector:
     def snapshot(self) -> ClusterSnapshot:
         sizes = _sizes(self.dirs)
         quorum = self.quorum
-        told = self.features
+        features = self.features
         common = {}
-        if told and set(told) >= set(self.live):
-            for name in {f.name for d in told.values() for f in d.supported}:
-                levels = common_range(told, name)
+        if features and set(features) >= set(self.live):
+            for name in {f.name for d in features.values() for f in d.supported}:
+                levels = common_range(features, name)
                 if levels is not None:
                     common[name] = levels[1]
-        newest = max(told.values(), key=lambda d: d.finalized_epoch, default=None)
+        newest = max(features.values(), key=lambda d: d.finalized_epoch, default=None)
         return ClusterSnapshot(
             now_ms=now_ms(),
             brokers={b: self._broker(b, node) for b, node in sorted(self.nodes.items())},
@@ -393,6 +441,9 @@ class Collector:
             finalized={f.name: f.max_version_level for f in newest.finalized} if newest else {},
             common=common,
             transactions=self.transactions,
+            certificate_ends=self.certificate_ends,
+            acls=self.acls,
+            scram_users=self.scram_users,
             unseen=self.unseen,
         )
 
@@ -444,18 +495,24 @@ class Collector:
             group.state,
             len(group.members),
             {
-                tp: Commit(o.offset, (name, tp) in self.expiring, self.expiring.get((name, tp)))
+                tp: Commit(
+                    o.offset,
+                    (name, tp) in self.expiring,
+                    self.expiring.get((name, tp)),
+                    o.lag if isinstance(o, r.ShareGroupOffset) else None,
+                )
                 for tp, o in commits.items()
             },
             frozenset(tp.topic for m in group.members for tp in m.assignment),
+            group.type == SHARE,
         )
 
 
 def _sizes(dirs: Mapping[int, Iterable[r.LogDirDescription]]) -> dict[TopicPartition, int]:
-    """The largest replica of each partition: the others may still be catching up."""
+    """The size of each partition's largest replica: the others may still be catching up."""
     sizes: dict[TopicPartition, int] = {}
-    for told in dirs.values():
-        for directory in told:
+    for described in dirs.values():
+        for directory in described:
             for replica in directory.replicas:
                 tp = replica.partition
                 sizes[tp] = max(sizes.get(tp, 0), replica.size_bytes)
@@ -471,8 +528,8 @@ def _directories(dirs: Mapping[int, Iterable[r.LogDirDescription]]) -> list[Dire
             d.total_bytes,
             d.usable_bytes,
         )
-        for broker, told in sorted(dirs.items())
-        for d in told
+        for broker, described in sorted(dirs.items())
+        for d in described
     ]
 
 
@@ -490,5 +547,6 @@ def _followers(quorum: r.QuorumDescription) -> list[Follower]:
 
 
 async def collect(admin: Admin, needs: frozenset[str]) -> ClusterSnapshot:
-    """The snapshot of the cluster. Raises KafkaError and ClientError where not even its topics can be asked."""
+    """The snapshot of the cluster. Raises KafkaError and ClientError if not even the topics can be
+    listed."""
     return await Collector(admin, needs).collect()

@@ -1,7 +1,7 @@
-"""What `pk why` answers: a verdict in one sentence, the evidence it stands on, and the next commands."""
+"""The answer of `pk why`: a verdict in one sentence, the evidence for it, and the next commands."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _PROSE = 100
 
@@ -9,14 +9,14 @@ from pk.cli.terminal.styles import styled
 
 
 class Evidence(NamedTuple):
-    """One fact: what it is about, and what is so."""
+    """One fact: what it is about, and what is the case."""
 
     about: str
     what: str
 
 
 class Explanation(NamedTuple):
-    """Why something is as it is."""
+    """The reasons for a state."""
 
     subject: str
     state: str
@@ -26,7 +26,8 @@ class Explanation(NamedTuple):
 
 
 def filled(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """A text in lines of at most `width`, indented by `first` and `rest`; a number stays with its unit."""
+    """A text in lines of at most `width`, indented by `first` and `rest`; a number stays with its
+    unit."""
     import re
     import textwrap
 
@@ -37,12 +38,8 @@ def filled(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
-def listed(evidence: Sequence[Evidence]) -> list[dict[str, Any]]:
-    return [e._asdict() for e in evidence]
-
-
 def prose(explanation: Explanation, width: int, *, colour: bool, bad: bool) -> str:
-    """An explanation as a person reads it: the verdict, the evidence in two columns, the commands to copy."""
+    """An explanation as text: the verdict, the evidence in two columns, the commands to copy."""
     room = max(min(width, _PROSE), 40)
     lines = filled(explanation.verdict, room)
     if colour:
@@ -60,6 +57,6 @@ def prose(explanation: Explanation, width: int, *, colour: bool, bad: bool) -> s
     if explanation.next:
         lines.append("")
         for command in explanation.next:
-            # Not wrapped: it is there to be copied.
+            # Not wrapped, so that it can be copied.
             lines.append(f"  $ {styled(command, 'bold') if colour else command}")
     return "".join(f"{line}\n" for line in lines)

@@ -1,4 +1,5 @@
-"""The transaction that pins a partition's last stable offset, in words: whose it is, since when, and what to do next."""
+"""Describes the transaction that pins a partition's last stable offset: its owner, its age, and
+what to do next."""
 
 import shlex
 from enum import Enum
@@ -9,38 +10,41 @@ from pk.cli.positions.times import show_clock, show_time
 from pk.core.values import TopicPartition
 
 _LONGEST_MIN = 15
-"""`pk transactions find-hanging` leaves out what has been silent for less, unless asked (transaction.max.timeout.ms)."""
+"""`pk transactions find-hanging` ignores transactions with a record newer than this, by default
+(transaction.max.timeout.ms)."""
 
 
 class Known(Enum):
-    """What the coordinators say of a transaction."""
+    """What the coordinators know of a transaction."""
 
     YES = "yes"
-    """One of them counts the partition to it, and will end it."""
+    """A coordinator has the partition in the transaction, and will end it."""
 
     NO = "no"
-    """All answered, and none of them will end it: it hangs."""
+    """All answered, and none will end it: it hangs."""
 
     UNHEARD = "unheard"
     """Not all of them answered."""
 
 
 class PinningTransaction(NamedTuple):
-    """The transaction that a partition has held open from the lowest offset. Times are epoch ms."""
+    """The open transaction with the lowest first offset in a partition. Times are epoch ms."""
 
     producer_id: int
     since_ms: int | None
     known: Known
     last_ms: int = -1
-    """When its last record was written; -1 where the leader does not say."""
+    """When its last record was written; -1 if the leader does not say."""
 
     transactional_id: str | None = None
     state: str | None = None
     timeout_ms: int | None = None
+    start_offset: int = -1
+    """The offset of its first record in the partition."""
 
 
 def whose(held: PinningTransaction) -> str:
-    """Whose it is, in a few words for a verdict."""
+    """Its owner, in a few words for a verdict."""
     if held.known is Known.NO:
         return f"that of producer {held.producer_id}, which no coordinator knows: it hangs"
     if held.transactional_id is not None:
@@ -49,7 +53,7 @@ def whose(held: PinningTransaction) -> str:
 
 
 def in_full(held: PinningTransaction, now_ms: int) -> str:
-    """Producer, since when, transactional id, state and timeout."""
+    """Producer, start, transactional id, state and timeout."""
     said = f"producer {held.producer_id}"
     if held.since_ms is not None:
         said += f", open since {show_clock(show_time(held.since_ms))}"
@@ -66,7 +70,7 @@ def in_full(held: PinningTransaction, now_ms: int) -> str:
         if held.transactional_id is None:
             said += ", unless this user may not describe its transactional id"
     elif held.known is Known.UNHEARD:
-        said += "; not all coordinators answered whose it is"
+        said += "; not all coordinators answered, so its owner is unknown"
     return said
 
 

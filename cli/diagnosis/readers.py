@@ -1,8 +1,10 @@
-"""Checks of who reads: groups that lose records or are about to, groups nobody works for, topics nobody reads.
+"""Checks of consumers: groups that lose records or soon will, groups without active members, topics
+without readers.
 
-A group is *about to lose* records when the next one it will read is deleted soon. Retention deletes whole segments once their
-newest record is older than retention.ms, so a record lives at least until its own time plus retention.ms: that is the time
-left that is told, a lower bound. Under retention.bytes there is no such bound, only how near the log's start has come.
+A group is *about to lose* records if the next one it will read is deleted soon. Retention deletes
+whole segments once their newest record is older than retention.ms, so a record is kept at least
+until its timestamp plus retention.ms: the time left that is shown is a lower bound. With
+retention.bytes there is no such bound, only the distance from the start of the log.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,24 +22,25 @@ from pk.cli.diagnosis.snapshot import (
     number,
     topics_counted,
 )
-from pk.cli.runtime.context import count, join, place_name
+from pk.cli.runtime.context import count, join, partition_name
 from pk.core.values import TopicPartition
 
 HOUR_MS = 3_600_000
 _SOON_MS = HOUR_MS
-"""Less than that left is an error, not a warning."""
+"""With less time left than this, it is an error, not a warning."""
 _NEAR_START = 0.1
-"""A commit within this share of the log from its start is near it, under retention.bytes."""
+"""An offset within this share of the log from its start is near it, for retention.bytes."""
 _EMPTY_STATES = frozenset(("Empty", "Dead"))
 
 
 def horizon_ms(retention_ms: int) -> int:
-    """How long before a record may be deleted a reader is warned: a quarter of the retention, a day at most."""
+    """How long before a deletion a reader is warned: a quarter of the retention, at most a day."""
     return min(retention_ms // 4, 24 * HOUR_MS)
 
 
 def retention_ms(configs: Mapping[str, str]) -> int | None:
-    """How long records live at least under a topic's configs; None where time deletes nothing."""
+    """The minimum time that records are kept under a topic's configs; None if time deletes
+    nothing."""
     if "delete" not in configs.get("cleanup.policy", "delete"):
         return None
     kept = number(configs.get("retention.ms"), -1)
@@ -66,25 +69,34 @@ def out_of_range(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             beyond.setdefault(name, []).append((tp, commit.offset - p.end))
     for name, found in lost.items():
         total = sum(n for _, n in found)
+        of_share = snapshot.groups[name].is_share
         yield Finding(
             "offset-out-of-range",
             ERROR,
             f"Group {name} has missed records: {total:,} were deleted before it read them "
             f"({names(tp for tp, _ in found)}).",
-            "It goes on where auto.offset.reset says: from the oldest record, from the newest (skipping all "
-            "there is), or with an error.",
+            "It continues at the oldest record that is left."
+            if of_share
+            else "It continues where auto.offset.reset says: at the oldest record, at the newest "
+            "(skipping all others), or with an error.",
             f"pk groups reset-offsets {_word(name)} {_topics(found)} --to start",
-            (name, *(place_name(tp) for tp, _ in found)),
+            (name, *(partition_name(tp) for tp, _ in found)),
         )
     for name, found in beyond.items():
+        what = "start offsets" if snapshot.groups[name].is_share else "committed offsets"
+        then = (
+            "gets no records"
+            if snapshot.groups[name].is_share
+            else "starts where auto.offset.reset says"
+        )
         yield Finding(
             "offset-out-of-range",
             ERROR,
-            f"Group {name} has committed offsets beyond the end ({names(tp for tp, _ in found)}).",
-            "The topic was deleted and made again, or lost its newest records: until the log has grown that far, "
-            "the group starts where auto.offset.reset says.",
+            f"Group {name} has {what} beyond the end ({names(tp for tp, _ in found)}).",
+            "The topic was deleted and created again, or lost its newest records: until the log "
+            f"has grown that far, the group {then}.",
             f"pk groups reset-offsets {_word(name)} {_topics(found)} --to end",
-            (name, *(place_name(tp) for tp, _ in found)),
+            (name, *(partition_name(tp) for tp, _ in found)),
         )
 
 
@@ -123,24 +135,28 @@ def retention_risk(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             ERROR if soonest is None or soonest < _SOON_MS else WARNING,
             f"Group {name} is about to lose records to retention: {_left(soonest)} "
             f"({names(tp for tp, _, _ in found)}, retention {duration(kept)}).",
-            "What it has not read by then is deleted unread. Speed it up, or keep records longer.",
+            (
+                "Records that it has not read by then are lost to it. Speed it up, or keep records "
+                "longer."
+            ),
             f"pk configs alter topic {' '.join(map(_word, named))} -c retention.ms={longer}",
-            (name, *(place_name(tp) for tp, _, _ in found)),
+            (name, *(partition_name(tp) for tp, _, _ in found)),
         )
     for name, tps in by_size.items():
         yield Finding(
             "retention-risk",
             WARNING,
-            f"Group {name} reads near the start of logs that are as large as retention.bytes allows "
-            f"({names(tps)}).",
-            "As new records come, the oldest are deleted, and those it has not read yet are next.",
+            f"Group {name} reads near the start of logs that are as large as retention.bytes "
+            f"allows ({names(tps)}).",
+            "As new records arrive, the oldest are deleted: unread ones are next.",
             f"pk groups describe {_word(name)}",
-            (name, *map(place_name, tps)),
+            (name, *map(partition_name, tps)),
         )
 
 
 def _no_shorter(wanted_ms: int, topics: Iterable[Topic]) -> int:
-    """A retention.ms of `wanted_ms` or more that keeps no partition of the topics shorter than now; -1 is forever."""
+    """At least `wanted_ms`, and no shorter than the current retention.ms of any partition of the
+    topics; -1 is forever."""
     for topic in topics:
         for partition in topic.partitions.values():
             kept = number(topic.configs_of(partition).get("retention.ms"), -1)
@@ -181,19 +197,23 @@ def duration(ms: int) -> str:
 
 
 def lag_of(snapshot: ClusterSnapshot, group: str) -> int:
-    """How far a group's commits are behind the ends, as `pk groups lag` and Apache's tool count: also by records that
-    were deleted before it read them. 0 where nothing is left to read."""
+    """How far a group's committed offsets are behind the log ends, counted as `pk groups lag` and
+    Apache's tool do, with records that were deleted unread; of a share group what its coordinator
+    counts. 0 if nothing is left to read."""
     total, unread = 0, False
     for tp, commit in snapshot.groups[group].commits.items():
         p = snapshot.partition(tp)
-        if p is not None and p.end is not None:
+        if commit.told_lag is not None:
+            total += commit.told_lag
+            unread |= commit.told_lag > 0
+        elif p is not None and p.end is not None:
             total += max(p.end - commit.offset, 0)
             unread |= p.end > max(commit.offset, p.start or 0)
     return total if unread else 0
 
 
 def groups_without_members(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Groups that have work and nobody to do it."""
+    """Groups with unread records and no members."""
     bad = {
         name: lag
         for name, group in snapshot.groups.items()
@@ -201,11 +221,11 @@ def groups_without_members(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     }
     if bad:
         worst = sorted(bad, key=lambda name: -bad[name])
-        told = join([f"{name} (lag {bad[name]:,})" for name in worst], 4)
+        listed = join([f"{name} (lag {bad[name]:,})" for name in worst], 4)
         yield Finding(
             "groups-without-members",
             WARNING,
-            f"{count(len(bad), 'group')} with unread records and no member: {told}.",
+            f"{count(len(bad), 'group')} with unread records and no member: {listed}.",
             "Their consumers are stopped, or the groups are unused and will trigger lag alerts.",
             f"pk why lag {_word(worst[0])}",
             tuple(worst),
@@ -217,7 +237,7 @@ def _empty_or_gone(p: Partition | None) -> bool:
 
 
 def dead_groups(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Groups without members that have nothing to read, or only topics that are gone."""
+    """Groups without members that have nothing to read, or whose topics are all deleted."""
     bad = [
         name
         for name, group in sorted(snapshot.groups.items())
@@ -229,15 +249,21 @@ def dead_groups(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "dead-groups",
             NOTE,
-            f"{count(len(bad), 'group')} without members whose topics are empty or gone: {join(bad, 4)}.",
-            "Leftovers; their offsets go by themselves after offsets.retention.minutes.",
+            (
+                f"{count(len(bad), 'group')} without members whose topics are empty or deleted: "
+                f"{join(bad, 4)}."
+            ),
+            (
+                "Leftovers; their offsets expire after offsets.retention.minutes, those of share "
+                "groups never do."
+            ),
             f"pk groups delete {' '.join(map(_word, bad[:6]))}",
             tuple(bad),
         )
 
 
 def unread_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Topics with records that no group has committed an offset of, or is assigned."""
+    """Topics with records that no group has committed an offset for, and no member is assigned."""
     if not snapshot.groups_whole:
         return
     read = {tp.topic for group in snapshot.groups.values() for tp in group.commits}
@@ -254,7 +280,10 @@ def unread_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "unread-topics",
             NOTE,
             f"{topics_counted(bad)} with records that no group reads.",
-            "By committed offsets: a reader without a group is not seen. Perhaps nobody needs what is written there.",
+            (
+                "Judged by committed offsets: readers without a group are not seen. Perhaps these "
+                "records are not needed."
+            ),
             f"pk topics describe {' '.join(map(_word, sorted(bad)[:6]))}",
             tuple(sorted(bad)),
         )

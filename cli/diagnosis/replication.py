@@ -1,4 +1,5 @@
-"""Checks of copies: what cannot be written or read now, and what one more fault would take away."""
+"""Checks of replicas: what cannot be written or read now, and what one more failure would make
+unavailable."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,7 +15,7 @@ from pk.cli.diagnosis.snapshot import (
     topic_words,
     topics_counted,
 )
-from pk.cli.runtime.context import count, join, place_name
+from pk.cli.runtime.context import count, join, partition_name
 from pk.core.values import TopicPartition
 
 
@@ -30,16 +31,16 @@ def _found(
 
 
 def _subjects(tps: Iterable[TopicPartition]) -> list[str]:
-    return [place_name(tp) for tp in sorted(tps)]
+    return [partition_name(tp) for tp in sorted(tps)]
 
 
 def missing(p: Partition) -> list[int]:
-    """Replicas that ought to be in sync and are not; one that is just being added is expected to lag."""
+    """Replicas that should be in sync and are not; one that is being added is expected to lag."""
     return [b for b in p.replicas if b not in p.isr and b not in p.adding]
 
 
 def brokers_down(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Brokers that hold replicas and are not there, are fenced, or do not answer."""
+    """Brokers with replicas that are missing, fenced, or do not answer."""
     holding: dict[int, int] = {}
     for _, _, p in snapshot.partitions:
         for broker in p.replicas:
@@ -51,10 +52,10 @@ def brokers_down(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield _found(
             "brokers-down",
             ERROR,
-            f"{brokers_named(silent).capitalize()} {'is' if len(silent) == 1 else 'are'} in the cluster, "
-            f"but {'does' if len(silent) == 1 else 'do'} not answer.",
-            "Stopped, cut off from here, or too busy: what it leads cannot be read or written from here until it "
-            "answers, or is fenced and others lead.",
+            f"{brokers_named(silent).capitalize()} {'is' if len(silent) == 1 else 'are'} in the "
+            f"cluster, but {'does' if len(silent) == 1 else 'do'} not answer.",
+            "Stopped, unreachable from here, or overloaded: the partitions that it leads cannot "
+            "be read or written from here until it answers, or is fenced and others lead.",
             "pk brokers list",
             map(str, silent),
         )
@@ -65,8 +66,9 @@ def brokers_down(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 "brokers-down",
                 ERROR,
                 f"{brokers_named(bad).capitalize()} {'is' if len(bad) == 1 else 'are'} {state}.",
-                f"{count(replicas, 'replica')} there fall behind until it is back: start it again, or move "
-                f"them away (`pk reassign apply --drain {','.join(map(str, bad))}`).",
+                f"{count(replicas, 'replica')} there fall behind until it is back: start it "
+                "again, or move them away (`pk reassign apply --drain "
+                f"{','.join(map(str, bad))}`).",
                 "pk brokers list",
                 map(str, bad),
             )
@@ -83,8 +85,8 @@ def offline(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "offline-partitions",
             ERROR,
             f"{partitions_counted(bad)} without a leader.",
-            f"Nobody can write to them or read from them.{start}",
-            f"pk why partition {topic_words([place_name(min(bad))])}",
+            f"They cannot be written or read.{start}",
+            f"pk why partition {topic_words([partition_name(min(bad))])}",
             _subjects(bad),
         )
 
@@ -100,7 +102,7 @@ def under_min_isr(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             ERROR,
             f"{partitions_counted(bad)} below min.insync.replicas.",
             "Producers with acks=all are refused there (NOT_ENOUGH_REPLICAS).",
-            f"pk why partition {topic_words([place_name(min(bad))])}",
+            f"pk why partition {topic_words([partition_name(min(bad))])}",
             _subjects(bad),
         )
 
@@ -124,15 +126,15 @@ def under_replicated(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     yield _found(
         "under-replicated",
         ERROR,
-        f"{partitions_counted(bad)} lack a copy: out of sync on {brokers_named(out)}.",
-        f"What is written now is on fewer brokers than it should be{worse}.",
-        f"pk why partition {topic_words([place_name(min(bad))])}",
+        f"{partitions_counted(bad)} under-replicated: out of sync on {brokers_named(out)}.",
+        f"New records are on fewer brokers than they should be{worse}.",
+        f"pk why partition {topic_words([partition_name(min(bad))])}",
         _subjects(bad),
     )
 
 
 def single_replica(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Topics with one replica where there are several brokers."""
+    """Topics with one replica in a cluster of several brokers."""
     if len(snapshot.brokers) < 2:
         return
     bad = [
@@ -144,15 +146,15 @@ def single_replica(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "single-replica",
             WARNING,
             f"{topics_counted(bad)} with a single replica.",
-            "When its broker stops, a partition cannot be read or written; when its disk dies, the records "
-            "are gone.",
+            "When its broker stops, a partition cannot be read or written; when its disk dies, "
+            "the records are gone.",
             f"pk reassign apply {topic_words(bad, '-t ')} --rf {factor}",
             sorted(bad),
         )
 
 
 def internal_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Internal topics with fewer replicas than the cluster could give them."""
+    """Internal topics with fewer replicas than the cluster could hold."""
     wanted = min(3, len(snapshot.live))
     bad = {
         n: t.factor
@@ -161,11 +163,11 @@ def internal_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     }
     if bad:
         single = any(factor == 1 for factor in bad.values())
-        told = join([f"{n}: {count(f, 'replica')}" for n, f in sorted(bad.items())])
+        listed = join([f"{n}: {count(f, 'replica')}" for n, f in sorted(bad.items())])
         yield _found(
             "internal-topics",
             ERROR if single else WARNING,
-            f"Internal topics are kept in too few copies ({told}; {len(snapshot.live)} brokers).",
+            f"Internal topics have too few replicas ({listed}; {len(snapshot.live)} brokers).",
             "Committed offsets and transactions are lost with the broker that holds them.",
             f"pk reassign apply {topic_words(bad, '-t ')} --rf {wanted}",
             sorted(bad),
@@ -173,7 +175,7 @@ def internal_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def no_spare_replica(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Topics whose replicas are as many as min.insync.replicas, or fewer."""
+    """Topics with as many replicas as min.insync.replicas, or fewer."""
     never = [n for n, t in snapshot.topics.items() if 0 < t.factor < t.min_isr]
     tight = [n for n, t in snapshot.topics.items() if 1 < t.factor == t.min_isr]
     for bad, severity, what, why in (
@@ -186,8 +188,8 @@ def no_spare_replica(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         (
             tight,
             WARNING,
-            "no replica to spare above min.insync.replicas",
-            "Whenever one broker stops, even to be upgraded, producers with acks=all are refused.",
+            "no more replicas than min.insync.replicas",
+            "Whenever a broker stops, even for an upgrade, producers with acks=all are refused.",
         ),
     ):
         if bad:
@@ -206,13 +208,13 @@ def no_spare_replica(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def _lower_min_isr(snapshot: ClusterSnapshot, topics: list[str]) -> str:
-    """The other way out, where there are too few brokers for another replica."""
+    """The alternative fix, if there are too few brokers for another replica."""
     to = max(min(snapshot.topics[n].factor for n in topics) - 1, 1)
     return f"pk configs alter topic {topic_words(topics)} -c min.insync.replicas={to}"
 
 
 def one_copy_acks(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Replicated topics whose acks=all is content with one copy."""
+    """Replicated topics for which acks=all needs only one replica."""
     bad = [
         n
         for n, t in snapshot.topics.items()
@@ -226,15 +228,15 @@ def one_copy_acks(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "one-copy-acks",
             NOTE,
             f"{topics_counted(bad)} with three replicas and min.insync.replicas=1.",
-            "acks=all is answered although only the leader may have the record; 2 keeps what was "
-            "acknowledged through the loss of a broker.",
+            "acks=all succeeds even if only the leader has the record; with 2, acknowledged "
+            "records survive the loss of a broker.",
             f"pk configs alter topic {topic_words(bad)} -c min.insync.replicas=2",
             sorted(bad),
         )
 
 
 def one_rack(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Partitions whose replicas are all in one rack, where there are several racks."""
+    """Partitions with all replicas in one rack, in a cluster with several racks."""
     racks = {b: broker.rack for b, broker in snapshot.brokers.items() if broker.rack is not None}
     if len(set(racks.values())) < 2:
         return
@@ -252,14 +254,14 @@ def one_rack(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "one-rack",
             WARNING,
             f"{partitions_counted(bad)} with every replica in one rack.",
-            "When that rack is out, so are they.",
+            "If that rack fails, they are offline.",
             f"pk reassign apply {topic_words(topics, '-t ')} --rf {factor}",
             _subjects(bad),
         )
 
 
 def unclean_election(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Topics that elect replicas that were out of sync."""
+    """Topics that allow out-of-sync replicas to be elected."""
     bad = [
         n
         for n, t in snapshot.topics.items()
@@ -270,14 +272,17 @@ def unclean_election(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "unclean-election",
             WARNING,
             f"{topics_counted(bad)} with unclean.leader.election.enable=true.",
-            "A replica that is behind may become leader, and what it lacks is lost, acknowledged or not.",
+            (
+                "A replica that is behind may become leader; the records that it lacks are lost, "
+                "acknowledged or not."
+            ),
             f"pk configs alter topic {topic_words(bad)} -c unclean.leader.election.enable=false",
             sorted(bad),
         )
 
 
 def stuck_moves(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Reassignments to brokers that are not there."""
+    """Reassignments to missing brokers."""
     live = set(snapshot.live)
     bad = [tp for tp, _, p in snapshot.partitions if p.adding and not live >= set(p.adding)]
     if bad:
@@ -285,21 +290,27 @@ def stuck_moves(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield _found(
             "stuck-moves",
             ERROR,
-            f"{partitions_counted(bad)} being moved to {brokers_named(away)}, which cannot take them.",
-            "They move no further until the broker is back, and hold up other changes.",
+            (
+                f"{partitions_counted(bad)} being moved to {brokers_named(away)}, which is not "
+                "available."
+            ),
+            "They cannot finish until the broker is back, and block other changes.",
             f"pk reassign cancel {topic_words(_subjects(bad))}",
             _subjects(bad),
         )
 
 
 def orphan_throttles(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Replication throttles though nothing is being moved."""
+    """Replication throttles while nothing is being reassigned."""
     if snapshot.throttles_unowned and snapshot.throttled:
         yield _found(
             "orphan-throttles",
             WARNING,
-            f"Replication throttles are left on {snapshot.throttled}, and nothing is being moved.",
-            "The next replica that falls behind catches up at that rate, if ever.",
+            (
+                f"Replication throttles are left on {snapshot.throttled}, but nothing is being "
+                "reassigned."
+            ),
+            "The next replica that falls behind catches up at that rate only, if ever.",
             "pk reassign throttle --remove",
             (snapshot.throttled,),
         )

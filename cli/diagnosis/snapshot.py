@@ -1,40 +1,41 @@
-"""What `pk doctor` looks at, and what it finds: plain values, so that every check is a function from one to the other.
+"""The input and output of `pk doctor`'s checks: plain values, so that every check is a function.
 
-`pk.cli.diagnosis.collect` asks a cluster for the snapshot. What it could not learn stays empty and is named in `unseen`; a check
-never takes silence for a fault.
+`pk.cli.diagnosis.collect` asks a cluster for the snapshot. What it could not learn stays empty and
+is listed in `unseen`; no check reports missing data as a problem.
 """
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pk.cli.runtime.context import count, join, place_name
+from pk.cli.runtime.context import count, join, partition_name
+from pk.core.auth.acls import AclBinding
 from pk.core.values import TopicPartition
 
 ERROR: Final = "error"
-"""Records cannot be written or read, are lost, or will be soon."""
+"""Records cannot be written or read, are lost, or soon will be."""
 WARNING: Final = "warning"
-"""The next fault of one machine becomes an outage, or the cluster works against itself."""
+"""The next failure of a machine causes an outage, or the cluster works against itself."""
 NOTE: Final = "note"
-"""Worth knowing; perhaps as it is meant to be."""
+"""Worth knowing; may be intended."""
 SEVERITIES: Final = (ERROR, WARNING, NOTE)
 QUORUM: Final = "quorum"
-"""The part of the snapshot that the controller tells."""
+"""The part of the snapshot that comes from the controller."""
 
 _NAMED = 6
-"""A command for more topics than this names the first ones only."""
+"""A command for more topics than this names only the first ones."""
 
 
 class Broker(NamedTuple):
-    """A broker as the cluster knows it, and what it answered."""
+    """A broker as the cluster knows it, and what it reported."""
 
     rack: str | None = None
     fenced: bool = False
     release: str | None = None
-    """The newest metadata.version it supports, by Apache's name for it."""
+    """The highest metadata.version that it supports, by Apache's name."""
 
     apis: frozenset[tuple[str, int, int]] | None = None
-    """Its APIs with their first and last version; None where it did not answer."""
+    """Its APIs with minimum and maximum version; None if it did not answer."""
 
     configs: Mapping[str, str] = {}
     silent: bool = False
@@ -42,7 +43,7 @@ class Broker(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A partition; `leader` is -1 where it has none, offsets are None where they are not known."""
+    """A partition; `leader` is -1 if it has none, offsets are None if unknown."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -52,7 +53,7 @@ class Partition(NamedTuple):
     start: int | None = None
     end: int | None = None
     stable: int | None = None
-    """The last stable offset: what a read_committed reader may read to."""
+    """The last stable offset, up to which read_committed readers read."""
 
     newest_ms: int | None = None
     """The greatest timestamp of its records."""
@@ -65,21 +66,23 @@ class Partition(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic and the configs that checks look at (min.insync.replicas, retention.ms, …), by name."""
+    """A topic and the configs that checks look at (min.insync.replicas, retention.ms, …), by
+    name."""
 
     partitions: Mapping[int, Partition]
     internal: bool = False
     configs: Mapping[str, str] = {}
     by_leader: Mapping[int, Mapping[str, str]] = {}
-    """Broker → what it gives the configs that the topic does not set itself: each leader goes by its own."""
+    """Broker → its defaults for the configs that the topic does not set; each leader applies its
+    own."""
 
     def configs_of(self, partition: Partition) -> Mapping[str, str]:
-        """The configs that the partition's leader goes by."""
+        """The configs that the partition's leader applies."""
         return {**self.configs, **self.by_leader.get(partition.leader, {})}
 
     @property
     def factor(self) -> int:
-        """The replicas that its partition with the fewest is to have."""
+        """The target number of replicas of the partition that has the fewest."""
         settled = [len(set(p.replicas) - set(p.removing)) for p in self.partitions.values()]
         return min(settled, default=0)
 
@@ -89,27 +92,34 @@ class Topic(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What a group committed for a partition."""
+    """A group's committed offset for a partition."""
 
     offset: int
     expiring: bool = False
-    """Whether the record there is older than most of what retention.ms keeps."""
+    """Whether the record at that offset is close to the end of its retention."""
 
     next_ms: int | None = None
-    """The time of the record at the committed offset, where that was looked up."""
+    """The timestamp of the record at the committed offset, if looked up."""
+
+    told_lag: int | None = None
+    """The lag of a share group, which acknowledges also beyond its start offset; None for other
+    groups."""
 
 
 class Group(NamedTuple):
-    """A group, its members' count, its commits, and the topics that its members are assigned."""
+    """A group: the number of its members, its committed offsets (the start offsets of a share
+    group), and the topics that its members are assigned."""
 
     state: str
     members: int = 0
     commits: Mapping[TopicPartition, Commit] = {}
     assigned: frozenset[str] = frozenset()
+    is_share: bool = False
 
 
 class Directory(NamedTuple):
-    """A log directory of a broker; `total` and `usable` (bytes) are -1 where it does not say."""
+    """A log directory of a broker; `total` and `usable` (bytes) are -1 if the broker does not
+    say."""
 
     broker: int
     path: str
@@ -125,10 +135,17 @@ class OpenTransaction(NamedTuple):
     producer_id: int
     last_ms: int
     start_offset: int
+    since_ms: int | None = None
+    """When it began, where that is known."""
+
+    transactional_id: str | None = None
+    abandoned: bool | None = None
+    """Whether no coordinator will end it; None where not all of them answered."""
 
 
 class Follower(NamedTuple):
-    """A node that follows the metadata log, as the controller tells of it. Times are -1 where it does not say."""
+    """A node that follows the metadata log, as the controller describes it. Times are -1 if
+    unknown."""
 
     node: int
     end: int
@@ -144,7 +161,7 @@ class ClusterSnapshot(NamedTuple):
     brokers: Mapping[int, Broker]
     topics: Mapping[str, Topic]
     controller: int | None = None
-    """The node that leads the metadata quorum, -1 where there is none, None where nobody would say."""
+    """The node that leads the metadata quorum; -1 if there is none, None if unknown."""
 
     controller_ahead_ms: int | None = None
     """How far the controller's clock is ahead of ours."""
@@ -152,24 +169,31 @@ class ClusterSnapshot(NamedTuple):
     followers: Sequence[Follower] = ()
     groups: Mapping[str, Group] = {}
     groups_whole: bool = True
-    """Whether these are all groups that there are: no coordinator was silent."""
+    """Whether these are all groups: no coordinator was silent."""
 
     directories: Sequence[Directory] = ()
     throttled: str | None = None
-    """The brokers and topics with replication throttles, as words; None without any."""
+    """The brokers and topics with replication throttles, as text; None without any."""
 
     throttles_unowned: bool = False
-    """Whether throttles are set while nothing is being moved."""
+    """Whether throttles are set while nothing is being reassigned."""
 
     finalized: Mapping[str, int] = {}
-    """Feature → the level the cluster has settled on."""
+    """Feature → its finalized level."""
 
     common: Mapping[str, int] = {}
     """Feature → the highest level that every broker supports."""
 
     transactions: Sequence[OpenTransaction] = ()
+    certificate_ends: Mapping[int, int] = {}
+    """Broker → when the certificate that it shows expires, in epoch ms."""
+
+    acls: Sequence[AclBinding] = ()
+    """All ACLs; none where the cluster has no authorizer."""
+
+    scram_users: frozenset[str] = frozenset()
     unseen: Mapping[str, Exception] = {}
-    """What could not be asked → why."""
+    """What could not be requested → why."""
 
     @property
     def partitions(self) -> Iterable[tuple[TopicPartition, Topic, Partition]]:
@@ -187,7 +211,7 @@ class ClusterSnapshot(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong: what, why it matters, and a command that mends it or shows more."""
+    """A problem: what it is, why it matters, and a command that fixes it or shows more."""
 
     check: str
     severity: str
@@ -198,7 +222,7 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check: its name, one line on what it looks for, what it needs to be asked, and the function."""
+    """A check: its name, one line on what it looks for, what it needs, and the function."""
 
     name: str
     help: str
@@ -215,7 +239,7 @@ def number(text: str | None, otherwise: int) -> int:
 
 def names(tps: Iterable[TopicPartition], limit: int = 4) -> str:
     """`orders/0, orders/1 and 3 more`."""
-    return join([place_name(tp) for tp in sorted(tps)], limit)
+    return join([partition_name(tp) for tp in sorted(tps)], limit)
 
 
 def topic_words(topics: Iterable[str], before: str = "") -> str:

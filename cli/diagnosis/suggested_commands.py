@@ -1,4 +1,4 @@
-"""Commands that an answer suggests to copy: they must name the cluster as this command line does."""
+"""Commands that an answer suggests: they must name the cluster as this command line does."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,7 +7,8 @@ from pk.cli.runtime.context import Context
 
 
 def cluster_words(context: Context) -> list[str]:
-    """The words of this command line that say which cluster: a command to copy needs them, too."""
+    """The words of this command line that choose the cluster; a suggested command needs them
+    too."""
     words: list[str] = []
     cluster = context.connection
     for option, value in (("--profile", cluster.profile), ("-b", cluster.bootstrap_server)):
@@ -17,4 +18,6 @@ def cluster_words(context: Context) -> list[str]:
 
 
 def with_words(command: str, words: Sequence[str]) -> str:
+    if not command.startswith("pk "):
+        return command
     return " ".join((command, *words))

@@ -1,4 +1,4 @@
-"""Why a config has the value it has: which layer won, and what stands beneath it."""
+"""Explains a config's value: which layer wins, and which layers it overrides."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -13,16 +13,16 @@ LAYERS: Final = {
     "TOPIC": "set on the topic",
     "GROUP": "set on the group",
     "CLIENT_METRICS": "set on the subscription",
-    "DYNAMIC_BROKER": "set on the broker while it runs",
-    "DYNAMIC_DEFAULT_BROKER": "set for all brokers while they run",
+    "DYNAMIC_BROKER": "set on the broker at run time",
+    "DYNAMIC_DEFAULT_BROKER": "set for all brokers at run time",
     "STATIC_BROKER": "in the broker's file",
     "DEFAULT": "Kafka's default",
 }
-"""Where a value may come from, the strongest first."""
+"""Where a value may be set, highest precedence first."""
 
 
 class Layer(NamedTuple):
-    """A value at one layer."""
+    """A value in one layer."""
 
     source: str
     key: str
@@ -30,13 +30,13 @@ class Layer(NamedTuple):
 
 
 class ConfigFacts(NamedTuple):
-    """A config of something, as its layers say."""
+    """A config and its layers."""
 
     what: str
     """`topic orders`."""
 
     words: str
-    """The same as words of `pk configs alter`."""
+    """The same, as words for `pk configs alter`."""
 
     key: str
     value: str | None
@@ -45,10 +45,10 @@ class ConfigFacts(NamedTuple):
     sensitive: bool = False
     read_only: bool = False
     differs: Mapping[str, tuple[int, ...]] = {}
-    """Value → brokers, where brokers do not agree on what is beneath."""
+    """Value → brokers, if the brokers' values differ below the topic."""
 
     overrides: Mapping[str, tuple[int, ...]] = {}
-    """Key → brokers on which it is set while they run."""
+    """Key → brokers on which it is set at run time."""
 
     @property
     def by_leader(self) -> bool:
@@ -57,7 +57,7 @@ class ConfigFacts(NamedTuple):
 
 
 def shown(key: str, value: str | None, *, sensitive: bool = False) -> str:
-    """A value as people read it: `604800000 (7 d)`."""
+    """A value for people: `604800000 (7 d)`."""
     if sensitive:
         return "(secret)"
     unit = key.rpartition(".")[2]
@@ -86,15 +86,15 @@ def explain_config(f: ConfigFacts) -> Explanation:
     for layer in () if f.by_leader and f.overrides else f.layers:
         wins = layer is won and not f.by_leader
         name = LAYERS.get(layer.source, layer.source.lower())
-        told = f"{layer.key}={shown(layer.key, layer.value, sensitive=f.sensitive)}"
-        evidence.append(Evidence(name, f"{told}{'  ← this one counts' if wins else ''}"))
+        setting = f"{layer.key}={shown(layer.key, layer.value, sensitive=f.sensitive)}"
+        evidence.append(Evidence(name, f"{setting}{'  ← this one wins' if wins else ''}"))
     if f.differs:
-        told = join([f"{v} on {brokers_named(ids)}" for v, ids in _by_broker(f)])
+        values = join([f"{v} on {brokers_named(ids)}" for v, ids in _by_broker(f)])
         evidence.append(
-            Evidence("brokers differ", f"{told}; the broker that leads a partition goes by its own")
+            Evidence("brokers differ", f"{values}; the leader of a partition applies its own value")
         )
     for key, brokers in f.overrides.items():
-        evidence.append(Evidence(f"{brokers_named(brokers)}", f"{key} is set while running"))
+        evidence.append(Evidence(f"{brokers_named(brokers)}", f"{key} is set at run time"))
     return Explanation(f.what, f.source.lower(), verdict, evidence, _next(f, won))
 
 

@@ -1,4 +1,4 @@
-"""Why a partition is under-replicated, below min.insync.replicas, or without a leader: from facts to sentences."""
+"""Explains why a partition is under-replicated, below min.insync.replicas, or without a leader."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -10,32 +10,38 @@ from pk.cli.positions.times import show_time
 
 
 class ReplicaFacts(NamedTuple):
-    """What is known of one replica and its broker."""
+    """What is known of a replica and its broker."""
 
     broker: int
     state: str
-    """The broker's: up, fenced, or absent."""
+    """The broker's state: up, fenced, or absent."""
 
     end: int | None = None
-    """Where its log ends; None where nobody says."""
+    """Its log end; None if unknown."""
 
     later_end: int | None = None
-    """The same a moment later, where that was looked at."""
+    """Its log end a moment later, if measured."""
 
     seen_ms: int | None = None
     """When the broker last fetched the cluster's metadata, by the controller's clock."""
 
     size_bytes: int | None = None
     directory_error: str | None = None
+    """The log directory that failed, and how, where no other directory of the broker has the
+    replica."""
+
+    full_disk: str | None = None
+    """The log directory of the replica and the room left, if its disk is full."""
+
     held: bool = True
-    """Whether the broker has the replica in any of its log directories."""
+    """Whether any log directory of the broker has the replica."""
 
     answers: bool = True
-    """Whether the broker answered what it was asked."""
+    """Whether the broker answered."""
 
 
 class PartitionFacts(NamedTuple):
-    """What is known of one partition."""
+    """What is known of a partition."""
 
     name: str
     leader: int
@@ -56,7 +62,8 @@ class PartitionFacts(NamedTuple):
 
 
 def state_of(p: PartitionFacts) -> str:
-    """`offline`, `under-min-isr`, `under-replicated`, `moving`, `silent`, `led-by-another`, or `healthy`."""
+    """`offline`, `under-min-isr`, `under-replicated`, `moving`, `silent`, `disk-full`,
+    `led-by-another`, or `healthy`."""
     if p.leader < 0:
         return "offline"
     if len(p.isr) < p.min_isr:
@@ -67,6 +74,8 @@ def state_of(p: PartitionFacts) -> str:
         return "moving"
     if _silent(p):
         return "silent"
+    if _full(p):
+        return "disk-full"
     return "led-by-another" if p.replicas and p.leader != p.replicas[0] else "healthy"
 
 
@@ -74,8 +83,14 @@ def _silent(p: PartitionFacts) -> list[int]:
     return [b for b in p.replicas if p.by_broker[b].state == "up" and not p.by_broker[b].answers]
 
 
+def _full(p: PartitionFacts) -> list[int]:
+    return [b for b in p.replicas if p.by_broker[b].full_disk]
+
+
 def _missing(p: PartitionFacts) -> list[int]:
-    return [b for b in p.replicas if b not in p.isr]
+    """The replicas to explain: those out of sync. Without a leader it is all, for the ISR keeps its
+    last member."""
+    return [b for b in p.replicas if b not in p.isr or p.leader < 0]
 
 
 def _verdict(p: PartitionFacts, state: str) -> str:
@@ -84,11 +99,11 @@ def _verdict(p: PartitionFacts, state: str) -> str:
     cause = f": {_causes(p, out)}" if out else ""
     match state:
         case "offline":
-            return f"{p.name} has no leader, so nobody can write or read it{cause}."
+            return f"{p.name} has no leader, so it cannot be written or read{cause}."
         case "under-min-isr":
             return (
-                f"{p.name} has {in_sync}, fewer than min.insync.replicas={p.min_isr}, so producers with acks=all "
-                f"are refused{cause}."
+                f"{p.name} has {in_sync}, fewer than min.insync.replicas={p.min_isr}, so "
+                f"producers with acks=all are refused{cause}."
             )
         case "under-replicated":
             return f"{p.name} has {in_sync}{cause}."
@@ -98,16 +113,20 @@ def _verdict(p: PartitionFacts, state: str) -> str:
             brokers = _silent(p)
             leads = ", which leads it," if p.leader in brokers else ""
             return (
-                f"{p.name} is whole by what the controller knows ({in_sync}), but {brokers_named(brokers)}{leads} "
-                f"{'does' if len(brokers) == 1 else 'do'} not answer."
+                f"{p.name} is healthy as far as the controller knows ({in_sync}), but "
+                f"{brokers_named(brokers)}{leads} {'does' if len(brokers) == 1 else 'do'} not "
+                "answer."
             )
+        case "disk-full":
+            disks = "; ".join(f"broker {b}: {p.by_broker[b].full_disk}" for b in _full(p))
+            return f"{p.name} has {in_sync}, but a disk is full, so records are refused ({disks})."
         case "led-by-another":
             return (
-                f"{p.name} is whole ({in_sync}), but led by broker {p.leader} instead of its preferred "
-                f"replica, {p.replicas[0]}."
+                f"{p.name} is fully replicated ({in_sync}), but led by broker {p.leader} instead "
+                f"of its preferred replica, {p.replicas[0]}."
             )
         case _:
-            return f"Nothing ails {p.name}: {in_sync}, led by its preferred replica, {p.leader}."
+            return f"{p.name} is healthy: {in_sync}, led by its preferred replica, {p.leader}."
 
 
 def _causes(p: PartitionFacts, out: Sequence[int]) -> str:
@@ -121,19 +140,22 @@ def _causes(p: PartitionFacts, out: Sequence[int]) -> str:
 
 
 def _cause(p: PartitionFacts, replica: ReplicaFacts) -> str:
-    """Why a replica is out of sync, with a place for the brokers of which the same is true."""
+    """Why a replica is out of sync, with a placeholder for the brokers to which this applies."""
     if replica.state == "absent":
         return "{brokers} {s} not in the cluster"
     if replica.state == "fenced":
-        return "{brokers} {s} fenced (stopped, or cut off from the controller)"
+        return "{brokers} {s} fenced (stopped, or disconnected from the controller)"
     if replica.directory_error:
-        return "a log directory of {brokers} failed"
+        error = replica.directory_error.replace("{", "{{").replace("}", "}}")
+        return f"a log directory of {{brokers}} failed ({error})"
     if not replica.held:
-        return "{brokers} {s} up, but without a log of it"
+        return "{brokers} {s} up, but without a log for it"
+    if p.leader < 0 and replica.broker in (*p.isr, *(p.elr or ())):
+        return "{brokers} {s} up and may lead"
     if p.leader < 0:
         return "{brokers} {s} up, but not known to have every record"
     if not replica.answers:
-        return "{brokers} {s} registered, but without an answer"
+        return "{brokers} {s} registered, but not answering"
     return "{brokers} {s} up, but behind"
 
 
@@ -141,7 +163,10 @@ def _seen(p: PartitionFacts, replica: ReplicaFacts) -> str:
     if replica.seen_ms is None or replica.seen_ms <= 0:
         return ""
     ago = max(p.now_ms - replica.seen_ms, 0)
-    return f"; last heard of {duration(ago) if ago >= 1000 else 'a moment'} ago, {show_time(replica.seen_ms)}"
+    return (
+        f"; last seen {duration(ago) if ago >= 1000 else 'a moment'} ago, "
+        f"{show_time(replica.seen_ms)}"
+    )
 
 
 def _behind(p: PartitionFacts, replica: ReplicaFacts) -> str:
@@ -150,33 +175,40 @@ def _behind(p: PartitionFacts, replica: ReplicaFacts) -> str:
         return ""
     gap = leader.end - replica.end
     if gap <= 0:
-        return ", its log is as long as the leader's"
-    told = f", {gap:,} records behind the leader"
+        return ", its log ends where the leader's does"
+    gap_text = f", {gap:,} records behind the leader"
     if replica.later_end is None or leader.later_end is None or p.between_s <= 0:
-        return told
+        return gap_text
     copied = (replica.later_end - replica.end) / p.between_s
     left = leader.later_end - replica.later_end
     closing = (gap - left) / p.between_s
     if left <= 0:
-        return f"{told}, and caught up while this was looked at"
+        return f"{gap_text}, and has caught up during the measurement"
     if copied <= 0:
-        return f"{told}, and copies nothing"
+        return f"{gap_text}, and does not advance"
     if closing <= 0:
-        return f"{told}; it copies {copied:,.0f} records/s, and more than that is written"
-    return f"{told}; it catches up by {closing:,.0f} records/s, which takes {duration(int(left / closing * 1000))}"
+        return f"{gap_text}; it copies {copied:,.0f} records/s, less than is written"
+    return (
+        f"{gap_text}; it catches up at {closing:,.0f} records/s, which takes "
+        f"{duration(int(left / closing * 1000))}"
+    )
 
 
 def _replica(p: PartitionFacts, broker: int) -> Evidence:
     replica = p.by_broker[broker]
     about = f"replica {broker}"
     end = f", log end {replica.end:,}" if replica.end is not None else ""
+    if replica.full_disk:
+        end += f"; its disk is full ({replica.full_disk})"
     if replica.state == "up" and not replica.answers:
         end = f"; broker {broker} does not answer{_seen(p, replica)}"
     if broker == p.leader:
         return Evidence(about, f"leader (epoch {p.leader_epoch}), in sync{end}")
-    if broker in p.isr:
+    if broker in p.isr and p.leader >= 0:
         return Evidence(about, f"in sync{end}")
     head = "being added" if broker in p.adding else "out of sync"
+    if broker in p.isr:
+        head = "last in sync"
     if replica.state == "absent":
         return Evidence(about, f"{head}: broker {broker} is not in the cluster{_seen(p, replica)}")
     if replica.state == "fenced":
@@ -184,7 +216,7 @@ def _replica(p: PartitionFacts, broker: int) -> Evidence:
     if replica.directory_error:
         return Evidence(about, f"{head}: its log directory failed ({replica.directory_error})")
     if not replica.held:
-        return Evidence(about, f"{head}: broker {broker} is up, and has no log of it yet")
+        return Evidence(about, f"{head}: broker {broker} is up, but has no log for it yet")
     if not replica.answers:
         return Evidence(
             about, f"{head}: broker {broker} is registered, but does not answer{_seen(p, replica)}"
@@ -212,16 +244,18 @@ def _evidence(p: PartitionFacts) -> Iterator[Evidence]:
         yield _replica(p, broker)
     spare = len(p.isr) - p.min_isr
     if p.leader < 0:
-        told = f"{p.min_isr}"
+        min_isr = f"{p.min_isr}"
     elif spare < 0:
-        told = f"{p.min_isr}, in sync {len(p.isr)}: acks=all is refused, acks=1 is served"
+        min_isr = f"{p.min_isr}, in sync {len(p.isr)}: acks=all is refused, acks=1 is served"
     elif len(p.isr) == 1:
-        told = f"{p.min_isr}, in sync {len(p.isr)}: when its broker stops, it cannot be read or written"
+        min_isr = (
+            f"{p.min_isr}, in sync {len(p.isr)}: if its broker stops, it cannot be read or written"
+        )
     elif spare == 0:
-        told = f"{p.min_isr}, in sync {len(p.isr)}: one more loss refuses acks=all"
+        min_isr = f"{p.min_isr}, in sync {len(p.isr)}: one more loss refuses acks=all"
     else:
-        told = f"{p.min_isr}, in sync {len(p.isr)}: {spare} more may be lost"
-    yield Evidence("min.insync.replicas", told)
+        min_isr = f"{p.min_isr}, in sync {len(p.isr)}: {spare} more may be lost"
+    yield Evidence("min.insync.replicas", min_isr)
     if p.adding or p.removing:
         yield Evidence("reassignment", _move(p))
     if p.throttled:
@@ -234,18 +268,24 @@ def _electable(p: PartitionFacts) -> Iterator[Evidence]:
     eligible = [b for b in (*p.isr, *(p.elr or ()))]
     if eligible:
         yield Evidence(
-            "who may lead",
-            f"{brokers_named(eligible)}: has every acknowledged record, and leads as soon as it is back",
+            "electable",
+            (
+                f"{brokers_named(eligible)}: has every acknowledged record, and leads as soon as "
+                "it is back"
+            ),
         )
     elif p.last_known_elr:
         yield Evidence(
-            "who may lead",
-            f"nobody for certain; last known to have every record: {brokers_named(p.last_known_elr)}",
+            "electable",
+            (
+                "no replica for certain; last known to have every record: "
+                f"{brokers_named(p.last_known_elr)}"
+            ),
         )
     rule = (
-        "on: any replica that lives may lead, what it lacks is lost"
+        "on: any live replica may lead; records that it lacks are lost"
         if p.unclean
-        else "off: no replica that may lack records leads by itself"
+        else "off: a replica that may lack records is not elected automatically"
     )
     yield Evidence("unclean election", rule)
 
@@ -261,9 +301,9 @@ def _next(p: PartitionFacts, state: str) -> Iterator[str]:
     if away:
         yield f"pk wait broker {' '.join(map(str, away))}"
         yield "pk brokers list"
-    if any(p.by_broker[b].directory_error for b in _missing(p)):
-        failed = [b for b in _missing(p) if p.by_broker[b].directory_error]
-        yield f"pk brokers logdirs {' '.join(map(str, failed))}"
+    failed = [b for b in _missing(p) if p.by_broker[b].directory_error]
+    if failed or _full(p):
+        yield f"pk brokers logdirs {' '.join(map(str, sorted({*failed, *_full(p)})))}"
     topic, _, number = p.name.rpartition("/")
     if state == "offline" and any(p.by_broker[b].state == "up" for b in p.replicas):
         yield f"pk partitions elect-leaders {p.name} --unclean --dry-run"

@@ -1,10 +1,10 @@
-"""Bytes and rates as people see them. Tables of columns that are made at start import this: it must stay light."""
+"""Bytes and rates for people. Row types import this when pk starts, so it must stay light."""
 
 from typing import Literal
 
 
 def show_bytes(number: float | None) -> str:
-    """Bytes for people: `812 B`, `3.1 GB`; `-` where unknown."""
+    """Bytes for people: `812 B`, `3.1 GB`; `-` if unknown."""
     if number is None or number < 0:
         return "-"
     value = float(number)
@@ -16,10 +16,10 @@ def show_bytes(number: float | None) -> str:
 
 
 def show_rate(rate: float | None, of: Literal["records", "bytes"] = "records") -> str:
-    """What happens in a second, for people; `-` where unknown.
+    """A rate per second, for people; `-` if unknown.
 
-    Records are a number alone: `0`, `0.4`, `812`, `12.4k`, `1.3M`, since a column's title or the sentence says the unit.
-    Bytes are `3.1 MB/s`.
+    Records are a plain number, `0`, `0.4`, `812`, `12.4k`, `1.3M`, since a column's title or the
+    sentence gives the unit. Bytes are `3.1 MB/s`.
     """
     if rate is None:
         return "-"

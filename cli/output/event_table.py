@@ -1,4 +1,4 @@
-"""A table that grows: rows are written as they happen, below a head that is written once."""
+"""A table that grows: rows are written as events happen, below a heading that is written once."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,18 +10,19 @@ from pk.cli.terminal.text import cut, escaped
 
 
 class Cell(NamedTuple):
-    """A cell of a line: its head, its width (0: as wide as it gets, for the last one) and its text."""
+    """A cell of a line: its title, its width (0: unlimited, for the last one) and its text."""
 
     head: str
     width: int
     show: Callable[[Row], str]
     right: bool = False
     cut: bool = True
-    """Whether a text that is wider is cut; else it moves what stands behind it."""
+    """Whether a text that is wider is cut; else it shifts the cells after it."""
 
 
 class EventTable:
-    """Writes rows in the format asked for: as lines of `cells`, or, where something else is asked for, of `columns`."""
+    """Writes rows in the requested format: as lines of `cells`, or, in other formats, with
+    `columns`."""
 
     def __init__(
         self,
@@ -31,7 +32,7 @@ class EventTable:
         style: Callable[[Row], str | None],
     ) -> None:
         options = context.output
-        # A list that is not finished is no JSON: each row is a document of its own.
+        # An unfinished list is not JSON: each row is a document of its own.
         self._options = options._replace(format="jsonl") if options.format == "json" else options
         self._context = context
         self._columns = columns
@@ -52,8 +53,8 @@ class EventTable:
             parts.append(text.rjust(cell.width) if cell.right else text.ljust(cell.width))
         return "  ".join(parts).rstrip()
 
-    def tell(self, rows: Sequence[Row]) -> None:
-        """Writes what happened, as far as --where lets it through. Raises Unusable."""
+    def add(self, rows: Sequence[Row]) -> None:
+        """Writes the rows that match --where. Raises Unusable."""
         listing = narrow(Listing(self._columns, rows), self._options)
         if not listing.rows:
             return

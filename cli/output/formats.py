@@ -1,8 +1,8 @@
-"""How results look: one set of formats for every command.
+"""The output formats of every command.
 
-A command makes a `Listing` (columns and rows) or a `Document` (what JSON shows, and the sections people see) and hands
-it over; which columns, rows and format was asked for is decided here. Keys in JSON are the columns' keys, in
-snake_case, the wide columns too. Nothing here knows where the bytes go.
+A command makes a `Listing` (columns and rows) or a `Document` (the data for JSON, and sections for
+people); this module applies the requested columns, rows and format. Keys in JSON are the columns'
+keys, in snake_case, including wide columns. Nothing here knows where the bytes go.
 """
 
 import json
@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 
 class Column(NamedTuple):
-    """A column: its key in JSON, how people see its value, and whether only `wide` shows it."""
+    """A column: its key in JSON, how its value is shown, and whether only `wide` shows it."""
 
     key: str
     show: Callable[[Any], str] | None = None
@@ -28,14 +28,14 @@ class Column(NamedTuple):
     right: bool = False
     title: str | None = None
     on_terminal: "Callable[[Row], str] | None" = None
-    """What a terminal shows instead, where a value alone says too little; it may look at the whole row."""
+    """What a terminal shows instead, if the value alone says too little; it gets the whole row."""
 
     whole: bool = False
-    """Others are folded first: it is a name that somebody may want to take from the screen."""
+    """Other columns are folded first: this one is a name that people copy from the screen."""
 
 
 class Listing(NamedTuple):
-    """A list of things. `style` names a rich style for a row that needs a look."""
+    """A list. `style` returns a rich style for a row that should stand out."""
 
     columns: Sequence[Column]
     rows: Sequence[Row]
@@ -43,14 +43,15 @@ class Listing(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of a description, as people see it."""
+    """A part of a description, for people."""
 
     title: str
     body: Listing
 
 
 class Document(NamedTuple):
-    """A description of several things: `data` is what JSON shows; `rows` is what --where, --columns … narrow it to."""
+    """A description of several things: `data` is for JSON; `rows` is what --where, --columns …
+    select from."""
 
     data: Sequence[Mapping[str, Any]]
     sections: Sequence[Section]
@@ -58,7 +59,7 @@ class Document(NamedTuple):
 
 
 class OutputOptions(NamedTuple):
-    """What was asked of the output, and what it goes to."""
+    """The requested output, and the kind of stream it goes to."""
 
     format: str = "table"
     columns: tuple[str, ...] = ()
@@ -80,7 +81,7 @@ def check_format(name: str, formats: Sequence[str] = FORMATS) -> str:
         return name.removeprefix("template=") if "{" in name else name
     hint = did_you_mean(name, formats)
     raise Unusable(
-        f"-f is one of {', '.join(formats)} or a template with {{FIELD}}, not {name!r}{hint}"
+        f"-f must be one of {', '.join(formats)} or a template with {{FIELD}}, not {name!r}{hint}"
     )
 
 
@@ -93,7 +94,7 @@ def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def plain(value: Any) -> str:
-    """A value as people see it."""
+    """A value for people."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -106,7 +107,7 @@ def plain(value: Any) -> str:
 
 
 def narrow(listing: Listing, options: OutputOptions) -> Listing:
-    """The listing with the rows and columns asked for, in the order asked for. Raises Unusable."""
+    """The listing with the requested rows and columns, in the requested order. Raises Unusable."""
     keys = [column.key for column in listing.columns]
     rows = list(listing.rows)
     if options.where is not None:
@@ -152,12 +153,12 @@ def _known(name: str, keys: Iterable[str], option: str) -> str:
     key = name.strip().lower().replace("-", "_")
     if key in keys:
         return key
-    hint = did_you_mean(key, keys, f"; there are {', '.join(keys)}.")
-    raise Unusable(f"{option}: there is no column {name!r}{hint}")
+    hint = did_you_mean(key, keys, f"; the columns are {', '.join(keys)}.")
+    raise Unusable(f"{option}: unknown column {name!r}{hint}")
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    """A key that sorts anything: absent first, then numbers, then texts."""
+    """A sort key for anything: missing values first, then numbers, then texts."""
     if value is None:
         return (0, 0)
     if isinstance(value, (int, float)):
@@ -166,7 +167,7 @@ def _order(value: Any) -> tuple[int, Any]:
 
 
 def render(listing: Listing, options: OutputOptions) -> bytes:
-    """The listing in the format asked for."""
+    """The listing in the requested format."""
     listing = narrow(listing, options)
     if options.format in ("table", "wide"):
         return _table(listing, options).encode(errors="surrogateescape")
@@ -187,7 +188,7 @@ def _text(listing: Listing, keys: list[str], options: OutputOptions) -> str:
 
 
 def render_document(document: Document, options: OutputOptions) -> bytes:
-    """The description in the format asked for; narrowed to its rows once a filter is given."""
+    """The description in the requested format; reduced to its rows if a filter is given."""
     if options.narrows or options.format in ("csv", "name") or "{" in options.format:
         return render(document.rows, options)
     if options.format not in ("table", "wide"):
@@ -248,7 +249,8 @@ def _table(listing: Listing, options: OutputOptions) -> str:
 def terminal_table(
     listing: Listing, options: OutputOptions, lit: Callable[[int, int], bool] | None = None
 ) -> str:
-    """The table as a terminal shows it. `lit` says of a row and a column whether that cell is to stand out."""
+    """The table for a terminal. `lit` says for a row and a column whether that cell is
+    highlighted."""
     from pk.cli.terminal.table import laid_out
 
     style, rows = listing.style, listing.rows
@@ -266,7 +268,7 @@ def terminal_table(
 
 
 def _plain_table(listing: Listing) -> str:
-    """Columns lined up by blanks: what scripts cut and nobody has to strip."""
+    """Columns aligned with blanks: easy for scripts to cut."""
     cells = cells_of(listing)
     heads = [title(column).replace(" ", "-") for column in listing.columns]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)] if heads else []
@@ -304,8 +306,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "\\": "\\"}
 
 
 def unescape(text: str) -> str:
-    """`\\n`, `\\t`, `\\r`, `\\0`, `\\xNN` and `\\\\` as the characters they stand for; from `\\x80` on as the byte itself, which
-    `errors="surrogateescape"` encodes."""
+    """`\\n`, `\\t`, `\\r`, `\\0`, `\\xNN` and `\\\\` as the characters they stand for; from `\\x80`
+    on as the raw byte, which `errors="surrogateescape"` encodes."""
     out: list[str] = []
     i = 0
     while i < len(text):
@@ -372,14 +374,15 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
 
 
 def _room(spec: str) -> str:
-    """The side and width of a format, for the dash that stands where a number is unknown."""
+    """The alignment and width of a format, for the dash that replaces an unknown number."""
 
     found = re.match(r"((?:.?[<>^])?)0?(\d*)", spec)
     return f"{found[1] or '>'}{found[2]}" if found else ""
 
 
 def yaml(value: Any, depth: int = 0) -> str:
-    """`value` as YAML in block style; texts that YAML would read as something else are quoted."""
+    """`value` as YAML in block style, with quotes around texts that YAML would read as another
+    type."""
     pad = "  " * depth
     lines: list[str] = []
     if _is_object(value):

@@ -1,11 +1,11 @@
-"""What was asked of a command's output, looked at before the command runs: a column that does not exist is said while nothing
-is done yet, and not after a topic was deleted."""
+"""Checks the output options before the command runs: an unknown column is reported while nothing is
+done yet, not after a topic was deleted."""
 
 from typing import Any, Final, cast
 
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.output.formats import Column, Listing, OutputOptions, check_format, narrow, template
-from pk.cli.output.schema import schema_of_shape, shape_of
+from pk.cli.output.schema import rows_of, schema_of_rows
 
 _SAMPLES: Final[dict[str, Any]] = {
     "string": "x",
@@ -18,24 +18,25 @@ _SAMPLES: Final[dict[str, Any]] = {
 
 
 def check_output_options(parsed: Parsed) -> None:
-    """Raises Unusable for a format, a column, a condition or a template that the command cannot show."""
+    """Raises Unusable for a format, a column, a condition or a template that the command cannot
+    show."""
     declared, values = parsed.declared, parsed.values
     if declared is None or not declared.shows or "format" not in values:
-        return  # it shows nothing, or records, whose formats are others
+        return  # it shows nothing, or records, which have other formats
     form = check_format(values["format"]) if values["format"] else "table"
     options = OutputOptions(
         format=form,
         columns=values.get("columns", ()),
         sort=values.get("sort", ()),
-        where=values.get("where") if "columns" in values else None,  # else it chooses records
+        where=values.get("where") if "columns" in values else None,  # else it selects records
         limit=values.get("limit"),
     )
-    shape = shape_of(declared, values, narrowed=True)
-    if shape is None or not (options.narrows or "{" in form):
+    rows = rows_of(declared, values, narrowed=True)
+    if rows is None or not (options.narrows or "{" in form):
         return
-    schema = schema_of_shape(shape)
-    if schema["additionalProperties"]:
-        return  # only what is looked at says which columns there are
+    if isinstance(rows, tuple):
+        return  # the columns are known only after the run
+    schema = schema_of_rows(rows)
     listing = narrow(Listing([Column(name) for name in schema["properties"]], ()), options)
     if "{" in form:
         sample = {name: _sample(of) for name, of in schema["properties"].items()}

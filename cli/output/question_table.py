@@ -7,7 +7,8 @@ from pk.cli.runtime.context import Context
 def say_limited_table(
     context: Context, listing: Listing, limit: int | None = None, whole: str = ""
 ) -> None:
-    """Shows a listing with a question, set off by a blank line; `whole` is what shows the rows beyond `limit`."""
+    """Shows a listing with a question, after a blank line; `whole` is the command that shows rows
+    beyond `limit`."""
     rows = list(listing.rows)
     say_table(context, listing._replace(rows=rows[:limit]))
     if limit is not None and len(rows) > limit:
@@ -16,7 +17,7 @@ def say_limited_table(
 
 
 def say_table(context: Context, listing: Listing) -> None:
-    """Says a listing, on standard error: as a table that is whole, whatever the options say of the answer's own look."""
+    """Shows a listing on standard error: as a complete table, whatever format the output has."""
     look = context.output._replace(
         format="table",
         columns=(),

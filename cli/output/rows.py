@@ -1,7 +1,8 @@
 """The rows of a list, declared once.
 
-A row is a TypedDict: it is the JSON object that the command prints, so it needs no conversion, and the type checker holds
-the worker to it. Each field is a column, in the order of the declaration. `Shown` says what the type does not:
+A row is a TypedDict: it is the JSON object that the command prints, so it needs no conversion, and
+the type checker holds the worker to it. Each field is a column, in the order of the declaration.
+`Shown` says what the type does not:
 
     class PartitionRow(TypedDict):
         topic: str
@@ -9,15 +10,16 @@ the worker to it. Each field is a column, in the order of the declaration. `Show
         idle_ms: Annotated[int | None, Shown("IDLE", show=show_span)]
         log_dir: Annotated[NotRequired[str], Shown(wide=True)]
 
-The columns of the table (`columns`), the JSON Schema (`object_schema`), the names that `--columns`, `--sort`, `--where`
-and their completion know (`names`) and the list of columns in help and the manual are derived from it. A description is a
-row too, with the rows of its parts inside: `partitions: list[PartitionOfTopic]`.
+The columns of the table (`columns`), the JSON Schema (`object_schema`), the names that `--columns`,
+`--sort`, `--where` and their completion know (`names`) and the list of columns in help and the
+manual are derived from it. A description is a row too, with the rows of its parts inside:
+`partitions: list[PartitionOfTopic]`.
 
-A module with rows is imported together with the declarations of its noun, and `pk --help` pays for that: it imports
-nothing but this module, `typing` and the functions that show a value.
+A module with rows is imported together with the declarations of its noun, and `pk --help` pays for
+that: it imports nothing but this module, `typing` and the functions that show a value.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
 from typing import (
@@ -29,6 +31,7 @@ from typing import (
     NotRequired,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -38,17 +41,17 @@ from typing import (
 if TYPE_CHECKING:
     from pk.cli.output.formats import Column, Listing
 
-Kind = TypeVar("Kind", bound=type)
 RowType = TypeVar("RowType", bound=Mapping[str, object])
 
 
 class Shown:
     """How a table shows a field.
 
-    `title` is the head of its column (default: the field's name in capitals). `show` writes a value for people; `null` is
-    what stands for a missing one. A `wide` column is shown by `-f wide` only. Numbers stand on the `right`, all else on the left, unless that is given.
-    `on_terminal` writes the cell for a terminal, from the whole row. The cells of a `whole` column are folded last, for
-    names that somebody may copy from the screen.
+    `title` is the column's title (default: the field's name in capitals). `show` formats a value
+    for people; `null` replaces a missing one. A `wide` column is shown by `-f wide` only. Numbers
+    stand on the `right`, all else on the left, unless that is given. `on_terminal` writes the cell
+    for a terminal, from the whole row. The cells of a `whole` column are folded last, for names
+    that somebody may copy from the screen.
     """
 
     __slots__ = ("null", "on_terminal", "right", "show", "title", "whole", "wide")
@@ -73,7 +76,7 @@ class Shown:
         self.whole = whole
 
     def writer(self) -> Callable[[Any], str] | None:
-        """What writes a value that may be missing; None where nothing but the usual is to be done."""
+        """Formats a value that may be missing; None if no special format is needed."""
         show, null = self.show, self.null
         if show is None and null == "-":
             return None
@@ -87,12 +90,7 @@ class Shown:
 _PLAIN: Final = Shown()
 
 
-def with_more(kind: Kind) -> Kind:
-    """Marks a row type whose rows may have further fields, which cannot be known before the command runs."""
-    kind.__with_more__ = True
-    return kind
-
-
+@cache
 def _fields(kind: type) -> dict[str, tuple[Any, Shown, bool]]:
     """Each field: its type, how it is shown, and whether every row has it."""
     assert is_typeddict(kind), kind
@@ -131,9 +129,16 @@ def _all_columns(kind: type) -> "tuple[Column, ...]":
     return tuple(found)
 
 
-def columns(kind: type, *, without: Sequence[str] = ()) -> "tuple[Column, ...]":
-    """The columns of a list of such rows, but for some."""
-    return tuple(column for column in _all_columns(kind) if column.key not in without)
+def columns(
+    kind: type, *, without: Collection[str] = (), wide: Collection[str] = ()
+) -> "tuple[Column, ...]":
+    """The columns of a list of such rows, except those of `without`. Only `-f wide` shows those of
+    `wide`, besides those that are declared so."""
+    return tuple(
+        column._replace(wide=True) if column.key in wide else column
+        for column in _all_columns(kind)
+        if column.key not in without
+    )
 
 
 def listing(
@@ -141,12 +146,34 @@ def listing(
     rows: Sequence[RowType],
     style: Callable[[RowType], str | None] | None = None,
     *,
-    without: Sequence[str] = (),
+    without: Collection[str] = (),
+    wide: Collection[str] = (),
 ) -> "Listing":
-    """A list of such rows. `style` names a rich style for a row that should stand out; columns `without` are left out."""
+    """A list of such rows. `style` names a rich style for a row that should stand out; `without`
+    and `wide` are those of `columns`."""
     from pk.cli.output.formats import Listing
 
-    return Listing(columns(kind, without=without), rows, style)  # pyright: ignore[reportArgumentType]
+    found = columns(kind, without=without, wide=wide)
+    return Listing(found, rows, style)  # pyright: ignore[reportArgumentType] - of these rows alone
+
+
+def field_listing(row: Mapping[str, object]) -> "Listing":
+    """One thing for people: a line for each field, with its name and its value."""
+    from pk.cli.output.formats import Column, Listing
+
+    lines = [{"name": name.replace("_", " "), "value": value} for name, value in row.items()]
+    return Listing((Column("name"), Column("value")), lines)
+
+
+def part_of(kind: type[RowType], row: Mapping[str, object]) -> RowType:
+    """The fields of `row` that rows of this type have, in the order of the type. An optional field
+    may be missing."""
+    return cast("RowType", {name: row[name] for name in names(kind) if name in row})
+
+
+def annotations(kind: type) -> dict[str, Shown]:
+    """How each field is shown."""
+    return {name: shown for name, (_, shown, _) in _fields(kind).items()}
 
 
 def names(kind: type) -> list[str]:
@@ -169,7 +196,7 @@ def object_schema(kind: type) -> dict[str, Any]:
         "type": "object",
         "properties": {name: _schema(hint) for name, (hint, _, _) in fields.items()},
         "required": [name for name, (_, _, required) in fields.items() if required],
-        "additionalProperties": getattr(kind, "__with_more__", False),
+        "additionalProperties": False,
     }
 
 

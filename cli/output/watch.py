@@ -1,16 +1,17 @@
-"""`-w`: a command looked at again and again.
+"""`-w`: repeats a command.
 
-A watched command runs as it always does, but against a context that keeps what it shows instead of writing it. On a
-terminal each look is painted over the one before, on the alternate screen, with the cells that changed in reverse; at the
-end the terminal is as it was, with the last look below it, whole. Into a pipe or a file, and on a terminal that cannot be
-painted on, each look that differs from the one before is written out: a table below a line with the time; `json` as one
-line a look; `csv` with one head for all.
+A watched command runs as always, but against a context that keeps its output instead of writing it.
+On a terminal each result is drawn over the previous one, on the alternate screen, with changed
+cells in reverse; at the end the terminal is restored, with the last result below, in full. In a
+pipe or a file, and on a terminal without cursor control, each result that differs from the previous
+one is written: a table below a line with the time; `json` as a line per result; `csv` with one
+heading for all.
 
-What cannot be looked at now (a broker that died, a topic that is gone) is told beside the last picture, and looked for
-again. Only the first look may fail.
+A failure after the first run (a broker that died, a deleted topic) is shown beside the last result,
+and retried. Only the first run may fail.
 
-A cell has changed if its row was there before and showed something else; which row is which is told by the leading columns
-that make rows unique, since every list begins with the names of what it lists.
+A cell has changed if its row was there before with another value. Rows are identified by the fewest
+leading columns that make them unique, since every list begins with the names of what it lists.
 """
 
 import io
@@ -48,11 +49,11 @@ Part = Listing | Document | bytes
 
 _TICK_S = 0.25
 _LATE_S = 2.0
-"""A look that takes longer than that beyond its time is told."""
+"""A run that is later than this is reported."""
 
 
 class Snapshot(NamedTuple):
-    """What one run of a command showed."""
+    """The output of one run of a command."""
 
     parts: Sequence[Part]
     said: Sequence[str]
@@ -60,7 +61,7 @@ class Snapshot(NamedTuple):
 
 
 class _Kept(io.BytesIO):
-    """Keeps what is written, and is else as what it stands for: a terminal, of its size."""
+    """Keeps what is written, and otherwise acts as the original: a terminal, of its size."""
 
     def __init__(self, outer: BinaryIO) -> None:
         super().__init__()
@@ -74,7 +75,7 @@ class _Kept(io.BytesIO):
 
 
 class _Captured(Context):
-    """A context that keeps what is shown. Progress is not: nothing but the picture is painted."""
+    """A context that keeps the output, except progress: only results are drawn."""
 
     def __init__(self, outer: Context) -> None:
         streams, self.kept = outer.streams, _Kept(outer.streams.out)
@@ -99,10 +100,11 @@ class _Captured(Context):
 
 
 async def watch(context: Context, handler: Handler, seconds: float) -> int:
-    """Runs `handler` every `seconds` and shows what it shows, with what changed lit, until it is interrupted.
+    """Runs `handler` every `seconds` and shows its output, with changes highlighted, until it is
+    interrupted.
 
-    The session of `context` has to be open. In the shell, cancellation ends it. Raises what the first run raises; one that
-    shows nothing because everything it was asked for failed ends it, too.
+    The session of `context` must be open. In the shell, cancellation ends it. Raises what the first
+    run raises; ends after a first run that shows nothing because everything failed.
     """
     options = _options(context)
     painted = options.terminal and os.environ.get("TERM", "dumb") not in ("dumb", "")
@@ -120,7 +122,8 @@ async def watch(context: Context, handler: Handler, seconds: float) -> int:
 
 
 def _options(context: Context) -> OutputOptions:
-    """How lists are to look. What shows records has formats of its own: those are painted as they come."""
+    """How to show lists. Commands that show records have formats of their own, and are drawn as
+    they write."""
     try:
         return context.output
     except Unusable:
@@ -131,7 +134,7 @@ def _options(context: Context) -> OutputOptions:
 
 
 async def _snapshot(context: Context, handler: Handler) -> tuple[Snapshot, list[BaseException]]:
-    """What one run shows, and which of its items failed."""
+    """The output of one run, and its failed items."""
     from pk.cli.positions.resolve import now_ms
 
     captured = _Captured(context)
@@ -141,7 +144,7 @@ async def _snapshot(context: Context, handler: Handler) -> tuple[Snapshot, list[
 
 
 def _rows(part: Part) -> int:
-    """How much a part shows."""
+    """The number of rows of a part."""
     if isinstance(part, bytes):
         return len(part)
     return len(part.rows) if isinstance(part, Listing) else len(part.data)
@@ -150,7 +153,7 @@ def _rows(part: Part) -> int:
 async def _follow(
     watched: "_Painted | _Written", context: Context, handler: Handler, seconds: float
 ) -> None:
-    """Looks again and again; what fails for now is told."""
+    """Runs repeatedly; shows failures that may pass."""
 
     async def tick() -> None:
         while True:
@@ -164,12 +167,12 @@ async def _follow(
             try:
                 snapshot, _ = await _snapshot(context, handler)
                 watched.see(snapshot)
-            except Exception as error:  # noqa: BLE001 - what is no failure of the cluster is raised again
+            except Exception as error:  # noqa: BLE001 - what is not a failure of the cluster is raised again
                 watched.miss(_passing(error))
 
 
 def _passing(error: Exception) -> str:
-    """What to say of a failure that may pass. Raises the others."""
+    """The sentence for a failure that may pass. Raises the others."""
     from pk.cli.runtime.failures import leaf, sentence
 
     found = leaf(error)
@@ -184,7 +187,7 @@ def _passing(error: Exception) -> str:
 
 
 def lit_cells(before: Listing | None, now: Listing) -> set[tuple[int, int]]:
-    """The cells of `now`, as (row, column), that are new or show something else than in `before`."""
+    """The cells of `now`, as (row, column), that are new or differ from `before`."""
     if before is None:
         return set()
     keys = [column.key for column in now.columns]
@@ -204,7 +207,8 @@ def lit_cells(before: Listing | None, now: Listing) -> set[tuple[int, int]]:
 def _names(
     before: Listing, now: Listing, keys: Sequence[str]
 ) -> Callable[[Listing], list[tuple[str, ...]]]:
-    """A function that names the rows of either listing: by as few leading columns as tell all rows apart, else by place."""
+    """A function that identifies the rows of either listing: by the fewest leading columns that are
+    unique, else by index."""
 
     def by(count: int, listing: Listing) -> list[tuple[str, ...]]:
         return [tuple(str(row.get(key)) for key in keys[:count]) for row in listing.rows]
@@ -216,7 +220,7 @@ def _names(
 
 
 def _tables(part: Listing | Document, options: OutputOptions) -> list[tuple[str, Listing]]:
-    """The tables that a terminal shows of a part, each with its title."""
+    """The tables that a terminal shows for a part, each with its title."""
     if isinstance(part, Listing):
         return [("", narrow(part, options))]
     if options.narrows:
@@ -241,7 +245,7 @@ def _rendered(part: Listing | Document, options: OutputOptions) -> bytes:
 
 
 def painted_lines(snapshot: Snapshot, before: Snapshot | None, options: OutputOptions) -> list[str]:
-    """The lines a terminal shows of a picture, with what is not as in `before` in reverse."""
+    """The lines that a terminal shows, with what differs from `before` in reverse."""
     old = _flat(before, options) if before is not None else []
     lines: list[str] = []
     for i, shown in enumerate(_flat(snapshot, options)):
@@ -270,7 +274,7 @@ def painted_lines(snapshot: Snapshot, before: Snapshot | None, options: OutputOp
 
 
 class _Painted:
-    """Paints each picture over the one before; a context manager that leaves the terminal as it was."""
+    """Draws each result over the previous one; a context manager that restores the terminal."""
 
     def __init__(self, context: Context, seconds: float) -> None:
         self._context = context
@@ -335,7 +339,10 @@ class _Painted:
         if self._missing is not None:
             return f"As of {show_time(snapshot.at_ms)[11:19]}. {self._missing}"
         if late_s > _LATE_S:
-            return f"As of {show_time(snapshot.at_ms)[11:19]}. No answer for {show_span(late_s * 1000)}."
+            return (
+                f"As of {show_time(snapshot.at_ms)[11:19]}. No answer for "
+                f"{show_span(late_s * 1000)}."
+            )
         return None
 
     def _paint(self) -> None:
@@ -353,15 +360,13 @@ class _Painted:
         room = max(height - len(head) - len(foot), 1)
         if len(lines) > room:
             more = len(lines) - room + 1
-            hint = (
-                f"… {more} more lines (--limit, --where, --sort); Ctrl-C ends and leaves them all."
-            )
+            hint = f"… {more} more lines (--limit, --where, --sort); Ctrl-C stops and prints all."
             lines = [*lines[: room - 1], cut(hint, width)]
         self._screen.draw([Text.from_ansi(escaped_lines(line)) for line in (*head, *lines, *foot)])
 
 
 class _Written:
-    """Writes each picture that differs from the one before."""
+    """Writes each result that differs from the previous one."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -403,7 +408,7 @@ class _Written:
 
 
 def _block(part: Listing | Document, options: OutputOptions) -> bytes:
-    """A part as the format has it; `json` on one line."""
+    """A part in the requested format; `json` on one line."""
     data = _rendered(part, options)
     if options.format != "json":
         return data
@@ -411,7 +416,7 @@ def _block(part: Listing | Document, options: OutputOptions) -> bytes:
 
 
 def _framed(data: bytes, at_ms: int, options: OutputOptions, *, first: bool) -> bytes:
-    """One look among others of the same format."""
+    """One of several results in the same format."""
     if options.format in ("table", "wide"):
         return (b"" if first else b"\n") + f"{show_time(at_ms)}\n".encode() + data
     if options.format == "yaml":

@@ -1,11 +1,15 @@
-"""`--where`: FIELD OP VALUE, joined by and, or, not and parentheses. Parsed here, never evaluated by Python.
+"""`--where`: FIELD OP VALUE, joined by and, or, not and parentheses. Parsed here, never evaluated
+by Python.
 
-    lag > 100 and topic ~ '^orders'        not internal and partitions in (1, 3)        value.amount >= 9.5
+    lag > 100 and topic ~ '^orders'
+    not internal and partitions in (1, 3)
+    value.amount >= 9.5
 
-Operators: = (or ==), !=, <, <=, >, >=, ~ and !~ (regular expression found anywhere), contains (in a list or a text),
-in (a, b, …). Texts are compared to the letter, but for fields whose values are words of a fixed set, such as a state:
-there `empty` is `Empty`. A field alone asks whether it is there and not false, 0 or empty. Values: numbers, quoted or bare words,
-true, false, null. Dots go into objects; a text that holds JSON is opened for them (`value.user.id`).
+Operators: = (or ==), !=, <, <=, >, >=, ~ and !~ (regular expression found anywhere), contains (in a
+list or a text), in (a, b, …). Texts are case-sensitive, except in fields with a fixed set of
+values, such as a state: there `empty` is `Empty`. A field alone is true if it exists and is not
+false, 0 or empty. Values: numbers, quoted or bare words, true, false, null. Dots select fields of
+objects, also in a text that contains JSON (`value.user.id`).
 """
 
 import json
@@ -49,11 +53,11 @@ WORDS: Final = frozenset(
         "type",
     )
 )
-"""Columns of lists whose values are words of a fixed set, and no names that somebody gave."""
+"""Columns of lists that have a fixed set of values, rather than names."""
 
 
 class WhereError(ValueError):
-    """The condition cannot be read."""
+    """An invalid condition."""
 
 
 class _Token:
@@ -100,9 +104,11 @@ def _literal(token: _Token) -> Any:
 
 
 def value_at(row: Any, path: Sequence[str]) -> Any:
-    """What lies at `path`: into objects, lists (by number), pairs (by the first of them) and texts that hold JSON.
+    """The value at `path`: into objects, lists (by number), pairs (by the first of them) and texts
+    that hold JSON.
 
-    MISSING where there is nothing. A row that opens JSON itself (`opened`) is asked to: it need do so only once.
+    MISSING where there is nothing. A row that opens JSON itself (`opened`) is asked to: it need do
+    so only once.
     """
     first, opened = path[0], getattr(row, "opened", None)
     if opened is not None and len(path) > 1 and isinstance(row.get(first), str):
@@ -118,7 +124,8 @@ def value_at(row: Any, path: Sequence[str]) -> Any:
 
 
 def _item(value: Any, part: str) -> Any:
-    """What an object, a list, or a text that holds one of them has under one step of a path; MISSING if nothing."""
+    """What an object, a list, or a text that holds one of them has under one step of a path;
+    MISSING if nothing."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -210,7 +217,7 @@ class _Parser:
         self.position = 0
         self.fields = fields
         self.equalled: list[tuple[str, str]] = []
-        """The fields that are to be equal to a text, and that text."""
+        """The fields that the condition compares with a text, and that text."""
 
     def peek(self) -> _Token | None:
         return self.tokens[self.position] if self.position < len(self.tokens) else None
@@ -347,8 +354,9 @@ _VALUES_MAX = 8
 
 
 def why_nothing(text: str, rows: Sequence[Mapping[str, Any]], *, all_values: bool) -> str | None:
-    """Why no row of `rows` meets the condition, where it wants a field to be what it is in none of them: a sentence with
-    what may have been meant, and with `all_values`, else, with what there is. None where there is nothing to say."""
+    """Why no row of `rows` meets the condition, where it wants a field to be what it is in none of
+    them: a sentence with what may have been meant, and with `all_values`, else, with the values
+    there are. None where there is nothing to say."""
     from pk.cli.command_line.nearest import did_you_mean_one_of, nearest
 
     parser = _Parser(text, frozenset(key for row in rows[:1] for key in row))

@@ -1,11 +1,13 @@
 """The one grammar for a position in a topic.
 
-    position   start | end | N | -N (before the end) | +N (after the start) | committed | committed+N | committed-N | @TIME
-    range      A..B, half open; a missing side is the start, or for ever; A:B too where neither side holds a time
+    position   start | end | N | -N (before the end) | +N (after the start)
+               | committed | committed+N | committed-N | @TIME
+    range      A..B, half open; a missing side is the start, or for ever; A:B too where neither
+               side holds a time
     per partition   0=5,1=9,2=start..end
 
-`Positions` holds what was typed; `pk.cli.positions.resolve` turns it into offsets of real partitions. Pure: the current
-time and the time zone are arguments.
+`Positions` holds what was typed; `pk.cli.positions.resolve` turns it into offsets of real
+partitions. Pure: the current time and the time zone are arguments.
 """
 
 import re
@@ -37,7 +39,8 @@ class Anchor(Enum):
 
 
 class Position(NamedTuple):
-    """A point in any partition: an anchor and the distance from it (for TIME: epoch milliseconds)."""
+    """A point in any partition: an anchor and the distance from it (for TIME: epoch
+    milliseconds)."""
 
     anchor: Anchor
     value: int = 0
@@ -185,7 +188,8 @@ def _dotted(text: str, now_ms: int, zone: tzinfo | None) -> str | None:
 
 
 def _split(text: str) -> list[str]:
-    """Splits at the commas before a partition number. Other commas are mistakes, and stay for the error message."""
+    """Splits at the commas before a partition number. Other commas are mistakes, and stay for the
+    error message."""
     return re.split(r",(?=\s*[0-9]{1,10}=)", text)
 
 
@@ -205,7 +209,8 @@ def parse_positions(text: str, now_ms: int, zone: tzinfo | None = None) -> Posit
 
 
 def single(positions: Positions, why: Callable[[], str]) -> Positions:
-    """Returns `positions` if they are single positions. Raises ValueError with the sentence of `why` for a range."""
+    """Returns `positions` if they are single positions. Raises ValueError with the sentence of
+    `why` for a range."""
     if any(r.end is not None for r in positions.ranges):
         raise ValueError(why())
     return positions

@@ -1,6 +1,7 @@
 """Resolves positions for commands that read, show or trim partitions.
 
-Fetches a group's commits if a position needs them, and prints a line where the result may surprise. Joins no group.
+Fetches a group's commits if a position needs them, and prints a line where the result may surprise.
+Joins no group.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from pk.cli.positions.grammar import Anchor, Positions
 from pk.cli.positions.resolve import ResolvedRange, now_ms, resolve
-from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.context import Context, join, partition_name
 from pk.cli.runtime.exits import CommandError, Unusable
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.results import IsolationLevel, OffsetAndMetadata
 
@@ -28,10 +30,12 @@ async def resolve_positions(
     group: str | None,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, ResolvedRange | Exception]:
-    """The offsets that `positions` means in each partition, or the error of a partition whose leader does not answer.
+    """The offsets that `positions` means in each partition, or the error of a partition whose
+    leader does not answer.
 
-    `group` (-g) is the group whose commits `committed` refers to. Raises Unusable if it is missing, CommandError if that
-    group has committed nothing at all, and KafkaError.
+    `group` (-g) is the group whose commits `committed` refers to; of a share group these are its
+    start offsets. Raises Unusable if it is missing, CommandError if that group has committed
+    nothing at all, and KafkaError.
     """
     committed = None
     if positions.uses(Anchor.COMMITTED):
@@ -55,7 +59,15 @@ def check_group(positions: Positions | None, group: str | None) -> None:
 async def _commits(admin: "Admin", group: str | None) -> dict[TopicPartition, int | None]:
     if group is None:
         raise Unusable("The position `committed` needs a group: -g GROUP.")
-    answers = await admin.list_group_offsets(group)
+    answers: Mapping[TopicPartition, object] = {}
+    try:
+        answers = await admin.list_group_offsets(group)
+    except KafkaError as e:
+        if e.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+    if not answers:  # a share group commits nothing; where it is, its share coordinators know
+        started = (await admin.list_share_groups_offsets([group]))[group]
+        answers = {} if isinstance(started, Exception) else started
     found: dict[TopicPartition, int | None] = {
         tp: c.offset for tp, c in answers.items() if isinstance(c, OffsetAndMetadata)
     }
@@ -78,7 +90,7 @@ def say_uncommitted(
 ) -> None:
     """Names the partitions in which the group has no commit; they are read from their end."""
     lacking = [
-        place_name(tp)
+        partition_name(tp)
         for tp, found in ranges.items()
         if isinstance(found, ResolvedRange) and lacks_commit(found)
     ]
@@ -96,6 +108,6 @@ def say_inverted(
         if isinstance(found, ResolvedRange) and found.note.startswith("ends at")
     ]
     for tp, note in wrong[:_SHOWN]:
-        context.say(f"{place_name(tp)}: the range {note}, so it is empty.")
+        context.say(f"{partition_name(tp)}: the range {note}, so it is empty.")
     if len(wrong) > _SHOWN:
         context.say(f"The same is true of {len(wrong) - _SHOWN} more.")

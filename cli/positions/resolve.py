@@ -1,4 +1,5 @@
-"""Turns positions as typed into offsets of real partitions by asking the brokers. Joins no group, creates nothing."""
+"""Turns positions as typed into offsets of real partitions by asking the brokers. Joins no group,
+creates nothing."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -27,8 +28,9 @@ class ResolvedRange(NamedTuple):
     """The offset after the partition's last record."""
 
     note: str = ""
-    """How `begin` differs from what was typed: `… clamped`, `no commit …`, `nothing after …`, or `ends at …` if the range
-    ends before it begins in this partition. Empty if it does not differ."""
+    """How `begin` differs from what was typed: `… clamped`, `no commit …`, `nothing after …`, or
+    `ends at …` if the range ends before it begins in this partition. Empty if it does not
+    differ."""
 
 
 Committed = Mapping[TopicPartition, int | None]
@@ -78,7 +80,8 @@ async def bounds_of(
     partitions: Iterable[TopicPartition],
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
 ) -> tuple[Listed, Listed]:
-    """The first offset of each partition, and the offset after its last record; asks for both at once."""
+    """The first offset of each partition, and the offset after its last record; asks for both at
+    once."""
     found: dict[int, Listed] = {r.EARLIEST: {}, r.LATEST: {}}
     wanted = list(partitions)
 
@@ -101,10 +104,12 @@ async def resolve(
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     committed: Committed | None = None,
 ) -> dict[TopicPartition, ResolvedRange | Exception]:
-    """The offsets that `positions` means in each of `partitions`; leaves out those that it does not name.
+    """The offsets that `positions` means in each of `partitions`; leaves out those that it does not
+    name.
 
-    A partition whose leader does not answer has its error instead. `committed` holds the group's commits, `now` is epoch
-    milliseconds. Raises Unusable if `positions` refers to commits and there is no group.
+    A partition whose leader does not answer has its error instead. `committed` holds the group's
+    commits, `now` is epoch milliseconds. Raises Unusable if `positions` refers to commits and there
+    is no group.
     """
     if committed is None and positions.uses(Anchor.COMMITTED):
         raise Unusable("The position `committed` needs a group.")
@@ -165,7 +170,8 @@ def resolve_range(positions: Positions, partition: int, bounds: Bounds) -> Resol
 
 
 def _offset(position: Position, bounds: Bounds) -> tuple[int, str]:
-    """The offset, clamped to what the partition holds, and a note if it differs from what was asked for."""
+    """The offset, clamped to what the partition holds, and a note if it differs from what was asked
+    for."""
     note = ""
     match position.anchor:
         case Anchor.START:

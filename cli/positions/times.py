@@ -1,4 +1,5 @@
-"""Times as people type them: epoch numbers, ISO dates, durations before now, `today`, `yesterday 14:00`.
+"""Times as people type them: epoch numbers, ISO dates, durations before now, `today`, `yesterday
+14:00`.
 
 A time without a zone is local. Pure: the current time and the zone are arguments.
 """
@@ -37,7 +38,8 @@ def duration_ms(text: str) -> int:
 
 
 def iso_duration_ms(text: str) -> int:
-    """The milliseconds of an ISO 8601 duration `PnDTnHnMnS`, as in Apache's `--by-duration`. Raises ValueError."""
+    """The milliseconds of an ISO 8601 duration `PnDTnHnMnS`, as in Apache's `--by-duration`. Raises
+    ValueError."""
     found = _ISO_DURATION.fullmatch(text)
     if found is None or not any(found.groups()[1:]):
         raise ValueError(f"not a duration: {text!r} (such as P1D, PT90M, P1DT2H)")
@@ -83,14 +85,15 @@ def _iso_ms(word: str, zone: tzinfo | None, shown: str) -> int:
         since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError):
         raise ValueError(
-            f"not a time: {shown!r} (such as 2026-01-31, 2026-01-31T14:00, -90m, 'yesterday 14:00', 1767225600)"
+            f"not a time: {shown!r} (such as 2026-01-31, 2026-01-31T14:00, -90m, 'yesterday "
+            "14:00', 1767225600)"
         ) from None
     return since // timedelta(milliseconds=1)
 
 
 def show_time(ms: int, zone: tzinfo | None = None) -> str:
-    """`ms` as an ISO time with milliseconds and zone. Empty if there is no time (-1); the bare number beyond the
-    calendar, since some producers write microseconds."""
+    """`ms` as an ISO time with milliseconds and zone. Empty if there is no time (-1); the bare
+    number beyond the calendar, since some producers write microseconds."""
     if ms < 0:
         return ""
     try:

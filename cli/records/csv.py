@@ -1,7 +1,8 @@
 """Records as CSV (RFC 4180), written by `pk consume -f csv` and read by `pk produce -f csv`.
 
-Null and empty differ, as in PostgreSQL's COPY: an empty field without quotes is null, `""` is an empty string. Python's
-csv module does not distinguish the two, so this module splits the fields itself.
+Null and empty differ, as in PostgreSQL's COPY: an empty field without quotes is null, `""` is an
+empty string. Python's csv module does not distinguish the two, so this module splits the fields
+itself.
 """
 
 import json
@@ -43,7 +44,8 @@ class BadCsv(ValueError):
 
 
 def cut_row(row: bytes) -> list[bytes | None]:
-    """The fields of a row without its line end; an empty field without quotes is None. Raises BadCsv."""
+    """The fields of a row without its line end; an empty field without quotes is None. Raises
+    BadCsv."""
     fields: list[bytes | None] = []
     at = 0
     while True:
@@ -60,7 +62,8 @@ def cut_row(row: bytes) -> list[bytes | None]:
 
 
 class CsvRows:
-    """Joins lines into rows, since a quoted field may hold line ends. The first row names the columns."""
+    """Joins lines into rows, since a quoted field may hold line ends. The first row names the
+    columns."""
 
     def __init__(self) -> None:
         self.columns: list[str] = []

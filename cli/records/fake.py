@@ -1,12 +1,14 @@
-"""Fake records from a template such as `{"id": {{seq}}, "user": "{{name}}", "amount": {{float 1 500}}}`.
+"""Fake records from a template such as `{"id": {{seq}}, "user": "{{name}}", "amount": {{float 1
+500}}}`.
 
-`{{` and `}}` enclose a function with its arguments, separated by spaces (quote an argument that holds a space).
-`{{WORD: FUNCTION ARGS}}` names the value, and `{{WORD}}` repeats it, also in the key of the same record. Other text is
-copied as it is: a single brace is a brace, so JSON needs no escapes.
+`{{` and `}}` enclose a function with its arguments, separated by spaces (quote an argument that
+holds a space). `{{WORD: FUNCTION ARGS}}` names the value, and `{{WORD}}` repeats it, also in the
+key of the same record. Other text is copied as it is: a single brace is a brace, so JSON needs no
+escapes.
 
-A template is compiled into one function a field, because a benchmark makes a hundred thousand records a second with it.
-With a seed the records are the same each time, including their times: the clock starts at 2026-01-01, and each record
-comes a second after the previous one.
+A template is compiled into one function a field, because a benchmark makes a hundred thousand
+records a second with it. With a seed the records are the same each time, including their times: the
+clock starts at 2026-01-01, and each record comes a second after the previous one.
 """
 
 import random
@@ -32,32 +34,36 @@ def _list(words: str) -> tuple[str, ...]:
 
 
 _FIRST = _list(
-    "Ada Alan Barbara Boris Chen Clara Dennis Donald Edsger Elena Frances Grace Hana Hedy Ivan Jean John Karen"
-    " Katherine Ken Leslie Lin Margaret Maria Nadia Niklaus Olga Pavel Radia Ravi Shafi Sofia Tim Vera Yukihiro Zoe"
+    "Ada Alan Barbara Boris Chen Clara Dennis Donald Edsger Elena Frances Grace Hana Hedy Ivan "
+    "Jean John Karen Katherine Ken Leslie Lin Margaret Maria Nadia Niklaus Olga Pavel Radia Ravi "
+    "Shafi Sofia Tim Vera Yukihiro Zoe"
 )
 _LAST = _list(
-    "Allen Berners Borg Cerf Church Conway Cox Dijkstra Engelbart Goldberg Hamilton Holberton Hopper Jennings Johnson"
-    " Kay Knuth Lamport Liskov Lovelace McCarthy Meyer Naur Noether Perlman Ritchie Sammet Shannon Thompson Turing"
-    " Wilkes Wing Wirth Zuse"
+    "Allen Berners Borg Cerf Church Conway Cox Dijkstra Engelbart Goldberg Hamilton Holberton "
+    "Hopper Jennings Johnson Kay Knuth Lamport Liskov Lovelace McCarthy Meyer Naur Noether "
+    "Perlman Ritchie Sammet Shannon Thompson Turing Wilkes Wing Wirth Zuse"
 )
 _CITIES = _list(
-    "Amsterdam Athens Berlin Bogota Cairo Chicago Dakar Dublin Hanoi Helsinki Kyoto Lagos Lima Lisbon London Madrid"
-    " Mumbai Nairobi Oslo Paris Porto Prague Quito Rome Seoul Sydney Toronto Vienna Warsaw Zurich"
+    "Amsterdam Athens Berlin Bogota Cairo Chicago Dakar Dublin Hanoi Helsinki Kyoto Lagos Lima "
+    "Lisbon London Madrid Mumbai Nairobi Oslo Paris Porto Prague Quito Rome Seoul Sydney Toronto "
+    "Vienna Warsaw Zurich"
 )
 _COUNTRIES = _list(
     "AR AU BR CA CH CN CO DE EG ES FI FR GB GR IE IN IT JP KE KR NG NL NO PL PT US VN"
 )
 _WORDS = _list(
-    "acorn amber anchor apple arrow autumn basket beacon birch breeze bridge bronze candle canyon cedar cloud"
-    " copper coral cotton crystal dawn delta ember falcon feather fern flint forest garden granite harbor hazel"
-    " island ivory jasmine juniper kettle lantern lemon linen maple marble meadow mirror north olive orchard otter"
-    " pebble pepper pine prairie quartz raven ribbon river saddle saffron silver spruce stone summer thistle timber"
-    " tulip valley velvet violet walnut willow winter"
+    "acorn amber anchor apple arrow autumn basket beacon birch breeze bridge bronze candle canyon "
+    "cedar cloud copper coral cotton crystal dawn delta ember falcon feather fern flint forest "
+    "garden granite harbor hazel island ivory jasmine juniper kettle lantern lemon linen maple "
+    "marble meadow mirror north olive orchard otter pebble pepper pine prairie quartz raven "
+    "ribbon river saddle saffron silver spruce stone summer thistle timber tulip valley velvet "
+    "violet walnut willow winter"
 )
 
 
 class _State:
-    """What a record's values are made from: random numbers, the clock, and the number of records so far."""
+    """What a record's values are made from: random numbers, the clock, and the number of records so
+    far."""
 
     __slots__ = ("number", "random", "seeded", "values")
 
@@ -232,9 +238,9 @@ NAMED: Final[dict[str, tuple[str, str]]] = {
     "orders": (
         "c-{{customer: int 1 500}}",
         (
-            '{"order": {{seq 1}}, "customer": "c-{{customer}}", "item": "{{word}}",'
-            ' "quantity": {{int 1 5}}, "amount": {{float 1 500}},'
-            ' "status": "{{choice new paid packed shipped}}", "country": "{{country}}", "at": "{{now}}"}'
+            '{"order": {{seq 1}}, "customer": "c-{{customer}}", "item": "{{word}}", "quantity": '
+            '{{int 1 5}}, "amount": {{float 1 500}}, "status": "{{choice new paid packed '
+            'shipped}}", "country": "{{country}}", "at": "{{now}}"}'
         ),
     ),
     "users": (
@@ -248,8 +254,8 @@ NAMED: Final[dict[str, tuple[str, str]]] = {
     "clicks": (
         "{{user: int 1 2000}}",
         (
-            '{"user": {{user}}, "page": "/{{word}}/{{word}}", "from": "{{choice search mail ad direct}}",'
-            ' "ms": {{int 20 900}}, "ip": "{{ip}}", "at": "{{now}}"}'
+            '{"user": {{user}}, "page": "/{{word}}/{{word}}", "from": "{{choice search mail ad '
+            'direct}}", "ms": {{int 20 900}}, "ip": "{{ip}}", "at": "{{now}}"}'
         ),
     ),
 }
@@ -295,7 +301,8 @@ class Fake:
 
 
 def fake(template: str, *, key: str | None = None, seed: int | None = None) -> Fake:
-    """The source for `template`: a name (orders, users, clicks), a text with {{…}}, or @FILE with such a text.
+    """The source for `template`: a name (orders, users, clicks), a text with {{…}}, or @FILE with
+    such a text.
 
     `key` is a template too; a named template has a key of its own. Raises Unusable.
     """
@@ -393,7 +400,10 @@ def page() -> str:
         "",
         "A template is text in which each record replaces {{FUNCTION ARGUMENTS}} with a new value:",
         "",
-        """  pk produce orders --fake '{"id": {{seq}}, "user": "{{name}}", "at": "{{now}}"}' -n 1000 --rate 50""",
+        (
+            """  pk produce orders --fake '{"id": {{seq}}, "user": "{{name}}", "at": "{{now}}"}' """
+            "-n 1000 --rate 50"
+        ),
         "",
     ]
     lines += [f"  {(n + ' ' + f.takes).strip():<30}{f.help}" for n, f in FUNCTIONS.items()]
@@ -403,7 +413,10 @@ def page() -> str:
         "",
         """  pk produce orders -k 'c-{{who: int 1 50}}' --fake '{"customer": {{who}}}' -n 10""",
         "",
-        "--fake @FILE reads the template from a file. These templates have names, and each has a key:",
+        (
+            "--fake @FILE reads the template from a file. These templates have names, and each has "
+            "a key:"
+        ),
         "",
     ]
     for name, (key, value) in NAMED.items():

@@ -1,11 +1,12 @@
-"""Why a waiting reader gets no records: no broker answers, a partition has no leader, or nothing is written."""
+"""Why a waiting reader gets no records: no broker answers, a partition has no leader, or nothing is
+written."""
 
 import shlex
 from collections.abc import Iterable, Sequence
 
 import trio
 
-from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.context import Context, join, partition_name
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
 from pk.net.client.consumer import Consumer
@@ -15,7 +16,8 @@ _LOOK_EVERY_S = 3.0
 
 
 class Silence:
-    """Reports on standard error, once each, that no broker answers or a partition has no leader, and when that ends."""
+    """Reports on standard error, once each, that no broker answers or a partition has no leader,
+    and when that ends."""
 
     def __init__(self, context: Context, consumer: Consumer) -> None:
         self._context = context
@@ -72,13 +74,14 @@ class Silence:
 
 
 def leaderless(partitions: Sequence[TopicPartition], then: str) -> str:
-    """Two sentences: which partitions have no leader and what happens to them, and where to find out more."""
+    """Two sentences: which partitions have no leader and what happens to them, and where to find
+    out more."""
     return (
         f"No leader now: {named(partitions)}; {then}. "
-        f"`pk why partition {shlex.quote(place_name(partitions[0]))}` explains why."
+        f"`pk why partition {shlex.quote(partition_name(partitions[0]))}` explains why."
     )
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:
     """The partitions, as part of a sentence."""
-    return join([place_name(tp) for tp in partitions], 3)
+    return join([partition_name(tp) for tp in partitions], 3)

@@ -1,4 +1,5 @@
-"""Decodes the records of `__consumer_offsets` and `__transaction_state` to JSON."""
+"""Decodes the records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` to
+JSON."""
 
 import dataclasses
 import json
@@ -8,12 +9,18 @@ from typing import Any, cast, get_args
 
 from pk.core.errors import ProtocolError
 from pk.core.record.batch import Record
-from pk.core.values import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ZERO_UUID, uuid_text
+from pk.core.values import (
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    ZERO_UUID,
+    uuid_text,
+)
 from pk.core.wire.codec import decode
 from pk.core.wire.schema import Message
 from pk.core.wire.types import Uuid
 
-DECODED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+DECODED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC))
 
 
 @cache
@@ -23,11 +30,15 @@ def _types(topic: str) -> dict[int, tuple[str, type[Message], type[Message]]]:
         offsets_topic,
         offsets_topic_share,
         offsets_topic_streams,
+        share_topic,
         transaction_topic,
     )
 
-    of_groups = [offsets_topic, offsets_topic_share, offsets_topic_streams]
-    modules = [transaction_topic] if topic == TRANSACTIONS_TOPIC else of_groups
+    modules = {
+        OFFSETS_TOPIC: (offsets_topic, offsets_topic_share, offsets_topic_streams),
+        TRANSACTIONS_TOPIC: (transaction_topic,),
+        SHARE_STATE_TOPIC: (share_topic,),
+    }[topic]
     found: dict[int, tuple[str, type[Message], type[Message]]] = {}
     for module in modules:
         for name, key in vars(module).items():
@@ -77,7 +88,8 @@ def _hex(data: bytes) -> dict[str, str]:
 
 
 def _members(group: Any) -> list[Any]:
-    """The members of a classic group; decodes their subscriptions and assignments (Java's ConsumerProtocol) too."""
+    """The members of a classic group; decodes their subscriptions and assignments (Java's
+    ConsumerProtocol) too."""
     from pk.core.wire.messages.consumer_protocol import (
         ConsumerProtocolAssignment,
         ConsumerProtocolSubscription,
@@ -107,7 +119,8 @@ def _json(value: Any) -> bytes:
 
 
 def decoded(topic: str, found: Sequence[Record]) -> list[Record]:
-    """The records with keys and values as JSON. Records of unknown types and versions are returned unchanged."""
+    """The records with keys and values as JSON. Records of unknown types and versions are returned
+    unchanged."""
     return [_decoded(topic, record) for record in found]
 
 

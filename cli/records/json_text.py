@@ -1,4 +1,5 @@
-"""Checks typed or piped text: whether it is a JSON document, an unfinished one, or wrong, and where."""
+"""Checks typed or piped text: whether it is a JSON document, an unfinished one, or wrong, and
+where."""
 
 import json
 import re
@@ -7,7 +8,8 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """Why a text is not a JSON document. `position` counts characters from 0; line and column count from 1."""
+    """Why a text is not a JSON document. `position` counts characters from 0; line and column count
+    from 1."""
 
     message: str
     position: int
@@ -69,9 +71,9 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 class Documents:
     """Joins the lines of a stream into JSON documents: one a line, or one over several lines.
 
-    Parsing after every line would take quadratic time for a long document. So it is parsed when its brackets are closed
-    (JSON strings hold no line ends, so brackets can be counted line by line) and, to find mistakes early, whenever the
-    number of its lines is a power of two.
+    Parsing after every line would take quadratic time for a long document. So it is parsed when its
+    brackets are closed (JSON strings hold no line ends, so brackets can be counted line by line)
+    and, to find mistakes early, whenever the number of its lines is a power of two.
     """
 
     def __init__(self) -> None:

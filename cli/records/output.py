@@ -1,18 +1,22 @@
-"""The output of `consume` and `log cat`: filters records, decodes internal topics, counts, stops at -n, and writes."""
+"""The output of `consume` and `log cat`: filters records, decodes internal topics, counts, stops at
+-n, and writes."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pk.cli.records.filter import record_filter
 from pk.cli.records.internal_topics import DECODED, decoded, pairs
 from pk.cli.records.range_reader import Part
 from pk.cli.records.source import Source
-from pk.cli.records.writers import Simple, Writer, apache_writer, formatter, writer
+from pk.cli.records.writers import Simple, Writer, apache_writer, formatter, parsing_writer, writer
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.terminal.text import escaped_bytes
 from pk.core.record.batch import Record
+
+if TYPE_CHECKING:
+    from pk.cli.schemas.records import RecordDecoder
 
 T = TypeVar("T")
 
@@ -48,7 +52,19 @@ class OutputOptions(Protocol):
     def raw(self) -> bool: ...
 
     @property
+    def parse_json(self) -> bool: ...
+
+    @property
     def skip_message_on_error(self) -> bool: ...
+
+    @property
+    def decode(self) -> str | None: ...
+
+    @property
+    def decode_key(self) -> str | None: ...
+
+    @property
+    def schema_registry(self) -> str | None: ...
 
 
 def _writer(
@@ -65,6 +81,8 @@ def _writer(
         raise Unusable(
             "--property and --formatter are for Apache's formatters; they conflict with -f."
         )
+    if options.parse_json:
+        return parsing_writer(options.format), False
     if named:
         return formatter(named, properties), False
     if properties:
@@ -74,10 +92,19 @@ def _writer(
     return made, not options.format
 
 
+def _decoder(context: Context, options: OutputOptions) -> "RecordDecoder | None":
+    if options.decode is None and options.decode_key is None:
+        return None
+    from pk.cli.schemas.records import RecordDecoder
+
+    return RecordDecoder(context, options.decode_key, options.decode, options.schema_registry)
+
+
 class Output:
     """Records on their way to standard output.
 
-    `formatter` is the class of one of Apache's formatters, `formatter_config` a file of its properties.
+    `formatter` is the class of one of Apache's formatters, `formatter_config` a file of its
+    properties.
     """
 
     def __init__(
@@ -93,12 +120,18 @@ class Output:
         self._filter = record_filter(options.key, options.header, options.where)
         self._decodes = not options.raw
         self._pairs = self._decodes and bare
-        """Whether to write decoded records with their keys: their values alone do not say what they belong to."""
+        """Whether to write decoded records with their keys: their values alone do not say what they
+        belong to."""
 
         self._lenient = options.skip_message_on_error
+        self._schemas = _decoder(context, options)
         plain = self._writer.values if isinstance(self._writer, Simple) else None
-        self._values = plain if self._filter is None else None
-        """Writes values only; set if no other field is needed, since reading values alone is much faster."""
+        self._values = plain if self._filter is None and self._schemas is None else None
+        """Writes values only; set if no other field is needed, since reading values alone is much
+        faster."""
+
+        self.failures = 0
+        """How many records could not be shown."""
 
         self.left = options.num
         self.shown = 0
@@ -128,10 +161,22 @@ class Output:
         source, found = part.source, part.records
         if self._decodes and source.topic in DECODED:
             found = decoded(source.topic, found)
+        elif self._schemas is not None:
+            found = list(self._decoded(source, found))
         if self._filter is not None:
             test = self._filter
             found = [r for r in found if test(source, r)]
         return found
+
+    def _decoded(self, source: Source, found: Iterable[Record]) -> Iterator[Record]:
+        """The records with JSON for what their schemas describe; those that cannot be decoded fail,
+        or are skipped."""
+        assert self._schemas is not None
+        for each in found:
+            try:
+                yield self._schemas.decoded(each)
+            except ValueError as e:
+                self._cannot_show(source, each, e)
 
     def take(self, parts: Iterable[Part]) -> None:
         """Writes the records of `parts` that pass the filters. Raises CommandError, KafkaError."""
@@ -184,17 +229,22 @@ class Output:
         try:
             return self._writer.batch(source, (record,))
         except ValueError as e:
-            where = f"{source.topic}/{source.partition} @ {record.offset}"
-            if not self._lenient:
-                raise CommandError(
-                    f"{where} cannot be shown: {e}; --skip-message-on-error skips it."
-                ) from None
-            self._context.fail(e)
-            self._context.say(f"{where} cannot be shown: {e}.")
+            self._cannot_show(source, record, e)
             return b""
 
+    def _cannot_show(self, source: Source, record: Record, error: ValueError) -> None:
+        where = f"{source.topic}/{source.partition} @ {record.offset}"
+        if not self._lenient:
+            raise CommandError(
+                f"{where} cannot be shown: {error}; --skip-message-on-error skips it."
+            ) from None
+        self.failures += 1
+        self._context.fail(error)
+        self._context.say(f"{where} cannot be shown: {error}.")
+
     def end(self) -> None:
-        """Completes the output, even if it is an empty array, and on a terminal prints the number of records."""
+        """Completes the output, even if it is an empty array, and on a terminal prints the number
+        of records."""
         if not self._begun:
             self._begun = True
             self._write(self._head)
@@ -205,7 +255,8 @@ class Output:
             self._context.say(f"{count(self.shown, 'record')}.")
 
     def break_off(self) -> None:
-        """Completes what was written so far, so that it is valid; writes nothing if nothing was written."""
+        """Completes what was written so far, so that it is valid; writes nothing if nothing was
+        written."""
         if self._begun:
             self._write(self._writer.end())
             self._flush()

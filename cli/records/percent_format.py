@@ -1,4 +1,5 @@
-"""The %-tokens of kcat and rpk, for writing records (`consume -f`) and for reading them (`produce -f`).
+"""The %-tokens of kcat and rpk, for writing records (`consume -f`) and for reading them (`produce
+-f`).
 
 If the two disagree, kcat's meaning applies: %T is the time, not a length.
 """
@@ -46,13 +47,15 @@ _TEXTS: dict[str, Callable[[bytes], bytes]] = {
 
 
 _PACKED = {
-    "b": "b", "B": "B", "h": "h", "H": "H", "i": "i", "I": "I", "q": "q", "Q": "Q", "c": "c", ".": "c"
+    "b": "b", "B": "B", "h": "h", "H": "H", "i": "i", "I": "I",
+    "q": "q", "Q": "Q", "c": "c", ".": "c",
 }  # fmt: skip
 
 
 def _unpack(layout: str) -> Callable[[bytes], bytes]:
-    """`unpack[>Iq s]` as in kcat's -s and in rpk: numbers and texts one after the other, separated by spaces in the
-    output. Raises Unusable for unknown letters; for data that does not fit, the function's output says so."""
+    """`unpack[>Iq s]` as in kcat's -s and in rpk: numbers and texts one after the other, separated
+    by spaces in the output. Raises Unusable for unknown letters; for data that does not fit, the
+    function's output says so."""
     order = ">"
     letters: list[tuple[str, str]] = []
     for letter in layout.replace(" ", ""):
@@ -194,8 +197,8 @@ def _constant(data: bytes) -> Piece:
 
 def _piece(token: str, modifier: str | None) -> Piece:
     if token == "a" and modifier in _ATTRIBUTES:
-        told = _ATTRIBUTES[modifier]
-        return lambda s, r, i: told(_known(s.attributes))
+        attribute = _ATTRIBUTES[modifier]
+        return lambda s, r, i: attribute(_known(s.attributes))
     if token in _NUMBER_TOKENS:
         number = _NUMBER_TOKENS[token]
         show = _NUMBERS.get(modifier or "ascii")
@@ -283,7 +286,8 @@ def token_writer(form: str) -> Callable[[Source, Sequence[Record]], bytes]:
 
 
 def only_value_then(form: str) -> bytes | None:
-    """The text after each value if `form` is a value followed by constant text; otherwise None. Raises Unusable."""
+    """The text after each value if `form` is a value followed by constant text; otherwise None.
+    Raises Unusable."""
     found = re.fullmatch(r"%[vs]((?:[^%]|%[%{}])*)", form, re.DOTALL)
     if found is None or found[1].startswith("{"):
         return None
@@ -306,7 +310,8 @@ _READ = {
 
 
 def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
-    """A function that parses a line by the tokens of `form`; the line must contain its literal text.
+    """A function that parses a line by the tokens of `form`; the line must contain its literal
+    text.
 
     Raises Unusable here; the function raises ValueError for a line that does not fit.
     """
@@ -327,11 +332,13 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
         name = _READ.get(token)
         if token in ("K", "V", "S", "R", "H"):
             raise Unusable(
-                f"-f: %{token} is a length, and pk does not read input by lengths; -f jsonl takes any bytes."
+                f"-f: %{token} is a length, and pk does not read input by lengths; -f jsonl takes "
+                "any bytes."
             )
         if name is None or name in [n for n, _ in names]:
             raise Unusable(
-                f"-f: %{token} cannot be read from a line; there are {', '.join('%' + t for t in _READ)}, each once."
+                f"-f: %{token} cannot be read from a line; there are "
+                f"{', '.join('%' + t for t in _READ)}, each once."
             )
         last = i >= len(text)
         part = b"(.*)" if last else b"(.*?)"
@@ -340,8 +347,8 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
         textual = name in ("key", "value")
         if modifier not in (None, "hex", "base64", "json") or (modifier and not textual):
             raise Unusable(
-                f"-f: %{token} is read as it is, as {{re[…]}}, or where it is a key or a value as {{hex}}, {{base64}} or "
-                f"{{json}}, not {modifier!r}."
+                f"-f: %{token} is read as it is, as {{re[…]}}, or where it is a key or a value as "
+                f"{{hex}}, {{base64}} or {{json}}, not {modifier!r}."
             )
         names.append((name, modifier))
         pattern += part

@@ -1,4 +1,5 @@
-"""Record permalinks: `pk://[PROFILE/]TOPIC/PARTITION/OFFSET`, printed by the formats and accepted by `consume`."""
+"""Record permalinks: `pk://[PROFILE/]TOPIC/PARTITION/OFFSET`, printed by the formats and accepted
+by `consume`."""
 
 from typing import NamedTuple
 from urllib.parse import quote, unquote

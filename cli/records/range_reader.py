@@ -1,7 +1,8 @@
 """Reads ranges of partitions without a group, for `consume`, `cp` and other commands.
 
-A range is finished when the consumer's position reaches its end, not after a number of records: compaction and the ends of
-transactions leave holes in the offsets, and the end itself may be in one.
+A range is finished when the consumer's position reaches its end, not after a number of records:
+compaction and the ends of transactions leave holes in the offsets, and the end itself may be in
+one.
 """
 
 import heapq
@@ -30,14 +31,16 @@ _LOOK_MS = 1000
 """The same if no range has an end: then only to check that the topics still exist."""
 
 _GONE_S = 3.0
-"""A topic unknown for this long was deleted; for a shorter time, one broker may not have heard of it yet."""
+"""A topic unknown for this long was deleted; for a shorter time, one broker may not have heard of
+it yet."""
 
 _BUFFERED_MAX = 20_000
 """A merge pauses fetching from a partition that has this many records waiting."""
 
 
 class Span(NamedTuple):
-    """The offsets to read of a partition: from `begin` up to but not including `end`; None reads for ever."""
+    """The offsets to read of a partition: from `begin` up to but not including `end`; None reads
+    for ever."""
 
     begin: int
     end: int | None
@@ -77,7 +80,8 @@ Spans = Mapping[TopicPartition, Span]
 
 
 def source_of(batch: FetchedBatch, profile: str | None = None) -> Source:
-    """What the records of `batch` have in common; `profile` is that of the cluster it was read from."""
+    """What the records of `batch` have in common; `profile` is that of the cluster it was read
+    from."""
     return Source(
         batch.partition.topic,
         batch.partition.partition,
@@ -87,13 +91,13 @@ def source_of(batch: FetchedBatch, profile: str | None = None) -> Source:
         batch.header.attributes,
         batch.header.producer_id,
         batch.header.producer_epoch,
-        _told(batch.log_start_offset),
-        _told(batch.last_stable_offset),
-        _told(batch.high_watermark),
+        _known_offset(batch.log_start_offset),
+        _known_offset(batch.last_stable_offset),
+        _known_offset(batch.high_watermark),
     )
 
 
-def _told(offset: int) -> int | None:
+def _known_offset(offset: int) -> int | None:
     return None if offset < 0 else offset
 
 
@@ -151,7 +155,7 @@ class RangeReader:
         return closed + sum(self.positions[tp] - self.spans[tp].begin for tp in self.open)
 
     async def parts(self, timeout_ms: float | None = None) -> list[Part]:
-        """The next records, perhaps none; waits for them a short time, at most `timeout_ms`.
+        """The next records, if any; waits for them a short time, at most `timeout_ms`.
 
         Raises KafkaError, ClientError, and CommandError if a topic is deleted meanwhile.
         """
@@ -225,7 +229,8 @@ async def last_records(
     wanted: Callable[[Part], Sequence[Record]] | None = None,
     profile: str | None = None,
 ) -> list[Pair]:
-    """The last `number` records over all of `spans`, by time; with `wanted`, only records that it returns count.
+    """The last `number` records over all of `spans`, by time; with `wanted`, only records that it
+    returns count.
 
     Reads further back if holes in the offsets or the filter leave too few.
     """
@@ -299,7 +304,8 @@ async def merged(reader: RangeReader) -> AsyncGenerator[list[Part], None]:
 def _ready(
     waiting: Mapping[TopicPartition, deque[Pair]], still_open: set[TopicPartition]
 ) -> Iterator[Pair]:
-    """The records that are next by time: the oldest one, as long as every unfinished partition has one waiting."""
+    """The records that are next by time: the oldest one, as long as every unfinished partition has
+    one waiting."""
     if any(not waiting[tp] for tp in still_open):
         return
     heap = [(_age(queue[0]), tp) for tp, queue in waiting.items() if queue]

@@ -19,9 +19,11 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class NewRecord(NamedTuple):
-    """A record to write. `topic`, `partition` and `timestamp` are None if the line does not give them.
+    """A record to write. `topic`, `partition` and `timestamp` are None if the line does not give
+    them.
 
-    A timestamp of -1 means that the record has none, as those of 0.9's clients; it is written as it is.
+    A timestamp of -1 means that the record has none, as those of 0.9's clients; it is written as it
+    is.
     """
 
     key: bytes | None
@@ -50,8 +52,8 @@ class Reading(NamedTuple):
     """Whether a line is only a value."""
 
     pairs: Callable[[Sequence[bytes]], list[Pair] | None] | None = None
-    """Reads many lines at once into (key, value), if a line holds nothing else. Returns None if a line does not fit;
-    `read` then says why."""
+    """Reads many lines at once into (key, value), if a line holds nothing else. Returns None if a
+    line does not fit; `read` then says why."""
 
     shape: str = "value"
     """What a line holds, for people."""
@@ -249,7 +251,8 @@ _PROPERTIES = {
 
 
 def apache_reading(pairs: Iterable[tuple[str, str]]) -> Reading:
-    """How to read lines as Apache's LineMessageReader does with these properties. Raises Unusable."""
+    """How to read lines as Apache's LineMessageReader does with these properties. Raises
+    Unusable."""
     given = dict(pairs)
     for name in given:
         if name not in _PROPERTIES:

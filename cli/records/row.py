@@ -1,4 +1,5 @@
-"""A record as conditions and templates see it: fields by name, computed on demand; JSON is parsed once."""
+"""A record as conditions and templates see it: fields by name, computed on demand; JSON is parsed
+once."""
 
 import base64
 import json
@@ -24,7 +25,8 @@ RECORD_FIELDS = (
 """The fields that the formats show, and `pk produce` reads."""
 
 ROW_FIELDS = (*RECORD_FIELDS, "time", "link", "leader_epoch")
-"""The fields of conditions and templates: also the ISO time, the permalink and the batch's leader epoch."""
+"""The fields of conditions and templates: also the ISO time, the permalink and the batch's leader
+epoch."""
 
 _SPOILT = object()
 
@@ -46,7 +48,8 @@ def header_value(data: bytes | None) -> Any:
 
 
 class RecordRow(Mapping[str, Any]):
-    """One record's fields. Has `key` and `value` if they are null or UTF-8, otherwise `key_b64` and `value_b64`."""
+    """One record's fields. Has `key` and `value` if they are null or UTF-8, otherwise `key_b64` and
+    `value_b64`."""
 
     __slots__ = ("_opened", "_record", "_source")
 

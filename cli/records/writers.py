@@ -1,15 +1,17 @@
 """The output formats of `pk consume`, except %-tokens (`pk.cli.records.percent_format`).
 
-A `Writer` takes the records of one batch at a time, so what they have in common (topic, partition, timestamp type) is
-formatted once. The loops here run for every record and so do as little as possible.
+A `Writer` takes the records of one batch at a time, so what they have in common (topic, partition,
+timestamp type) is formatted once. The loops here run for every record and so do as little as
+possible.
 """
 
 import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from json.encoder import encode_basestring
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from pk.cli.command_line.known_values import FORMATS
 from pk.cli.output.formats import check_format, template, yaml
@@ -32,7 +34,8 @@ Values = Callable[[Sequence[bytes | None]], bytes]
 
 
 class Writer(Protocol):
-    """Turns records into output. `begin` and `end` frame the whole, even if there are no records."""
+    """Turns records into output. `begin` and `end` frame the whole, even if there are no
+    records."""
 
     def begin(self) -> bytes: ...
 
@@ -68,7 +71,7 @@ def value_lines(end: bytes, null: bytes) -> Simple:
         if not values:
             return b""
         try:
-            return end.join(values) + end  # pyright: ignore[reportArgumentType, reportCallIssue]
+            return end.join(values) + end  # pyright: ignore[reportArgumentType, reportCallIssue] - looks for no null
         except TypeError:  # a null among them
             return end.join([null if v is None else v for v in values]) + end
 
@@ -90,13 +93,45 @@ def _json_field(name: str, data: bytes | None) -> str:
         return f'"{name}_b64": "{base64.b64encode(data).decode()}"'
 
 
-def _json_lines(source: Source, records: Sequence[Record]) -> list[str]:
-    """The jsonl objects, one a record. Built by hand, because json.dumps takes three times as long."""
+def _no_json(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+_PARSE = json.JSONDecoder(parse_constant=_no_json).decode
+"""Reads JSON without NaN and Infinity, which Python would take for numbers."""
+
+
+def _is_document(data: bytes | None) -> TypeGuard[bytes]:
+    """Whether bytes are a JSON object or array in UTF-8."""
+    if data is None or data.lstrip()[:1] not in (b"{", b"["):
+        return False
+    try:
+        _PARSE(data.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _parsed_field(name: str, data: bytes | None) -> str:
+    """A field of jsonl whose JSON document stands in it as it was written, on one line; anything
+    else as `_json_field`."""
+    if not _is_document(data):
+        return _json_field(name, data)
+    # Line ends stand only between the parts of a document: within a text they are escaped.
+    return f'"{name}": {data.decode().strip().translate(_ONE_LINE)}'
+
+
+_ONE_LINE = {ord("\n"): " ", ord("\r"): " "}
+Field = Callable[[str, bytes | None], str]
+
+
+def _json_lines(source: Source, records: Sequence[Record], field: Field = _json_field) -> list[str]:
+    """The jsonl objects, one a record. Built by hand, because json.dumps takes three times as
+    long."""
     head = (
         f'{{"topic": {encode_basestring(source.topic)}, "partition": {source.partition}, "offset": '
     )
     kind = f', "timestamp_type": "{TIMESTAMP_TYPES[source.timestamp_type]}", '
-    field = _json_field
     lines: list[str] = []
     for offset, timestamp, key, value, headers in records:
         pairs = (
@@ -111,22 +146,23 @@ def _json_lines(source: Source, records: Sequence[Record]) -> list[str]:
     return lines
 
 
-def _jsonl(source: Source, records: Sequence[Record]) -> bytes:
-    lines = _json_lines(source, records)
+def _jsonl(source: Source, records: Sequence[Record], field: Field = _json_field) -> bytes:
+    lines = _json_lines(source, records, field)
     return ("\n".join(lines) + "\n").encode() if lines else b""
 
 
 class _JsonArray:
     """One JSON array of all records, written as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, field: Field = _json_field) -> None:
         self._first = True
+        self._field = field
 
     def begin(self) -> bytes:
         return b"["
 
     def batch(self, source: Source, records: Sequence[Record], /) -> bytes:
-        lines = _json_lines(source, records)
+        lines = _json_lines(source, records, self._field)
         if not lines:
             return b""
         start = "\n  " if self._first else ",\n  "
@@ -179,8 +215,8 @@ def _names(source: Source, records: Sequence[Record]) -> bytes:
 
 
 class _Table:
-    """A table whose columns start as wide as the first batch needs, and grow. The value comes last and is cut only on a
-    terminal."""
+    """A table whose columns start as wide as the first batch needs, and grow. The value comes last
+    and is cut only on a terminal."""
 
     def __init__(self, *, wide: bool, terminal: bool, width: int) -> None:
         self._wide = wide
@@ -278,14 +314,36 @@ def writer(form: str, *, terminal: bool = False, width: int = 80) -> Writer:
     return Simple(_filled(check_format(form, RECORD_FORMATS)))
 
 
+def _parsed_yaml(source: Source, records: Sequence[Record]) -> bytes:
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        row = record_dict(source, record)
+        documents = [("key", record.key), ("value", record.value)]
+        rows.append(row | {n: json.loads(data) for n, data in documents if _is_document(data)})
+    return (yaml(rows) + "\n").encode() if rows else b""
+
+
+def parsing_writer(form: str | None) -> Writer:
+    """The writer for a format that shows keys and values that are JSON documents as such. Raises
+    Unusable."""
+    if form == "json":
+        return _JsonArray(_parsed_field)
+    if form == "jsonl":
+        return Simple(partial(_jsonl, field=_parsed_field))
+    if form == "yaml":
+        return Simple(_parsed_yaml)
+    raise Unusable("--parse-json is for -f json, jsonl and yaml.")
+
+
 # Apache's formatters, by their class names and properties.
 
 _DECODING = {
-    "OffsetsMessageFormatter": b"offset_commit",
-    "GroupMetadataMessageFormatter": b"group_metadata",
-    "TransactionLogMessageFormatter": b"transaction_log",
+    "OffsetsMessageFormatter": ("offset_commit",),
+    "GroupMetadataMessageFormatter": ("group_metadata",),
+    "TransactionLogMessageFormatter": ("transaction_log",),
+    "ShareGroupStateMessageFormatter": ("share_snapshot", "share_update"),
 }
-"""Formatter of an internal topic → the type of the records that it prints."""
+"""Formatter of an internal topic → the types of the records that it prints."""
 
 
 def formatter(name: str, properties: Iterable[tuple[str, str]]) -> Writer:
@@ -300,10 +358,10 @@ def formatter(name: str, properties: Iterable[tuple[str, str]]) -> Writer:
         raise Unusable(
             f"--formatter: unknown formatter {name!r}; the formatters are {', '.join(known)}."
         )
-    start = b'{"type": "%b"' % _DECODING[short]
+    starts = tuple(b'{"type": "%b"' % kind.encode() for kind in _DECODING[short])
 
     def batch(_: Source, records: Sequence[Record]) -> bytes:
-        shown = [r for r in records if r.key is not None and r.key.startswith(start)]
+        shown = [r for r in records if r.key is not None and r.key.startswith(starts)]
         return b"".join(b'{"key": %b, "value": %b}\n' % (r.key, r.value or b"null") for r in shown)
 
     return Simple(batch)
@@ -331,7 +389,8 @@ _INTEGERS = {"Long": 8, "Integer": 4, "Short": 2}
 
 
 def deserializer(name: str) -> Callable[[bytes], bytes]:
-    """A function that turns bytes into text as one of Apache's deserializer classes does. Raises Unusable."""
+    """A function that turns bytes into text as one of Apache's deserializer classes does. Raises
+    Unusable."""
     short = name.rpartition(".")[2].removesuffix("Deserializer")
     if short in ("", "String", "ByteArray", "Bytes", "ByteBuffer"):
         return bytes
@@ -353,7 +412,8 @@ def deserializer(name: str) -> Callable[[bytes], bytes]:
     if short == "Boolean":
         return lambda data: b"true" if data == b"\x01" else b"false"
     raise Unusable(
-        f"Unknown deserializer {name!r}; the deserializers are String, Long, Integer, Short, Double, Float, UUID, Boolean."
+        f"Unknown deserializer {name!r}; the deserializers are String, Long, Integer, Short, "
+        "Double, Float, UUID, Boolean."
     )
 
 

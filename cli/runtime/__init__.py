@@ -1,1 +1,2 @@
-"""What a running command needs: its context, connection, settings, guards, failures and exit codes."""
+"""What a running command needs: its context, connection, settings, guards, failures and exit
+codes."""

@@ -1,7 +1,8 @@
-"""Config keys for one kind of client, out of what the user gave for all of them.
+"""Selects the config keys for one kind of client from what the user gave for all of them.
 
-A profile or a file may hold the keys of producers, consumers and admin clients together, as Kafka's own tools read it: each
-client takes its own. What was given with -X is meant for the client that the command is about, and refused elsewhere.
+A profile or a file may mix keys of producers, consumers and admin clients, as Kafka's own tools
+allow: each client takes its own. A key given with -X is for the client that the command is about,
+and is refused if that client does not know it.
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,12 @@ from pk.net.client.config import (
     ClientConfig,
     ConsumerConfig,
     ProducerConfig,
+    ShareConsumerConfig,
     keys,
 )
 from pk.net.client.errors import ConfigError
 
-_ALL = (AdminConfig, ProducerConfig, ConsumerConfig)
+_ALL = (AdminConfig, ProducerConfig, ConsumerConfig, ShareConsumerConfig)
 
 
 def client_config(
@@ -25,15 +27,23 @@ def client_config(
     defaults: Mapping[str, object],
     *,
     about: type[ClientConfig] | None = None,
+    transactional: bool = False,
 ) -> dict[str, object]:
-    """The config of a client of `kind` in a command that is `about` another (None: about this one)."""
+    """The config of a client of `kind` in a command that is `about` another (None: about this one).
+
+    Raises ConfigError for a `transactional.id`, unless the command writes in transactions
+    (`transactional`).
+    """
     own = keys(kind)
     of_others = {name for other in _ALL for name in keys(other)} - set(own)
     config: dict[str, object] = dict(defaults)
     config.update({k: v for k, v in settings.properties.items() if k not in of_others})
-    # What nobody knows is refused by the client that -X is for, which knows the nearest name.
+    # A key that no client knows is refused by the client that -X is for, which suggests the nearest
+    # name.
     theirs = about is not None and about is not kind
     config.update({k: v for k, v in settings.given.items() if k in own or not theirs})
-    if config.get("transactional.id"):
-        raise ConfigError("transactional.id: no command of pk writes in transactions")
+    if config.get("transactional.id") and not transactional:
+        raise ConfigError(
+            "transactional.id: only `pk produce` and `pk cp --exactly-once --to-property` take one"
+        )
     return config

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import trio
 
-from pk.cli.cluster.leftover_throttles import tell_left_throttles
+from pk.cli.cluster.leftover_throttles import warn_of_leftover_throttles
 from pk.cli.runtime.context import Context, Handler
 from pk.cli.runtime.session import open_session
 from pk.cli.terminal.signals import signals_cancel
@@ -21,14 +21,14 @@ async def _main(handler: Handler, context: Context) -> int:
             code = 0
             with scope:
                 code = int(await handler(context) or 0)
-                await tell_left_throttles(context)
+                await warn_of_leftover_throttles(context)
             if scope.cancelled_caught:
                 raise KeyboardInterrupt
             return code
 
 
 def run_loop(main: Callable[..., Awaitable[T]], *args: object) -> T:
-    """Runs `main` to its end, in whichever thread this is: the shell has a loop of its own."""
+    """Runs `main` to its end, in the calling thread: the shell has a loop of its own."""
     return trio.run(main, *args, restrict_keyboard_interrupt_to_checkpoints=True)
 
 

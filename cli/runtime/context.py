@@ -1,14 +1,16 @@
-"""What a running command has at hand: its arguments, the cluster, and the places where it may write.
+"""What a running command has: its options, the cluster, and where it may write.
 
-Data goes to `show`, `show_document` and `write` (standard output); everything else to `say` (standard error).
+Data goes to `show`, `show_document` and `write` (standard output); everything else to `say`
+(standard error).
 """
 
 import errno
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from pk.cli.command_line.parsed import Values
+from pk.cli.command_line.option_values import Values
 from pk.cli.output.formats import (
     Column,
     Document,
@@ -53,7 +55,7 @@ class Context:
         self.streams = streams
         self.session = session
         self.about: type[ClientConfig] | None = None
-        """The kind of client that -X is for, where it is not the admin client."""
+        """The kind of client that -X is for, if not the admin client."""
 
         self.failures: list[BaseException] = []
         self.spoke = False
@@ -64,7 +66,7 @@ class Context:
 
     @property
     def settings(self) -> Settings:
-        """The cluster to talk to. Raises CommandError where the profile or the file named is no good."""
+        """The cluster to talk to. Raises CommandError if the profile or the file is invalid."""
         if self._settings is None:
             self._settings = settings_of(self.connection)
         return self._settings
@@ -81,40 +83,47 @@ class Context:
 
     @property
     def connection(self) -> "Reach":
-        """Which cluster to talk to, as the command line says it."""
+        """The cluster to talk to, as given on the command line."""
         from pk.cli.command_line.option_sets import Connection
 
         return self._set(Connection)
 
     @property
     def listing(self) -> "ListingOptions":
-        """How the command line says that a list is to look."""
+        """How to show lists, as given on the command line."""
         from pk.cli.command_line.option_sets import Listing
 
         return self._set(Listing)
 
     @property
     def change(self) -> "Change":
-        """Whether the change is only tried, and whether it is made without asking."""
+        """Whether to make the change or only show it, and whether to ask first."""
         from pk.cli.command_line.option_sets import Change
 
-        return self._set(Change)
+        change = self._set(Change)
+        return replace(change, yes=False) if change.yes and self.insists else change
+
+    @property
+    def insists(self) -> bool:
+        """Whether the cluster's profile wants each change confirmed by a person: -y does not answer
+        for one."""
+        return self.session is not None and self.settings.guard == "insist"
 
     @property
     def watch(self) -> "Watch":
-        """Whether the command looks again and again."""
+        """Whether the command repeats."""
         from pk.cli.command_line.option_sets import Watch
 
         return self._set(Watch)
 
     def _set(self, kind: type[OptionSet]) -> OptionSet:
         """A set of options, with its defaults for a command that does not take it."""
-        from pk.cli.command_line.declare import gathered
+        from pk.cli.command_line.parameters import gathered
 
         return gathered(kind, self._values)
 
     def given(self, name: str) -> bool:
-        """Whether an option was on the command line, for what differs from its default even where that was typed."""
+        """Whether an option was on the command line, even with its default value."""
         return name in self._values.given
 
     def takes(self, name: str) -> bool:
@@ -123,7 +132,7 @@ class Context:
 
     @property
     def output(self) -> OutputOptions:
-        """How lists are to look. Raises Unusable."""
+        """How to show lists. Raises Unusable."""
         values = self._values
         form = values.get("format")
         return OutputOptions(
@@ -138,7 +147,7 @@ class Context:
         )
 
     def write(self, data: bytes) -> None:
-        """Writes data to standard output: as it is, but for what a terminal would act on."""
+        """Writes data to standard output, unchanged except for what a terminal would act on."""
         self.clear_status()
         self.spoke = True
         self.streams.out.write(escaped_bytes(data) if self.streams.out_terminal else data)
@@ -147,14 +156,14 @@ class Context:
     def show(self, listing: Listing) -> None:
         options = self.output
         if not listing.rows and self.failures and options.format in ("table", "wide"):
-            return  # nothing came of it, as was said; its columns say no more
+            return  # it failed, and said so; columns alone say nothing
         self.write(render(listing, options))
         if options.where is not None:
-            self._tell_why_nothing(listing, options)
+            self._explain_empty(listing, options)
 
-    def _tell_why_nothing(self, listing: Listing, options: OutputOptions) -> None:
-        """Says what may be wrong with a condition that no row meets: to programs only where it looks like a slip, since
-        `state = failed` may well be what is hoped to find nothing."""
+    def _explain_empty(self, listing: Listing, options: OutputOptions) -> None:
+        """Says what may be wrong with a condition that no row meets. Programs see this only if it
+        looks like a slip, since `state = failed` may be meant to find nothing."""
         from pk.cli.output.where import why_nothing
 
         if listing.rows and not narrow(listing, options).rows:
@@ -165,7 +174,7 @@ class Context:
                 self.say(said)
 
     def show_nothing(self, columns: Sequence[Column]) -> None:
-        """Shows an empty list to programs, where a person is told in words that there is nothing."""
+        """Shows an empty list to programs; people read a sentence instead."""
         if self.output.format not in ("table", "wide"):
             self.show(Listing(columns, ()))
 
@@ -173,11 +182,11 @@ class Context:
         options = self.output
         self.write(render_document(document, options))
         if options.where is not None:
-            self._tell_why_nothing(document.rows, options)
+            self._explain_empty(document.rows, options)
 
     def say(self, text: str = "") -> None:
-        """Writes a line to standard error; on a terminal, a sentence too long for it is parted between words. When the
-        terminal is gone, what the command does last goes on."""
+        """Writes a line to standard error; on a terminal, wraps it between words. If the terminal
+        is gone, the command goes on without it."""
         self.spoke = True
         try:
             self.clear_status()
@@ -188,39 +197,42 @@ class Context:
                 raise
 
     def show_status(self, text: str) -> None:
-        """Shows what the command is doing, on the terminal that standard error is; the next word takes its place."""
+        """Shows what the command is doing, if standard error is a terminal; the next output
+        replaces it."""
         self._status.show(text)
 
     def clear_status(self) -> None:
-        """Takes the status line away."""
+        """Removes the status line."""
         self._status.clear()
 
     def lend_terminal(self) -> None:
-        """Leaves the terminal to another program, such as an editor: nothing is whispered over what it draws."""
+        """Leaves the terminal to another program, such as an editor: shows no status over it."""
         self.clear_status()
         self.spoke = True
 
     def fail(self, error: BaseException) -> None:
-        """Notes that an item failed; the command goes on and ends with an exit code that says so."""
+        """Records that an item failed; the command continues, and its exit code says so."""
         self.failures.append(error)
         self.say_where(error)
 
     def say_where(self, error: BaseException) -> None:
-        """With --debug, writes the traceback of an error to standard error; its words may be a broker's."""
+        """With --debug, writes the traceback of an error to standard error, escaped: a broker may
+        have worded it."""
         if self._values.get("debug"):
             import traceback
 
             self.say("".join(traceback.format_exception(error)).rstrip("\n"))
 
     def failed(self, error: BaseException, what: str) -> None:
-        """Notes that `what` failed and says so on standard error; of a broker that is silent, once for all it knows."""
+        """Records that `what` failed and says so on standard error; for a silent broker, only
+        once."""
         from pk.cli.runtime.failures import sentence
         from pk.net.client.errors import ControllerSilent, Straggler, Unanswered
 
         if isinstance(error, ControllerSilent | Straggler | Unanswered):
-            told = any(type(f) is type(error) and str(f) == str(error) for f in self.failures)
+            said = any(type(f) is type(error) and str(f) == str(error) for f in self.failures)
             self.fail(error)
-            if not told:
+            if not said:
                 self.say(sentence(error))
             return
         self.fail(error)
@@ -241,35 +253,49 @@ class Context:
             found = await self.session.admin(self.settings)
         else:
             found = await self.session.admin(self.settings, self.about)
-        # A change that is planned without what one broker knows is another change; nor is half a topic read.
+        # A plan without what one broker knows would be a different plan; a topic read in part is
+        # not read.
         whole = self.takes("yes") or self.about is not None
         return self.session.thorough(found) if whole else found
 
     def allow(self) -> None:
-        """Returns if the profile lets anything be changed: for commands that act without asking. Raises Refused."""
+        """Returns if the profile allows changes: for commands that act without asking. Raises
+        Refused."""
         if self.settings.guard == "readonly":
             raise Refused(
-                f"{self.settings.cluster_name} is guarded as read-only; nothing was changed. "
-                "--profile NAME is another profile, `pk profile edit` changes this one."
+                f"{self.settings.cluster_name} is read-only by its profile; nothing was changed. "
+                "Use another profile with --profile NAME, or change this one with `pk profile "
+                "edit`."
             )
 
     async def agree(self, question: str, *, name: str | None = None) -> None:
-        """Returns if the change may be made. `name` is what a profile guarded by `type-name` wants typed.
+        """Returns if the change may be made. `name` is what a profile with the guard `type-name` or
+        `insist` wants typed.
 
-        Raises Refused where the answer is no, where there is nobody to ask, or where the profile is read-only.
+        Raises Refused if the answer is no, if there is no terminal to ask on, or if the profile is
+        read-only.
         """
         self.allow()
         guard, profile, values = self.settings.guard, self.settings.profile, self._values
-        if values.get("yes") or values.get("execute") or guard == "none":
+        unasked = values.get("yes") or values.get("execute")
+        if guard == "none" or (unasked and guard != "insist"):
             return
         if not self.streams.in_terminal or not self.streams.err_terminal:
             raise Refused(
-                "There is no terminal to ask on, so nothing was changed; -y does it without asking."
+                "Nothing was changed: there is no terminal to ask on; "
+                + (
+                    (
+                        f"the profile of {self.settings.cluster_name} insists on an answer, which "
+                        "-y does not give."
+                    )
+                    if guard == "insist"
+                    else "-y does it without asking."
+                )
             )
-        if guard == "type-name":
+        if guard in ("type-name", "insist"):
             several = name is None or name == self.settings.bootstrap
             wanted = profile.name if several and profile else name or "yes"
-            answer = await self.ask(f"{question} Type {wanted} to go on: ")
+            answer = await self.ask(f"{question} Type {wanted} to continue: ")
             if answer.strip() != wanted:
                 raise Refused("Nothing was changed.")
             return
@@ -278,20 +304,20 @@ class Context:
             raise Refused("Nothing was changed.")
 
     def painted(self, text: str) -> str:
-        """`text` for standard error, with the cluster's name in the colour of its profile."""
+        """`text` for standard error, with the cluster's name in its profile's colour."""
         profile = self._settings.profile if self._settings else None
         if profile is None or profile.colour is None or not self.streams.err_colour:
             return text
         import re
 
-        # Where a line was parted, the name may be too.
+        # The name may have been wrapped, too.
         name = re.escape(self.settings.cluster_name).replace(r"\ ", r"\s")
         style = f"bold {profile.colour}"
         return re.sub(name, lambda found: styled(found[0], style), text)
 
     async def ask(self, prompt: str) -> str:
-        """A line from the terminal, waited for without holding up the loop. Empty at the end of input."""
-        import trio
+        """A line from the terminal, read without blocking the loop. Empty at the end of input."""
+        from pk.cli.terminal.signals import TypedBeforeInterrupt
 
         self.clear_status()
         self.spoke = True
@@ -300,9 +326,10 @@ class Context:
         self.streams.err.write(self.painted(folded))
         self.streams.err.flush()
         fd = self.streams.stdin.fileno()
+        typed = TypedBeforeInterrupt(fd)
         line = bytearray()
         while not line.endswith(b"\n"):
-            await trio.lowlevel.wait_readable(fd)
+            await typed.wait()
             try:
                 data = os.read(fd, 1024)
             except OSError:  # the terminal is gone
@@ -315,7 +342,7 @@ class Context:
 
 
 Handler = Callable[[Context], Awaitable[int | None]]
-"""A command: given what was typed, it does it. It returns an exit code, or None where `Context.exit` says it."""
+"""A command: does what its options say. Returns an exit code, or None to use `Context.exit`."""
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -323,13 +350,13 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def place_name(tp: "TopicPartition") -> str:
+def partition_name(tp: "TopicPartition") -> str:
     """A partition as `pk` writes it: `orders/0`."""
     return f"{tp.topic}/{tp.partition}"
 
 
 def join(words: Sequence[str], limit: int = 8) -> str:
-    """`a, b and c`; a long list is cut, saying how many more there are."""
+    """`a, b and c`; a long list is cut and ends in how many more there are."""
     shown = list(words[:limit])
     if len(words) > limit:
         return f"{', '.join(shown)} and {len(words) - limit} more"

@@ -1,10 +1,11 @@
-"""Exit codes, and the errors that a command raises on purpose. The sentences for other errors are in `pk.cli.runtime.failures`."""
+"""Exit codes, and the errors that commands raise. `pk.cli.runtime.failures` words all other
+errors."""
 
 from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the process answers. `pk help exit-codes` prints this table."""
+    """Exit codes. `pk help exit-codes` prints this table."""
 
     OK = 0
     FAILED = 1
@@ -17,19 +18,19 @@ class Exit(IntEnum):
 
 
 MEANING = {
-    Exit.OK: "all of it was done",
-    Exit.FAILED: "at least one item failed; the others were done, and each says so",
-    Exit.USAGE: "the command line is wrong; nothing was done",
-    Exit.NO_CONNECTION: "no broker could be reached",
+    Exit.OK: "success",
+    Exit.FAILED: "at least one item failed; the output says which",
+    Exit.USAGE: "invalid command line; nothing was done",
+    Exit.NO_CONNECTION: "no broker reachable",
     Exit.NOT_AUTHORISED: "a broker refused: authentication or authorisation",
     Exit.REFUSED: "refused by a guard: no answer, an active group, a read-only profile",
-    Exit.TIMED_OUT: "the time given ran out",
+    Exit.TIMED_OUT: "timed out",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
 }
 
 
 class CommandError(Exception):
-    """A command cannot go on: one sentence with the next step, and the exit code."""
+    """A command cannot continue: one sentence with the next step, and the exit code."""
 
     def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
         super().__init__(message.replace("?.", "?"))
@@ -44,7 +45,7 @@ class Refused(CommandError):
 
 
 class Unusable(CommandError):
-    """An option's value makes no sense; nothing was done."""
+    """The command line is invalid; nothing was done."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.USAGE)

@@ -1,4 +1,5 @@
-"""What to say of an error: one sentence with the next step, and the exit code. Imported when something went wrong."""
+"""The sentence for an error, with the next step, and the exit code. Imported only when something
+failed."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -35,28 +36,30 @@ NOT_AUTHORISED = frozenset(
 )
 
 _NEXT_STEP = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`pk topics list` shows which topics there are",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists lets that pass",
-    ErrorCode.NON_EMPTY_GROUP: "stop its members first; `pk groups describe GROUP -m` names them",
-    ErrorCode.GROUP_ID_NOT_FOUND: "`pk groups list` shows which groups there are",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`pk topics list` lists topics",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists ignores that",
+    ErrorCode.NON_EMPTY_GROUP: "stop its members first; `pk groups describe GROUP -m` lists them",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`pk groups list` lists groups",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group still reads that topic; stop its members first",
     ErrorCode.NOT_ENOUGH_REPLICAS: "`pk isr` shows which replicas are in sync",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "`pk isr` shows which replicas are in sync",
     ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes says how large a batch may be",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "`pk brokers list` shows how many brokers there are",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "`pk brokers list` lists brokers",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "`pk isr` shows which replicas are in sync",
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "start a broker that holds a replica; "
     "`pk brokers list` shows which are up",
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "`pk reassign status` shows what moves",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "is there a broker for every replica of __consumer_offsets? "
-    "offsets.topic.replication.factor says how many it wants",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: (
+        "is there a broker for every replica of __consumer_offsets? "
+        "offsets.topic.replication.factor sets their number"
+    ),
     ErrorCode.BROKER_NOT_AVAILABLE: "`pk brokers list` shows which brokers are up",
     ErrorCode.UNSUPPORTED_VERSION: "the broker is too old or too new for this request",
 }
 
 _SENTENCES = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such topic or partition",
-    ErrorCode.GROUP_ID_NOT_FOUND: "There is no such group",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The topic or partition does not exist",
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group does not exist",
     ErrorCode.NON_EMPTY_GROUP: "The group has members",
     ErrorCode.REQUEST_TIMED_OUT: "The broker did not finish in time",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The group's coordinator is not available",
@@ -65,11 +68,11 @@ _SENTENCES = {
 _CONFIG_KEY = re.compile(r"\b[a-z]+(?:\.[a-z]+)+\b")
 
 _SAYS_ALL = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.BROKER_NOT_AVAILABLE})
-"""Errors whose message is a sentence of its own."""
+"""Errors whose message is complete."""
 
 
 def leaf(error: BaseException) -> BaseException:
-    """The error to speak of: out of a group, the first that says most."""
+    """The error to report: from an exception group, the most telling one."""
     while isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         inner = [leaf(e) for e in group.exceptions]
@@ -81,7 +84,7 @@ def leaf(error: BaseException) -> BaseException:
 
 
 def error_name(error: BaseException) -> str:
-    """What the column `error` says to programs: the name of the code, or the kind of a failure that has none."""
+    """The value of the column `error`: the error code's name, or the kind of failure."""
     return error.name if isinstance(error, KafkaError) else type(error).__name__
 
 
@@ -108,7 +111,7 @@ def exit_code(error: BaseException) -> Exit:
 
 
 def exit_of_rows(errors: Iterable[BaseException]) -> Exit:
-    """The exit code where single items failed: what they all have in common, else 1."""
+    """The exit code if single items failed: their common code, else 1."""
     codes = {exit_code(error) for error in errors}
     if not codes:
         return Exit.OK
@@ -116,7 +119,7 @@ def exit_of_rows(errors: Iterable[BaseException]) -> Exit:
 
 
 def phrase(error: BaseException) -> str:
-    """What is wrong, for a cell of a table: without the next step."""
+    """What is wrong, without the next step, for a table cell."""
     if isinstance(error, KafkaError):
         return (
             f"{error.name}: {error.message}"
@@ -136,10 +139,13 @@ def sentence(error: BaseException) -> str:
         case ConnectFailed():
             return _no_brokers([error])
         case Disconnected():
-            return f"The connection was lost ({error}); whether the broker acted on the request is not known."
+            return (
+                f"The connection was lost ({error}); the broker may or may not have processed "
+                "the request."
+            )
         case Straggler():
             return (
-                f"{str(error).capitalize()}, though others did; what only it knows is missing here "
+                f"{str(error).capitalize()}, but others did; what only it knows is missing here "
                 "(-X pk.straggler.timeout.ms=… waits longer)."
             )
         case ControllerSilent():
@@ -147,7 +153,10 @@ def sentence(error: BaseException) -> str:
         case Unanswered():
             return _unanswered(error)
         case RequestTimedOut():
-            return f"No answer in time ({error}); -X request.timeout.ms=… or default.api.timeout.ms=… waits longer."
+            return (
+                f"No answer in time ({error}); -X request.timeout.ms=… or "
+                "default.api.timeout.ms=… waits longer."
+            )
         case ConfigError():
             return f"{error}.".replace("?.", "?")
         case ClientError():
@@ -169,9 +178,12 @@ def sentence(error: BaseException) -> str:
 
 
 def _silent_controller(error: ControllerSilent) -> str:
-    said = f"{str(error)[:1].upper()}{str(error)[1:]}, though brokers answer; it may hang, and nobody has taken over"
+    said = (
+        f"{str(error)[:1].upper()}{str(error)[1:]}, but brokers answer; it may hang, and no "
+        "other node has taken over"
+    )
     if error.changes:
-        said += "; what was asked may still be done"
+        said += "; the request may still take effect"
     key = "default.api.timeout.ms" if error.changes else "pk.straggler.timeout.ms"
     return f"{said} (-X {key}=… waits longer)."
 
@@ -180,7 +192,7 @@ def _unanswered(error: Unanswered) -> str:
     if any(node.node_id >= 0 for node in error.nodes):
         step = "`pk brokers list` shows which brokers do"
     else:
-        step = "name another with -b HOST:PORT"
+        step = "give another with -b HOST:PORT"
     said = str(error)
     said = said.replace("broker", "Broker", 1) if said.startswith("broker") else said
     return f"{said}; {step} (-X default.api.timeout.ms=… waits longer)."
@@ -188,30 +200,32 @@ def _unanswered(error: Unanswered) -> str:
 
 def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
     if not failures:
-        return "There is no broker to ask; name one with -b HOST:PORT."
+        return "No broker is known; give one with -b HOST:PORT."
     tried = "; ".join(f"{f.address}: {f.reason}" for f in failures)
     advertised = [f for f in failures if f.node_id >= 0]
     if advertised:
         first = advertised[0]
         return (
-            f"The cluster answers, but its broker {first.node_id} does not ({tried}): {first.address} is what it advertises "
-            "(advertised.listeners); is it up, and is that an address this machine can reach?"
+            f"The cluster answers, but its broker {first.node_id} does not ({tried}): "
+            f"{first.address} is what it advertises (advertised.listeners); is it up, and is that "
+            "an address this machine can reach?"
         )
     if all(f.reached for f in failures):
-        return f"No broker answers ({tried}); name another with -b HOST:PORT."
+        return f"No broker answers ({tried}); give another with -b HOST:PORT."
     return (
-        f"No broker answers ({tried}); start one with `pk up`, or name another with -b HOST:PORT."
+        f"No broker answers ({tried}); start one with `pk up`, or give another with -b HOST:PORT."
     )
 
 
 async def explain(error: BaseException) -> BaseException:
-    """The error to raise in its place, where asking once more helps: what it is that listens where no broker does."""
+    """The error to raise instead, if a probe finds out what listens at an address that is not a
+    broker."""
     found = leaf(error)
     if isinstance(found, Unanswered):
         return await _explain_silence(found) or error
     failures = found.failures if isinstance(found, NoBrokers) else [found]
     for failure in failures:
-        if isinstance(failure, ConnectFailed) and failure.reached:
+        if isinstance(failure, ConnectFailed) and failure.reached and not failure.certain:
             from pk.net.client.probe import what_listens
 
             host, _, port = failure.address.rpartition(":")
@@ -221,7 +235,7 @@ async def explain(error: BaseException) -> BaseException:
 
 
 async def _explain_silence(error: Unanswered) -> NoBrokers | None:
-    """The error where those that did not answer are no brokers; None where one of them may be."""
+    """The error if those that did not answer are not brokers; None if one of them may be."""
     from pk.net.client.probe import who_is_silent
 
     failures: list[ConnectFailed] = []
@@ -236,7 +250,8 @@ async def _explain_silence(error: Unanswered) -> NoBrokers | None:
 
 
 def _without_request(said: str | None) -> str | None:
-    """What a broker said, without the request as its own objects print it: Apache's does so of what it does not allow."""
+    """A broker's message without the request, which Apache Kafka's broker prints when it denies
+    one."""
     if said and said.startswith("Request Request("):
         _, needs, right = said.rpartition(") needs ")
         return f"it needs {right}" if needs else None

@@ -1,6 +1,6 @@
-"""What a profile forbids, whatever command is run under it: talking to another cluster than its own, and, where it is
-read-only, every request that changes something. The commands ask before they change anything and say so in their own
-words; this is what holds where one forgot.
+"""Enforces what a profile forbids, for every command: talking to a cluster other than its own, and,
+if it is read-only, every request that changes something. Commands check and explain this themselves
+before they change anything; this catches one that forgot.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -17,7 +17,7 @@ CHANGING: Final = frozenset(
     (
         0,  # Produce
         8,  # OffsetCommit
-        11,  # JoinGroup: a member more makes the others share anew
+        11,  # JoinGroup: a new member triggers a rebalance
         13,  # LeaveGroup
         19,  # CreateTopics
         20,  # DeleteTopics
@@ -47,6 +47,7 @@ CHANGING: Final = frozenset(
         64,  # UnregisterBroker
         68,  # ConsumerGroupHeartbeat
         76,  # ShareGroupHeartbeat
+        78,  # ShareFetch: what is acquired is locked
         79,  # ShareAcknowledge
         80,  # AddRaftVoter
         81,  # RemoveRaftVoter
@@ -57,24 +58,25 @@ CHANGING: Final = frozenset(
         92,  # DeleteShareGroupOffsets
     )
 )
-"""The APIs whose requests change something, unless they say that they only ask whether they might."""
+"""The APIs whose requests change something, unless they only validate."""
 
 
 def forbid_changes(context: Context) -> Callable[[Any], None]:
-    """A look at a request before it is sent, which refuses one that changes something, and lets none make a topic."""
+    """A check of each request before it is sent: refuses one that changes something, and lets none
+    create a topic."""
 
-    def look(request: Any) -> None:
+    def check(request: Any) -> None:
         if request.API_KEY == METADATA:
-            # To ask for a topic that is not there would make it, where the brokers do that.
+            # Asking for a missing topic would create it, if brokers auto-create topics.
             request.allow_auto_topic_creation = False
         if request.API_KEY in CHANGING and not getattr(request, "validate_only", False):
             context.allow()
 
-    return look
+    return check
 
 
 def guarded(handler: Handler) -> Handler:
-    """`handler`, under what the profile forbids; where it finds no broker, it is found out who answers instead."""
+    """`handler`, restricted by the profile; if it finds no broker, reports what listens instead."""
 
     async def run(context: Context) -> int | None:
         try:
@@ -93,7 +95,7 @@ def guarded(handler: Handler) -> Handler:
 
 @asynccontextmanager
 async def guarding(context: Context) -> AsyncGenerator[None]:
-    """What is done in the block, by this task and those it starts, is under the profile of `context` and no other.
+    """Applies the profile of `context` to the block, including tasks that it starts.
 
     Raises Refused.
     """
@@ -109,7 +111,7 @@ async def guarding(context: Context) -> AsyncGenerator[None]:
 
 
 async def _check_cluster(context: Context, settings: Settings) -> None:
-    """Raises Refused where another cluster answers than the profile is meant for."""
+    """Raises Refused if the cluster is not the one that the profile expects."""
     assert settings.profile is not None and context.session is not None
     wanted = settings.profile.cluster_id
     if wanted is None or context.session.answered.get(settings.bootstrap) == wanted:
@@ -118,7 +120,8 @@ async def _check_cluster(context: Context, settings: Settings) -> None:
     found = (await admin.describe_cluster()).cluster_id
     if found != wanted:
         raise Refused(
-            f"Profile {settings.profile.name} is meant for cluster {wanted}, but cluster {found} answers at "
-            f"{settings.bootstrap}; nothing was done. `pk profile edit` changes where it points or what it is meant for."
+            f"Profile {settings.profile.name} expects cluster {wanted}, but cluster {found} "
+            f"answers at {settings.bootstrap}; nothing was done. `pk profile edit` changes its "
+            "address or its cluster."
         )
     context.session.answered[settings.bootstrap] = wanted

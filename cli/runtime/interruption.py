@@ -1,11 +1,13 @@
-"""Ctrl-C while there is nothing to clean up, as the process begins and ends; and how a process that Ctrl-C ended dies.
+"""Ctrl-C while pk starts or exits, with nothing to clean up; and how a process that Ctrl-C ended
+dies.
 
-Python answers Ctrl-C by KeyboardInterrupt wherever it happens to be, which is right while a command runs. In the middle of
-the imports before it, or while the interpreter takes itself down, nobody catches it, and the user gets a traceback of ours.
-There the process just ends. What is imported here is so little that hardly a Ctrl-C meets it.
+Python turns Ctrl-C into a KeyboardInterrupt wherever it is, which is right while a command runs.
+During the imports before, or while the interpreter shuts down, nothing catches it, and the user
+gets a traceback. There the process simply ends. This module imports so little that Ctrl-C hardly
+ever hits it.
 
-A process that Ctrl-C ended dies of SIGINT, after it has cleaned up. A shell shows exit code 130 either way, but only a child
-that died of the signal ends the shell's loop, too.
+A process that Ctrl-C ended dies of SIGINT, after it has cleaned up. A shell shows exit code 130
+either way, but its loop ends only if the child died of the signal.
 """
 
 import atexit
@@ -14,7 +16,7 @@ import signal
 import sys
 
 _INTERRUPTED = 130
-"""`Exit.INTERRUPTED`, without what it takes to import it."""
+"""`Exit.INTERRUPTED`, without the cost of importing it."""
 
 _end_code = 0
 _another_signal = False
@@ -27,17 +29,19 @@ def _die() -> None:
 
 def _end(*_: object) -> None:
     _die()
-    os._exit(_INTERRUPTED)  # where the signal is blocked
+    os._exit(_INTERRUPTED)  # if the signal is blocked
 
 
 def note_signal(number: int) -> None:
-    """Remembers that SIGTERM or SIGHUP ends the command: it exits with 130 then, and does not die of SIGINT."""
+    """Remembers that SIGTERM or SIGHUP ends the command: it then exits with 130, instead of dying
+    of SIGINT."""
     global _another_signal
     _another_signal = _another_signal or number != signal.SIGINT
 
 
 def die_at_exit_of_interrupt(code: int) -> int:
-    """Lets a process with the exit code of Ctrl-C die of SIGINT as the last thing it does; returns the code."""
+    """Makes a process with the exit code of Ctrl-C die of SIGINT at its very end; returns the
+    code."""
     global _end_code
     _end_code = code
     return code
@@ -56,15 +60,16 @@ def _die_if_interrupted() -> None:
 
 
 def end_on_interrupt() -> None:
-    """From here on Ctrl-C ends the process at once, where it would raise KeyboardInterrupt; one that ignores it, as
-    does a command in the background of a script, goes on ignoring it. For the main thread."""
-    atexit.register(_die_if_interrupted)  # the first to be registered, so the last to run
+    """From here on Ctrl-C ends the process at once, instead of raising KeyboardInterrupt. A process
+    that ignores it, such as a background command of a script, still ignores it. For the main
+    thread."""
+    atexit.register(_die_if_interrupted)  # registered first, so it runs last
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 class RaisingInterrupts:
-    """Ctrl-C raises KeyboardInterrupt while the block runs, where it would end the process at once."""
+    """In the block, Ctrl-C raises KeyboardInterrupt instead of ending the process."""
 
     _taken = False
 

@@ -1,5 +1,5 @@
-"""Where a user's files of ours lie. Written out here because importing platformdirs costs more than completion may take;
-the places are the same as its.
+"""The directories of pk's files for this user. Not platformdirs, which takes longer to import than
+completion may take; the directories are the same.
 """
 
 import os
@@ -13,7 +13,7 @@ _KINDS = {
 
 
 def user_dir(kind: str) -> str:
-    """The directory for our files of `kind`: config, state or cache. It need not exist."""
+    """The directory for pk's files of `kind`: config, state or cache. It may not exist."""
     variable, elsewhere, on_macos = _KINDS[kind]
     under = {"darwin": on_macos}.get(sys.platform, elsewhere)
     given = os.environ.get(variable)
@@ -24,7 +24,7 @@ def user_dir(kind: str) -> str:
 
 
 def make_user_dir(kind: str) -> str:
-    """The same, made if it is missing, for the user's eyes only. Raises OSError."""
+    """The same; creates it if missing, readable by the user only. Raises OSError."""
     path = user_dir(kind)
     os.makedirs(path, mode=0o700, exist_ok=True)
     return path

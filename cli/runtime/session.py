@@ -1,44 +1,55 @@
-"""The clients that a command or a shell session has open.
+"""The open clients of a command or a shell session.
 
-Each client lives in a task of its own: whoever asks for it first may be deep inside cancel scopes that end before it does.
+Each client runs in a task of its own: its first user may be inside cancel scopes that end before
+the client may. The client library is imported with the first of them: `pk up` has a session and no
+client.
 """
+
+from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.settings import Settings
-from pk.net.client.admin import Admin, open_admin
-from pk.net.client.config import AdminConfig, ClientConfig
-from pk.net.client.results import Node
+
+if TYPE_CHECKING:
+    from pk.net.client.admin import Admin
+    from pk.net.client.config import ClientConfig
+    from pk.net.client.node import Node
 
 _ADMIN_TIMEOUT_MS = "15000"
 _STRAGGLER_MS = "3000"
-"""People wait less long than programs: the defaults of `default.api.timeout.ms` and `pk.straggler.timeout.ms` at the
-command line."""
+"""People are less patient than programs: the defaults of `default.api.timeout.ms` and
+`pk.straggler.timeout.ms` at the command line."""
 
 
 class Session:
-    """Open clients by cluster. A command's session lasts as long as the command, a shell's as long as the shell."""
+    """Open clients by cluster. A command's session lasts as long as the command, a shell's as long
+    as the shell."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._opening = trio.Lock()
         self._admins: dict[tuple[str, tuple[tuple[str, str], ...]], Admin] = {}
         self.answered: dict[str, str] = {}
-        """The cluster that was found to answer at each address, where a profile wants to know."""
+        """The cluster found at each address, for profiles that expect one."""
 
-        self.told: set[str] = set()
-        """What was said once and need not be said again, such as what is left behind in the cluster."""
+        self.reported: set[str] = set()
+        """Messages that were shown once and need not be repeated, such as leftovers found in the
+        cluster."""
 
-    async def admin(self, settings: Settings, about: type[ClientConfig] = AdminConfig) -> Admin:
-        """The admin client for a cluster. `about` is the kind of client that the command's -X keys are for.
+    async def admin(self, settings: Settings, about: type[ClientConfig] | None = None) -> Admin:
+        """The admin client for a cluster. `about` is the kind of client that the command's -X keys
+        are for (None: this one).
 
         Raises ConfigError.
         """
+        from pk.cli.runtime.client_config import client_config
+        from pk.net.client.config import AdminConfig
+
         defaults = {
             "default.api.timeout.ms": _ADMIN_TIMEOUT_MS,
             "pk.straggler.timeout.ms": _STRAGGLER_MS,
@@ -53,20 +64,24 @@ class Session:
         return found
 
     def thorough(self, admin: Admin) -> Admin:
-        """The same client for who needs every answer, and rather waits until another broker can give it."""
+        """The same client for callers that need every answer, and would rather wait until another
+        broker can give it."""
+        from pk.net.client.admin import Admin
+
         found = Admin(admin.cluster, admin.config)
         found.thorough = True
         return found
 
     def opened(self, settings: Settings) -> Admin | None:
-        """An admin client for a cluster that is open already; None where nobody needed one."""
+        """The admin client for a cluster if it is open already, else None."""
         for (bootstrap, _), admin in self._admins.items():
             if bootstrap == settings.bootstrap:
                 return admin
         return None
 
     def silent(self, for_s: float) -> list[Node]:
-        """Brokers that were asked and have not answered for so many seconds, each once, by whatever client."""
+        """Brokers that have not answered a request of any client for this many seconds, each
+        once."""
         silent = (node for admin in self._admins.values() for node in admin.cluster.silent(for_s))
         found: dict[str, Node] = {}
         for node in silent:
@@ -76,7 +91,7 @@ class Session:
 
     @contextmanager
     def beside(self, task: Callable[..., Awaitable[None]], *args: Any) -> Generator[None]:
-        """Runs `task` beside the block, and ends it with the block."""
+        """Runs `task` during the block."""
         scope = trio.CancelScope()
 
         async def run() -> None:
@@ -96,6 +111,8 @@ async def _hold(
     *,
     task_status: trio.TaskStatus[Admin] = trio.TASK_STATUS_IGNORED,
 ) -> None:
+    from pk.net.client.admin import open_admin
+
     async with open_admin(bootstrap, config) as admin:
         task_status.started(admin)
         await trio.sleep_forever()

@@ -1,4 +1,5 @@
-"""Which cluster a command talks to, and how: options before environment before profile before defaults."""
+"""Which cluster a command talks to, and how: options, then environment, then profile, then
+defaults."""
 
 import os
 from collections.abc import Mapping
@@ -10,16 +11,24 @@ from pk.cli.runtime.paths import user_dir
 from pk.cli.terminal.styles import COLOURS
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-GUARDS = ("none", "confirm", "type-name", "readonly")
-KEYS = ("bootstrap", "guard", "colour", "cluster_id", "properties", "secrets")
-"""What the table of a profile may hold."""
+GUARDS = ("none", "confirm", "type-name", "insist", "readonly")
+KEYS = (
+    "bootstrap",
+    "guard",
+    "colour",
+    "cluster_id",
+    "properties",
+    "secrets",
+    "schema_registry",
+)
+"""The keys of a profile's table."""
 
 if TYPE_CHECKING:
     from pk.cli.command_line.option_sets import Reach
 
 
 class Profile(NamedTuple):
-    """A named cluster of the user's."""
+    """A cluster that the user has named."""
 
     name: str
     bootstrap: str | None = None
@@ -27,10 +36,14 @@ class Profile(NamedTuple):
     guard: str = "confirm"
     colour: str | None = None
     cluster_id: str | None = None
-    """The cluster it is meant for; where another answers, nothing is done."""
+    """The id of the expected cluster; commands refuse to run on another."""
 
     secrets: Mapping[str, str] = {}
-    """Client keys whose values are asked for when they are needed: `prompt`, `keyring`, or `command:WORDS`."""
+    """Client configs with secret values, and their sources: `prompt`, `keyring`, or
+    `command:WORDS`."""
+
+    schema_registry: str | None = None
+    """The URL of the cluster's schema registry, or a directory of schemas."""
 
 
 class Settings(NamedTuple):
@@ -38,10 +51,10 @@ class Settings(NamedTuple):
 
     bootstrap: str
     properties: Mapping[str, str]
-    """Client keys of the profile and of the file named."""
+    """Client configs from the profile and the config file."""
 
     given: Mapping[str, str]
-    """Client keys of -X."""
+    """Client configs from -X."""
 
     profile: Profile | None
 
@@ -51,7 +64,7 @@ class Settings(NamedTuple):
 
     @property
     def cluster_name(self) -> str:
-        """How questions and prompts name the cluster: of many addresses by the first."""
+        """The cluster's name in questions and prompts: only the first of several addresses."""
         first, *more = self.bootstrap.split(",")
         address = f"{first} (+{len(more)})" if more else first
         return f"{self.profile.name} ({address})" if self.profile else address
@@ -62,7 +75,8 @@ def profiles_file() -> str:
 
 
 def read_profiles() -> tuple[dict[str, Profile], str | None]:
-    """The profiles there are, and which one is chosen. Raises CommandError where the file cannot be read or is wrong."""
+    """All profiles, and the current one's name. Raises CommandError if the file is unreadable or
+    invalid."""
     path = profiles_file()
     if not os.path.exists(path):
         return {}, None
@@ -81,7 +95,7 @@ def read_profiles() -> tuple[dict[str, Profile], str | None]:
 
 
 def _table(path: str, outer: dict[str, Any], key: str, whose: str) -> dict[str, Any]:
-    """The table that lies under `key`; an empty one where there is none. Raises CommandError for anything else."""
+    """The table under `key`, empty if missing. Raises CommandError for anything else."""
     found = outer.get(key, {})
     if not isinstance(found, dict):
         raise CommandError(f"{path}: {key} of {whose} must be a table, not {found!r}.")
@@ -89,7 +103,7 @@ def _table(path: str, outer: dict[str, Any], key: str, whose: str) -> dict[str, 
 
 
 def _string(path: str, outer: dict[str, Any], key: str, whose: str) -> str | None:
-    """The text that lies under `key`, if any. Raises CommandError for anything else."""
+    """The string under `key`, if any. Raises CommandError for anything else."""
     found = outer.get(key)
     if found is not None and not isinstance(found, str):
         raise CommandError(f"{path}: {key} of {whose} must be a string in quotes, not {found!r}.")
@@ -102,16 +116,16 @@ def _profile(path: str, name: str, tables: dict[str, Any]) -> Profile:
     guard = table.get("guard", "confirm")
     if guard not in GUARDS:
         raise CommandError(
-            f"{path}: the guard of {whose} is one of {', '.join(GUARDS)}, not {guard!r}."
+            f"{path}: the guard of {whose} must be one of {', '.join(GUARDS)}, not {guard!r}."
         )
     colour = table.get("colour")
     if colour is not None and colour not in COLOURS:
         raise CommandError(
-            f"{path}: the colour of {whose} is one of {', '.join(COLOURS)}, not {colour!r}."
+            f"{path}: the colour of {whose} must be one of {', '.join(COLOURS)}, not {colour!r}."
         )
     unknown = [key for key in table if key not in KEYS]
     if unknown:
-        hint = did_you_mean(unknown[0], KEYS, f"; there are {', '.join(KEYS)}.")
+        hint = did_you_mean(unknown[0], KEYS, f"; the keys are {', '.join(KEYS)}.")
         raise CommandError(f"{path}: {whose} has no key {unknown[0]!r}{hint}")
     properties = _table(path, table, "properties", whose)
     secrets = _table(path, table, "secrets", whose)
@@ -123,17 +137,18 @@ def _profile(path: str, name: str, tables: dict[str, Any]) -> Profile:
         colour,
         _string(path, table, "cluster_id", whose),
         {key: check_secret(key, str(source)) for key, source in secrets.items()},
+        _string(path, table, "schema_registry", whose),
     )
 
 
 def check_secret(key: str, source: str) -> str:
-    """`source`, if a secret may come from there. Raises Unusable."""
+    """`source`, if valid for a secret. Raises Unusable."""
     kind, _, words = source.partition(":")
     if source in ("prompt", "keyring") or (kind == "command" and words.strip()):
         return source
     raise Unusable(
-        f"The secret {key} comes from prompt, keyring or command:WORDS, not {source!r}: "
-        "a secret itself stands neither in a file of pk's nor on a command line."
+        f"The secret {key} must come from prompt, keyring or command:WORDS, not {source!r}: "
+        "pk keeps no secret in a file and takes none on the command line."
     )
 
 
@@ -142,7 +157,7 @@ def _text(value: Any) -> str:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The entries of a Java properties file. Raises Unusable where it cannot be read."""
+    """The entries of a Java properties file. Raises Unusable if it cannot be read."""
     from pk.core.config.keys import ConfigError, parse_properties
 
     try:
@@ -156,7 +171,8 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def choose_profile(wanted: str | None) -> Profile | None:
-    """The profile by option, environment or choice. Raises CommandError where there is none of that name."""
+    """The profile from the option, the environment, or the current one. Raises CommandError if it
+    does not exist."""
     wanted = wanted or os.environ.get("PK_PROFILE") or None
     profiles, chosen = read_profiles()
     name = wanted or chosen
@@ -164,22 +180,23 @@ def choose_profile(wanted: str | None) -> Profile | None:
 
 
 def profile_named(name: str) -> Profile:
-    """The profile of that name, whatever is chosen. Raises CommandError where there is none."""
+    """The profile with this name. Raises CommandError if it does not exist."""
     profiles, _ = read_profiles()
     return _named(profiles, name)
 
 
 def _named(profiles: Mapping[str, Profile], name: str) -> Profile:
     if name not in profiles:
-        hint = did_you_mean(name, profiles, "; `pk profile list` lists them.")
-        raise Unusable(f"There is no profile {name!r}{hint}")
+        hint = did_you_mean(name, profiles, "; `pk profile list` lists profiles.")
+        raise Unusable(f"Profile {name!r} does not exist{hint}")
     return profiles[name]
 
 
 def check_address(text: str | None, source: str) -> str | None:
-    """`text`, if it names a broker; None stays None. Raises Unusable.
+    """`text`, if it is a broker's address; None stays None. Raises Unusable.
 
-    An empty address comes from a variable that is not set. Falling back to another cluster would then change the wrong one.
+    An empty address comes from an unset variable. Falling back to another cluster could then change
+    the wrong one.
     """
     if text is not None and not text.strip(", "):
         raise Unusable(f"{source} is empty; it must be an address such as host:9092.")
@@ -187,17 +204,25 @@ def check_address(text: str | None, source: str) -> str | None:
 
 
 def check_security(keys: Mapping[str, str], source: str) -> None:
-    """Raises Unusable where `keys` ask for a secure connection: pk has none yet, and must not connect without."""
-    for key, value in keys.items():
-        plain = key == "security.protocol" and value.strip().upper() == "PLAINTEXT"
-        if key.startswith(("ssl.", "sasl.")) or (key == "security.protocol" and not plain):
+    """Raises Unusable if `keys` require security that pk does not have: it must not connect without
+    it."""
+    secure = [key for key in keys if key.startswith(("ssl.", "sasl."))]
+    if not secure:
+        return
+    from pk.net.client.config import ClientConfig
+    from pk.net.client.config import keys as keys_of
+
+    known = keys_of(ClientConfig)
+    for key in secure:
+        if key not in known:
             raise Unusable(
-                f"{source}: {key} is not supported; pk has no TLS or SASL yet and connects to PLAINTEXT listeners only."
+                f"{source}: {key} is not supported; pk has no classes of Java's, and of SASL only "
+                "PLAIN, SCRAM and OAUTHBEARER."
             )
 
 
 def settings_of(reach: "Reach") -> Settings:
-    """The settings for what a command line says of the cluster. Raises CommandError."""
+    """The settings from what the command line says of the cluster. Raises CommandError."""
     typed = check_address(reach.bootstrap_server, "-b")
     if reach.profile is not None and not reach.profile.strip():
         raise Unusable("--profile is empty; it must be the name of a profile.")

@@ -1,18 +1,22 @@
-"""Whom a command waits for: a line on the terminal where a broker does not answer for a while, gone once there is more to say;
-and that a change is still being made, where that takes longer than a moment.
+"""Shows which broker a command waits for: a line on the terminal if a broker does not answer for a
+while, removed when there is other output; and a line if a change takes longer than a moment.
 
-A process that was stopped, or a host that swaps, takes connections and requests and answers none of them. Commands give
-such brokers time; whoever sits before the terminal is to know why nothing happens.
+A stopped process, or a host that swaps, accepts connections and requests and answers none. Commands
+give such brokers time; the user should know why nothing happens.
 """
+
+from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from pk.cli.runtime.context import Context, Handler, join
-from pk.net.client.results import Node
+
+if TYPE_CHECKING:
+    from pk.net.client.node import Node
 
 _AFTER_S: Final = 2.0
 _WORKING_AFTER_S: Final = 1.0
@@ -30,11 +34,11 @@ OWN_WORDS: Final = frozenset(
         "perf e2e",
     )
 )
-"""Commands that draw on the terminal themselves, and say there what they wait for."""
+"""Commands that draw on the terminal themselves, and show there what they wait for."""
 
 
-def telling(handler: Handler, path: Sequence[str]) -> Handler:
-    """`handler`, and as long as it has said nothing yet, whom it waits for."""
+def showing_waits(handler: Handler, path: Sequence[str]) -> Handler:
+    """`handler`, which shows the brokers it waits for until it has produced output."""
     if " ".join(path) in OWN_WORDS:
         return handler
 
@@ -46,7 +50,7 @@ def telling(handler: Handler, path: Sequence[str]) -> Handler:
         if live or not streams.err_terminal or os.environ.get("TERM") == "dumb":
             return await handler(context)
         assert context.session is not None
-        with context.session.beside(_tell, context):
+        with context.session.beside(_show_waits, context):
             try:
                 return await handler(context)
             finally:
@@ -55,7 +59,7 @@ def telling(handler: Handler, path: Sequence[str]) -> Handler:
     return run
 
 
-async def _tell(context: Context) -> None:
+async def _show_waits(context: Context) -> None:
     assert context.session is not None
     changes = context.takes("yes")
     began = trio.current_time()

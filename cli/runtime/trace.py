@@ -1,8 +1,9 @@
-"""`--trace`: the protocol requests of a command, as a waterfall on standard error when it ends.
+"""`--trace`: shows the protocol requests of a command as a waterfall on standard error when it
+ends.
 
-A request is told of when it is answered or has failed, so what is printed is in the order of the answers, sorted by start.
-A command may run for days: of many requests the first and the last are kept, and the sums of all. As JSON (one object a
-line, written as each request ends) nothing is kept and nothing left out.
+A request is recorded when it is answered or has failed; the table is sorted by start. A command may
+run for days, so only the first and the last requests are kept, and the sums of all. As JSON (one
+object a line, written as each request ends) all are shown and none are kept.
 """
 
 import json
@@ -23,19 +24,20 @@ _BAR_LEAST: Final = 10
 
 
 def traced(handler: Handler, how: str) -> Handler:
-    """`handler`, whose requests are shown: as a `table` when it ends, or as `json` while it runs."""
+    """`handler`, which shows its requests: as a `table` when it ends, or as `json` while it
+    runs."""
 
     async def run(context: Context) -> int | None:
         began = trio.current_time()
         recorder = Recorder(began)
 
-        def tell(request: RequestTrace) -> None:
+        def record(request: RequestTrace) -> None:
             if how == "json":
                 context.say(json.dumps(as_row(request, began), ensure_ascii=False))
             else:
                 recorder.add(request)
 
-        token = TRACED.set(tell)
+        token = TRACED.set(record)
         try:
             return await handler(context)
         finally:
@@ -64,7 +66,7 @@ class Recorder:
         self.bytes_in = 0
         self.throttle_ms = 0
         self.brokers: dict[str, int] = {}
-        """Address → node id; those asked before they had told their id are below 0."""
+        """Address → node id; addresses asked before their id was known have one below 0."""
 
     def add(self, request: RequestTrace) -> None:
         (self.first if len(self.first) < KEPT_FIRST else self.last).append(request)
@@ -84,7 +86,8 @@ class Recorder:
 
 
 def as_row(request: RequestTrace, began: float) -> dict[str, Any]:
-    """A request as `--trace=json` writes it: times in ms since the command began, sizes in bytes."""
+    """A request as `--trace=json` writes it: times in ms since the command started, sizes in
+    bytes."""
     connect = request.api_name == CONNECT
     return {
         "api": "connect" if connect else request.api_name,
@@ -125,7 +128,7 @@ _RIGHT: Final = (True, True, True, False, True, True)
 
 
 def waterfall(recorder: Recorder, took_ms: float, width: int) -> list[str]:
-    """The lines of the picture: a row for each request, its bar, and the sums below."""
+    """The lines of the waterfall: a row for each request, its bar, and the sums below."""
     first = sorted(recorder.first, key=lambda r: r.started)
     last = sorted(recorder.last, key=lambda r: r.started)
     rows = [*first, *last]
@@ -145,7 +148,7 @@ def waterfall(recorder: Recorder, took_ms: float, width: int) -> list[str]:
 
 
 def _span_ms(recorder: Recorder) -> float:
-    """From the command's beginning to the end of its last request."""
+    """From the command's start to the end of its last request."""
     ends = (r.started + r.elapsed_ms / 1000 for r in (*recorder.first, *recorder.last))
     return (max(ends, default=recorder.began) - recorder.began) * 1000
 

@@ -1,1 +1,1 @@
-"""`pk shell`: the command tree, interactively."""
+"""`pk shell`: an interactive shell for pk's commands."""

@@ -1,4 +1,4 @@
-r"""`pk shell`: the command tree, interactively, from a script, or for single lines (`-c`)."""
+r"""`pk shell`: pk's commands, interactively, from a script, or line by line (`-c`)."""
 
 import os
 import sys
@@ -13,10 +13,11 @@ from pk.cli.terminal.stdin import lines_of
 
 
 def shell(context: Context, lines: Sequence[str], *, stop_on_error: bool) -> int:
-    """`pk shell`: interactive on a terminal; otherwise runs the lines given, or those of standard input, in order."""
+    """`pk shell`: interactive at a terminal; otherwise runs the given lines, or those of standard
+    input, in order."""
     interactive = not lines and context.streams.in_terminal and context.streams.out_terminal
     session = Shell(context.settings, interactive=interactive)
-    # Who types is not to wait for a refresh of thousands of names in the other thread.
+    # Typing must not stall while the other thread processes thousands of names.
     sys.setswitchinterval(0.001)
     with session.engine, session.guarding():
         if interactive:
@@ -37,7 +38,7 @@ def _script(source: BinaryIO) -> Iterator[str]:
 
 
 def run_script(session: Shell, lines: Iterable[str], *, stop: bool) -> int:
-    """Runs lines to their end; the exit code of the first that failed."""
+    """Runs all lines; returns the exit code of the first that failed."""
     first = Exit.OK
     try:
         with session.on_interrupt(raise_interrupt):

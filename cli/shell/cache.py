@@ -1,13 +1,16 @@
-"""What the shell knows of its cluster: names for completion and figures for the toolbar, refreshed in the background.
+"""What the shell knows of its cluster: names for completion, and figures for the toolbar, refreshed
+in the background.
 
-Completion and toolbar read what is here and never wait. It begins with what the disk has, so a shell knows names before
-the cluster has answered, or though it does not. A refresh that fails leaves the old names and says so in the toolbar.
+Completion and toolbar read what is cached and never wait. The cache starts with what is on disk, so
+a shell knows names before the cluster responds, and also if it never does. If a refresh fails, the
+old names stay and the toolbar says so.
 
-Two threads meet here: the engine's refreshes, the main one reads. What is read is replaced as a whole, never changed.
+Two threads share the cache: the engine's refreshes, the main one reads. Shared values are replaced,
+never modified.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import trio
 
@@ -30,12 +33,13 @@ from pk.net.client.results import ConfigResource, ResourceType
 
 REFRESH_S = 10.0
 _IDLE_S = 60.0
-"""So long after the last key the cluster is asked only once in so long."""
+"""After this long without a key press, the cluster is asked less often, at this interval."""
 
 _RETRY_S = 1.0
 _DEADLINE_S = 30.0
 _SHARE = 20
-"""Of a large cluster it is made less often: at most a twentieth of the processor's time goes into it."""
+"""A refresh takes at most a twentieth of the processor's time: for a large cluster the interval
+grows."""
 
 _CONFIGS_S = 30.0
 _REQUEST_TIMEOUT_MS = "5000"
@@ -45,18 +49,19 @@ _TYPES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": R
 
 
 def _impatient(settings: Settings) -> Settings:
-    """The same cluster by connections of the cache's own, which turn to another broker sooner where one does not answer."""
+    """The same cluster over connections of the cache's own, which switch brokers sooner if one does
+    not answer."""
     return settings._replace(
         properties={"request.timeout.ms": _REQUEST_TIMEOUT_MS, **settings.properties}
     )
 
 
 class Cache:
-    """The names and figures of one cluster. `topic` and `group` are what `use` has set."""
+    """The names and figures of one cluster. `use` sets `topic` and `group`."""
 
     def __init__(self, settings: Settings) -> None:
         self.soon: Callable[[Callable[[], None]], None] = lambda function: None
-        """Has a function called in the engine's thread, once there is one."""
+        """Calls a function in the engine's thread, once there is one."""
 
         self.changed: Callable[[], None] = lambda: None
         """Called in the engine's thread when there is something new to offer."""
@@ -68,7 +73,7 @@ class Cache:
         self.switch(settings)
 
     def switch(self, settings: Settings) -> None:
-        """From now on this is about another cluster; called in the engine's thread once that runs."""
+        """Switches to another cluster; called in the engine's thread once that runs."""
         self.settings = settings
         self.topic: str | None = None
         self.group: str | None = None
@@ -89,7 +94,7 @@ class Cache:
         self.stale()
 
     def _fill(self, kind: str, names: Mapping[str, str]) -> bool:
-        """Takes the names of a kind; whether anything is new in them."""
+        """Stores the names of a kind; returns whether any are new."""
         if self._lists.get(kind) == [*names.items()]:
             return False
         self._lists[kind] = [Candidate(*item) for item in names.items()]
@@ -100,7 +105,7 @@ class Cache:
     # the engine's side
 
     def stale(self) -> None:
-        """Asks for a refresh soon; called in the engine's thread."""
+        """Requests a refresh soon; called in the engine's thread."""
         self._due = True
         self._wake()
 
@@ -128,16 +133,18 @@ class Cache:
             with trio.move_on_at(trio.current_time() + self._tried + pause_s - time.monotonic()):
                 await self._wanted.wait()
 
-    async def _guarded(self, work: Callable[[Session], object], session: Session) -> None:
+    async def _guarded(
+        self, work: Callable[[Session], Awaitable[object]], session: Session
+    ) -> None:
         try:
             with trio.fail_after(_DEADLINE_S):
-                await work(session)  # type: ignore[misc]
+                await work(session)
             self.error = None
         except KafkaError as e:
             self.error = e.name
         except (ClientError, ProtocolError, OSError, trio.TooSlowError):
             self.error = _LOST
-        except Exception as e:  # noqa: BLE001 - a config that is refused, a secret that is not there: told in the toolbar
+        except Exception as e:  # noqa: BLE001 - a refused config, a missing secret: shown in the toolbar
             self.error = str(e).partition("\n")[0][:60] or type(e).__name__
 
     async def _refresh(self, session: Session) -> None:
@@ -163,7 +170,7 @@ class Cache:
         new = self._fill("topic", topics)
         if seen.groups is not None:
             new |= self._fill("group", seen.groups)
-        new |= self._fill("broker", {str(b): a or "not there" for b, a in seen.brokers.items()})
+        new |= self._fill("broker", {str(b): a or "down" for b, a in seen.brokers.items()})
         self.refreshed = time.monotonic()
         if new:
             self.changed()
@@ -186,7 +193,7 @@ class Cache:
     # the main thread's side
 
     def touched(self) -> None:
-        """A key was pressed: what is old is worth fetching again."""
+        """A key was pressed: old names should be fetched again."""
         now = time.monotonic()
         if now - self._used > REFRESH_S and now - (self.refreshed or 0) > REFRESH_S:
             self.soon(self.stale)
@@ -204,7 +211,8 @@ class Cache:
         return self._lists.get(kind, ())
 
     def configs(self, kind: str, name: str) -> Mapping[str, str]:
-        """Part of `pk.cli.command_line.completion.candidates.Names`: what is known now; what is not, or is old, is asked for."""
+        """Part of `pk.cli.command_line.completion.candidates.Names`: the cached configs; requests
+        missing or old ones."""
         if kind not in _TYPES or (kind == "broker" and not name.isdigit()):
             return {}
         at, known = self._configs.get((kind, name), (-_CONFIGS_S, {}))
@@ -223,7 +231,7 @@ class Cache:
         return self.error == _LOST
 
     def brokers_up(self) -> str:
-        """`3 brokers`, or `2 of 3 brokers` where one is down."""
+        """`3 brokers`, or `2 of 3 brokers` if one is down."""
         every = len({*self.brokers, *self.down})
         if self.down:
             return f"{every - len(self.down)} of {count(every, 'broker')}"

@@ -1,7 +1,8 @@
-"""Completion in the shell: the same candidates as for bash, matched fuzzily, with what they mean beside them.
+"""Completion in the shell: the candidates that bash gets, matched fuzzily and shown with their
+meaning.
 
-Everything here runs between two keys, so it is counted in candidates: of thousands of names each is looked at once or
-twice, with what C does fast, and only the best few become something that is shown.
+All of this runs between two key presses, so cost per candidate matters: each of thousands of names
+is examined once or twice, by C code, and only the best few become menu entries.
 """
 
 import re
@@ -18,20 +19,20 @@ from pk.cli.shell.words import is_after_output, parted, quoted
 from pk.cli.terminal.text import cut_middle
 
 OWN_WORDS = (
-    Candidate("use", "set the topic, group or profile that commands are about"),
+    Candidate("use", "set the topic, group or profile for later commands"),
     Candidate("exit", "leave the shell"),
 )
 BACKSLASHED = (
-    Candidate("\\?", "what the shell can do beside the commands"),
-    Candidate("\\w", "look at the last command again and again"),
+    Candidate("\\?", "what the shell can do beyond the commands"),
+    Candidate("\\w", "repeat the last command, highlighting changes"),
     Candidate("\\G", "the last command, a line for each value"),
-    Candidate("\\timing", "say how long commands take, or no more"),
-    Candidate("\\pager", "page what is too tall, or no more"),
+    Candidate("\\timing", "show how long commands take, or stop"),
+    Candidate("\\pager", "page output taller than the screen, or stop"),
     Candidate("\\refresh", "fetch the names for completion now"),
     Candidate("\\q", "leave the shell"),
 )
 BEHIND_COMMANDS = (
-    Candidate("\\w", "look again every 2 seconds, or so many as follow"),
+    Candidate("\\w", "repeat every 2 seconds, or every N"),
     Candidate("\\G", "a line for each value"),
 )
 
@@ -41,7 +42,8 @@ _MENU_WIDTH = 60
 
 
 def fuzzy(typed: str, words: Iterable[Candidate], limit: int = SHOWN_MAX) -> list[Candidate]:
-    """The best candidates that hold the letters of `typed` in order: prefixes first, then the tightest match."""
+    """The best candidates that contain the letters of `typed` in order: prefixes first, then the
+    tightest match."""
     every = list(words)
     if not typed:
         return _cut(every, limit)
@@ -54,20 +56,20 @@ def fuzzy(typed: str, words: Iterable[Candidate], limit: int = SHOWN_MAX) -> lis
     prefixes = set(prefixed)
     others = [c for c in found if c not in prefixes]
     if len(others) <= _RANKED_MAX:
-        # Looked for at every place: the first match need not be the tightest.
+        # Searched from every position: the first match need not be the tightest.
         tightest = re.compile(f"(?=({'.*?'.join(map(re.escape, low))}))", re.IGNORECASE | re.DOTALL)
         ranked = [
             (min((len(m[1]), m.start()) for m in tightest.finditer(c.word)), c) for c in others
         ]
         ranked.sort(key=lambda entry: entry[0])
-        # Letters strewn far apart are chance, where there is anything better.
+        # Widely scattered letters match by chance: drop such matches if there are better ones.
         near = [c for (length, _), c in ranked if length <= 2 * len(low) + 2]
         others = near if near or prefixed else [c for _, c in ranked]
     return _cut(prefixed + others, limit)
 
 
 def _cut(found: list[Candidate], limit: int, of: int | None = None) -> list[Candidate]:
-    """The first few; the last of them says how many more there are."""
+    """The first few; the last says how many more there are."""
     more = (of or len(found)) - limit
     if more <= 0:
         return found
@@ -128,6 +130,6 @@ class ShellCompleter(Completer):
 
 
 def _shown(word: str) -> str:
-    """A name as it stands in the menu: very long ones lose their middle."""
+    """A name for the menu: very long ones are cut in the middle."""
     word = word if word.isprintable() else "".join(c if c.isprintable() else "·" for c in word)
     return cut_middle(word, _MENU_WIDTH)

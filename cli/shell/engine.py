@@ -1,18 +1,21 @@
-"""The shell's engine: one thread that runs trio for as long as the shell lives, with the open clients in it.
+"""The shell's engine: a thread that runs trio as long as the shell lives, and holds the open
+clients.
 
-The terminal belongs to the main thread (prompt_toolkit). A command is handed over, and the main thread waits for its end.
-Signals reach the main thread alone, so Ctrl-C is its business; here is what it may do to a command that runs: the command
-hears of it where it listens (`pk.cli.terminal.signals`), and else its scope is cancelled. The third one gives up on a
-command that does neither: it is left behind, cancelled, and the prompt comes back.
+The terminal belongs to the main thread (prompt_toolkit). It passes commands to the engine and waits
+for them. Signals reach only the main thread, so it handles Ctrl-C; the engine decides what that
+does to a running command: a command that listens (`pk.cli.terminal.signals`) receives it, for any
+other its scope is cancelled. At the third Ctrl-C the shell abandons a command that reacts to
+neither: it stays cancelled in the engine, and the prompt returns.
 """
 
 import threading
 from collections.abc import Awaitable, Callable
+from queue import Empty
 from typing import Self, cast
 
 import trio
 
-from pk.cli.cluster.leftover_throttles import tell_left_throttles
+from pk.cli.cluster.leftover_throttles import warn_of_leftover_throttles
 from pk.cli.run import report
 from pk.cli.runtime.connect import run_loop
 from pk.cli.runtime.context import Context, Handler
@@ -27,11 +30,11 @@ Background = Callable[[Session], Awaitable[None]]
 _RETRY_FOR_S = 60.0
 _RETRY_S = 0.5
 _PATIENCE = 3
-"""So many Ctrl-C, and the shell waits no longer for a command's end."""
+"""After this many Ctrl-C, the shell stops waiting for a command."""
 
 
 class Job:
-    """A command on its way through the engine."""
+    """A command in the engine."""
 
     def __init__(self, handler: Handler, context: Context, *, retried: bool) -> None:
         self.handler = handler
@@ -39,34 +42,43 @@ class Job:
         self.retried = retried
         self.scope = trio.CancelScope()
         self.relay = Relay()
-        self.interrupts = 0
         self.lost = False
         self.abandoned = False
-        """Whether nobody waits for its end any more."""
+        """Whether the shell has stopped waiting for it."""
 
         self.done = threading.Event()
         self.code: int = Exit.OK
 
     async def run(self, session: Session) -> None:
-        """Runs it in the engine's thread; whatever becomes of it, `done` is set."""
+        """Runs it in the engine's thread, and sets `done` whatever happens."""
         self.context.session = session
         RELAY.set(self.relay)
         try:
             with self.scope:
                 self.code = await self._attempts()
-                await tell_left_throttles(self.context)
+                await warn_of_leftover_throttles(self.context)
             if self.scope.cancelled_caught:
                 self.code = Exit.INTERRUPTED
         except BaseException as error:
-            if isinstance(leaf(error), trio.Cancelled):  # the shell itself ends
+            if isinstance(leaf(error), trio.Cancelled):  # the shell itself exits
                 self.code = Exit.INTERRUPTED
                 raise
-            self.code = told(self.context, error)  # and the shell goes on
+            self.code = reported(self.context, error)  # and the shell continues
         finally:
             self.done.set()
+            self.relay.for_main_thread.put(_nothing)
+
+    def serve(self, seconds: float) -> bool:
+        """Does what the command asks of the main thread, for at most `seconds`; returns whether the
+        command has ended. For the main thread."""
+        try:
+            self.relay.for_main_thread.get(timeout=seconds)()
+        except Empty:
+            pass
+        return self.done.is_set()
 
     async def _attempts(self) -> int:
-        """Runs the command, again where the connection was lost and doing it twice does no harm."""
+        """Runs the command, again if the connection was lost and repeating it does no harm."""
         until = trio.current_time() + _RETRY_FOR_S
         while True:
             try:
@@ -74,31 +86,36 @@ class Job:
             except BaseException as error:
                 if not self.retried or not _is_lost(error) or trio.current_time() > until:
                     raise
-                self.tell_lost(broken=isinstance(leaf(error), Disconnected))
+                self.say_lost(broken=isinstance(leaf(error), Disconnected))
             self.context.failures.clear()
             await trio.sleep(_RETRY_S)
 
-    def tell_lost(self, *, broken: bool = False) -> None:
-        """Says, once, that the command keeps trying to connect. `broken`: a connection was open until now."""
+    def say_lost(self, *, broken: bool = False) -> None:
+        """Says, once, that the command keeps trying to connect. `broken`: a connection was open
+        before."""
         if self.lost:
             return
         self.lost = True
         settings, session = self.context.settings, self.context.session
         admin = session.opened(settings) if session else None
-        # What never answered cannot be lost.
+        # A connection that never worked cannot be lost.
         answered = broken or (admin is not None and admin.cluster.reached_once)
         name = settings.cluster_name
         what = f"The connection to {name} is lost" if answered else f"{name} does not answer"
-        self.context.say(f"{what}; trying again. Ctrl-C ends it.")
+        self.context.say(f"{what}; trying again. Ctrl-C stops it.")
 
     def interrupt(self) -> None:
-        """Passes a Ctrl-C on; called in the engine's thread."""
-        if self.interrupts >= _PATIENCE or not self.relay.passes_on():
+        """Delivers a Ctrl-C; called in the engine's thread."""
+        if self.relay.arrived >= _PATIENCE or not self.relay.passes_on():
             self.scope.cancel()
 
 
-def told(context: Context, error: BaseException) -> int:
-    """Says what ended a command; its exit code. That a pipe's reader has gone is no error, and its own affair."""
+def _nothing() -> None:
+    """Wakes the main thread."""
+
+
+def reported(context: Context, error: BaseException) -> int:
+    """Prints why a command ended; returns its exit code. A closed pipe is not an error here."""
     return Exit.OK if isinstance(leaf(error), BrokenPipeError) else report(context, error)
 
 
@@ -113,7 +130,7 @@ def _is_lost(error: BaseException) -> bool:
 
 
 class Engine:
-    """Runs commands in its own thread. Use as a context manager; leaving it closes all clients."""
+    """Runs commands in its own thread. A context manager: leaving it closes all clients."""
 
     def __init__(self, background: Background) -> None:
         self._background = background
@@ -149,20 +166,22 @@ class Engine:
             await trio.sleep_forever()
 
     def start(self, job: Job) -> None:
-        """Hands a command over; `job.done` is set at its end. Whoever waits looks at `job.abandoned` meanwhile."""
+        """Passes on a command; `job.done` is set at its end. A waiting caller must check
+        `job.abandoned` too."""
         nursery, session = self._nursery, self._session
         assert self._token is not None and nursery is not None and session is not None
         self._token.run_sync_soon(nursery.start_soon, job.run, session)
 
     def interrupt(self, job: Job) -> None:
-        """Passes a Ctrl-C on to a command. May be called by a signal's handler."""
-        job.interrupts += 1
+        """Delivers a Ctrl-C to a command. May be called by a signal handler."""
+        job.relay.arrived += 1
         self.soon(job.interrupt)
-        # No event is set here: the handler may have interrupted whoever holds the event's lock, in this very thread.
-        job.abandoned = job.interrupts >= _PATIENCE
+        # Sets no event: the handler may have interrupted a holder of the event's lock, in this same
+        # thread.
+        job.abandoned = job.relay.arrived >= _PATIENCE
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Calls `function` in the engine's thread. May be called by a signal's handler."""
+        """Calls `function` in the engine's thread. May be called by a signal handler."""
         if self._token is None:
             return
         try:

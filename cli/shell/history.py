@@ -1,4 +1,4 @@
-"""The shell's history: a file for its owner's eyes only, which never sees a secret."""
+"""The shell's history: a file that only its owner can read, and that never contains a secret."""
 
 import os
 import re
@@ -14,12 +14,13 @@ _BYTES_MAX = 1 << 20
 
 
 def holds_secret(line: str) -> bool:
-    """Whether a line looks as if it held a secret: `-X ssl.key.password=…`, `--password …`, JAAS."""
+    """Whether a line seems to contain a secret: `-X ssl.key.password=…`, `--password …`, JAAS."""
     return _SECRET.search(f"{line} ") is not None
 
 
 class History(FileHistory):
-    """Lines typed, kept for the next shell; those with a secret only for this one. Raises OSError where it cannot be kept."""
+    """Lines typed, kept for the next shell; those with a secret for this one only. Raises OSError
+    if it is not writable."""
 
     def __init__(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -36,7 +37,7 @@ class History(FileHistory):
             try:
                 super().store_string(string)
             except OSError:
-                return  # a full disk is no reason to end the shell
+                return  # a full disk should not end the shell
 
 
 def _shorten(path: str, size: int) -> None:
@@ -46,7 +47,7 @@ def _shorten(path: str, size: int) -> None:
     with open(path, "rb") as file:
         file.seek(size - _BYTES_MAX // 2)
         newer = file.read()
-    # Each entry begins with its time, in a line of its own.
+    # Each entry starts with its time, on a line of its own.
     newer = newer[newer.find(b"\n# ") + 1 :]
     scratch = f"{path}.{os.getpid()}"
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

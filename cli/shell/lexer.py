@@ -1,4 +1,5 @@
-"""Colours for the line being typed: a command that exists, one that does not, options, quotes, and where output goes."""
+"""Colours for the line being typed: known and unknown commands, options, quotes, and where output
+goes."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +15,8 @@ _OWN = frozenset(("use", "exit", "quit", "clear", "pk"))
 
 
 class LineLexer(Lexer):
-    """Styles: `class:command`, `unknown`, `option`, `quote`, `own` (the shell's words), `output`."""
+    """Styles: `class:command`, `unknown`, `option`, `quote`, `own` (the shell's words),
+    `output`."""
 
     def __init__(self, root: Group) -> None:
         self._root = root
@@ -25,7 +27,7 @@ class LineLexer(Lexer):
         return lambda number: self.styled(lines[number])
 
     def styled(self, line: str) -> StyleAndTextTuples:
-        """The pieces of a line, each with its style."""
+        """The parts of a line, each with its style."""
         found: StyleAndTextTuples = []
         node: Group | Command | None = self._root
         output = False

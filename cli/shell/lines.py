@@ -1,8 +1,8 @@
-r"""What a line typed in the shell does: the commands of the tree, and the few words that are the shell's own.
+r"""Runs a line typed in the shell: pk's commands, and the few words of the shell itself.
 
-Ctrl-C ends what runs and never the shell. So SIGINT has one handler as long as the shell lives, which asks what it is to
-do: hand it to the command that runs in the engine, or raise KeyboardInterrupt in one that runs here, or nothing. Nowhere
-else can it arrive.
+Ctrl-C ends a running command and never the shell. So SIGINT has one handler as long as the shell
+lives, which is set to what must happen: pass the signal to the command in the engine, or raise
+KeyboardInterrupt in one that runs in this thread, or nothing.
 """
 
 import contextlib
@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from typing import Any, BinaryIO
+from types import FrameType
+from typing import Any, BinaryIO, TextIO, cast
 
 from pk.cli.command_line.completion.name_refresh import CONNECTING
 from pk.cli.command_line.errors import UsageError
@@ -28,7 +29,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.settings import Settings, settings_of
 from pk.cli.shell.cache import Cache
-from pk.cli.shell.engine import Engine, Job, told
+from pk.cli.shell.engine import Engine, Job, reported
 from pk.cli.shell.paging import HeldError, HeldOutput
 from pk.cli.shell.shell_commands import HELP, NOT_HERE
 from pk.cli.shell.words import Line, split_commands, split_line
@@ -38,20 +39,21 @@ from pk.cli.terminal.text import escaped_lines
 from pk.net.endings import drop_dead_terminal, ending_signals
 
 _NOT_FILLED = frozenset(("create", "delete", "cp"))
-"""Commands that want their topics named, whatever `use` says."""
+"""Commands that need their topics named, whatever `use` says."""
 
 _PAINTING = frozenset(("top", "console-producer"))
-"""Commands that have the terminal to themselves."""
+"""Commands that take over the terminal."""
 
 _STREAMING = frozenset((*_PAINTING, "console-consumer", "wait", "perf", "cp", "log"))
-"""Commands whose output is not to be held back: they show what comes."""
+"""Commands whose output is not held back: they show records or events as they arrive."""
 
 _WAIT_S = 0.25
 _LOST_S = 1.0
+_AGAIN_S = 0.01
 
 
 class Shell:
-    """The state of a shell: its cluster, what `use` set, its engine."""
+    """The state of a shell: its cluster, what `use` has set, its engine."""
 
     def __init__(self, settings: Settings, *, interactive: bool) -> None:
         self.settings = settings
@@ -60,41 +62,57 @@ class Shell:
         self.engine = Engine(self.cache.keep_fresh if interactive else _nothing)
         self.cache.soon = self.engine.soon
         self.stdin: BinaryIO | None = None
-        """What commands read; None is standard input."""
+        """The standard input of commands; None is the real one."""
 
         self.last_code: int = Exit.OK
         self.last: list[str] = []
-        """The words of the last command, for `\\w` and `\\G` alone on a line."""
+        """The words of the last command, for a line that is only `\\w` or `\\G`."""
 
         self.timing = False
         self.paging = True
         self._on_interrupt: Callable[[], None] | None = None
+        self._running = False
+        self._early_interrupt = False
+        """Whether Ctrl-C came after a line was typed and before its command could be
+        interrupted."""
+
         self._holding: HeldOutput | None = None
-        """Where the output of the command that runs is held back."""
+        """Holds back the output of the running command."""
 
     @contextlib.contextmanager
     def guarding(self) -> Generator[None]:
-        """Ctrl-C is the shell's while the block runs, and so are SIGTERM and SIGHUP, which end it in order."""
+        """In the block, the shell handles Ctrl-C, and SIGTERM and SIGHUP end it cleanly."""
         before = signal.signal(signal.SIGINT, self._interrupted)
+        alarm = signal.signal(signal.SIGALRM, self._interrupted)
         endings = set(ending_signals()) - {signal.SIGINT} if self.interactive else ()
         ended = {number: signal.signal(number, _leave) for number in endings}
         try:
             with heeding():
                 yield
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, alarm)
             signal.signal(signal.SIGINT, before)
             for number, handler in ended.items():
                 signal.signal(number, handler)
 
-    def _interrupted(self, *_: object) -> None:
-        if self._on_interrupt is not None:
+    def _interrupted(self, _number: int, frame: FrameType | None) -> None:
+        if self._on_interrupt is raise_interrupt and _in_finalizer(frame):
+            # Python prints what a finalizer raises, and goes on without it.
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        elif self._on_interrupt is not None:
             self._on_interrupt()
+        else:
+            self._early_interrupt = self._running
 
     @contextlib.contextmanager
     def on_interrupt(self, function: Callable[[], None]) -> Generator[None]:
-        """What Ctrl-C does while the block runs."""
+        """Sets what Ctrl-C does in the block."""
         before, self._on_interrupt = self._on_interrupt, function
         try:
+            if self._early_interrupt:
+                self._early_interrupt = False
+                function()
             yield
         finally:
             self._on_interrupt = before
@@ -102,8 +120,15 @@ class Shell:
     # what a line does
 
     def run_line(self, text: str) -> bool:
-        """Runs a line, whose commands `;` and `&&` part; False when it ends the shell. What came of the last one that ran
-        is in `last_code`."""
+        """Runs a line of commands separated by `;` and `&&`; False if it ends the shell.
+        `last_code` is the exit code of the last command that ran."""
+        self._running, self._early_interrupt = True, False
+        try:
+            return self._run_commands(text)
+        finally:
+            self._running = self._early_interrupt = False
+
+    def _run_commands(self, text: str) -> bool:
         for mark, command in split_commands(text):
             if mark == "&&" and self.last_code != Exit.OK:
                 return True
@@ -140,7 +165,7 @@ class Shell:
         return True
 
     def _own(self, text: str) -> bool:
-        """Does what a word of the shell's own says; False where the line is a command."""
+        """Runs one of the shell's own words; False if the line is a command."""
         word, *rest = text.split()
         if word == "use":
             self._use(split_line(text).words[1:])
@@ -157,9 +182,9 @@ class Shell:
             sys.stderr.write(f"The pager is {'on' if self.paging else 'off'}.\n")
         elif word == "\\refresh":
             self.engine.soon(self.cache.stale)
-            sys.stderr.write("The names for completion are being fetched.\n")
+            sys.stderr.write("Fetching the names for completion.\n")
         elif word.startswith("\\") and word[:2] not in ("\\w", "\\G"):
-            raise UsageError(f"The shell has no {word}; \\? shows what it has", ("shell",))
+            raise UsageError(f"The shell has no {word}; \\? lists what it has", ("shell",))
         else:
             return False
         return True
@@ -181,7 +206,8 @@ class Shell:
                 )
 
     def _known(self, kind: str, names: list[str]) -> str | None:
-        """The name given, if one is; where the shell knows no such thing, that is said: it may be yet to be made."""
+        """The name given, if any. Warns if the shell does not know it, but accepts it: it may not
+        exist yet."""
         if not names:
             return None
         known = [c.word for c in self.cache.names(kind)]
@@ -190,7 +216,7 @@ class Shell:
         return names[0]
 
     def _switch(self, profile: str) -> None:
-        """Turns to the cluster of another profile. Raises CommandError."""
+        """Switches to the cluster of another profile. Raises CommandError."""
         with self.on_interrupt(raise_interrupt):  # it may ask for a secret
             self.settings = settings_of(Reach(profile=profile))
         settings = self.settings
@@ -200,7 +226,7 @@ class Shell:
         words = line.words[1:] if line.words[:1] == ["pk"] else line.words
         if not words:
             if not self.last:
-                raise UsageError("There is no last command yet", ("shell",))
+                raise UsageError("No command to repeat yet", ("shell",))
             words = self.last
         parsed = parse(self.filled(words))
         self.last = words
@@ -212,17 +238,17 @@ class Shell:
                 self.last_code = self._command(parsed, line, out, terminal)
 
     def _check(self, parsed: Parsed, line: Line) -> None:
-        """Refuses what is not for the shell. Raises UsageError."""
+        """Refuses commands that do not work in the shell. Raises UsageError."""
         path, node = parsed.path, parsed.node
         if path and path[0] in NOT_HERE:
-            raise UsageError(f"pk {path[0]} is for outside the shell", path)
+            raise UsageError(f"pk {path[0]} does not work in the shell", path)
         if parsed.wants_help or not isinstance(node, Command):
             return
         if path == ("broker", "start") and not parsed.values["detach"]:
-            raise UsageError("In the shell, `broker start` wants --detach", path)
+            raise UsageError("In the shell, `broker start` needs --detach", path)
         if line.watch_s is not None and not _can_be_watched(parsed, node):
             raise UsageError(
-                f"\\w is for what shows something and ends; pk {' '.join(path)} is not", path
+                f"\\w repeats commands that show something and end; not pk {' '.join(path)}", path
             )
 
     def _say_help(self, parsed: Parsed, out: BinaryIO | None) -> None:
@@ -251,11 +277,14 @@ class Shell:
         return self._run_on(parsed, line, streams)
 
     def _held(self, run: Callable[[Streams], Any], *, through: bool = False) -> int:
-        """Runs with output held back until it is known whether it fits the screen; with `through`, only until it ends."""
+        """Runs with output held back until it is clear whether it fits the screen; with `through`,
+        writes at once."""
         if not self.interactive:
             return int(run(Streams(stdin=self.stdin)) or 0)
         held = HeldOutput(through=through)
-        streams = Streams(out=held, err=HeldError(held), out_terminal=True)  # type: ignore[arg-type]
+        streams = Streams(
+            out=cast(BinaryIO, held), err=cast(TextIO, HeldError(held)), out_terminal=True
+        )
         self._holding = held
         try:
             return int(run(streams) or 0)
@@ -275,13 +304,13 @@ class Shell:
         try:
             handler = handler_of(parsed)
         except CommandError as e:
-            return told(context, e)
+            return reported(context, e)
         if line.watch_s is not None:
             handler = _watched(handler, line.watch_s, in_thread=node.blocking)
         elif node.blocking:
             return self._run_here(handler, context)
         changes = _changes(node)
-        # A script's command ends as `pk` does: nobody sits there who would rather wait.
+        # A script's command fails as `pk` does: there is no user who could wait.
         retried = self.interactive and not changes and parsed.path[0] not in _STREAMING
         job = Job(handler, context, retried=retried)
         code = self._wait(job)
@@ -292,33 +321,36 @@ class Shell:
         return code
 
     def _run_here(self, handler: Callable[[Context], Any], context: Context) -> int:
-        """Runs a command that needs no loop, in this thread."""
+        """Runs a command that needs no event loop, in this thread."""
         try:
             with self.on_interrupt(raise_interrupt):
                 return int(handler(context) or context.exit)
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told, and the shell goes on
-            return told(context, error)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - reported, and the shell continues
+            return reported(context, error)
 
     def _wait(self, job: Job) -> int:
-        """Runs a command in the engine to its end, or to the Ctrl-C that ends it; its exit code."""
+        """Waits for a command in the engine, or for the Ctrl-C that ends it; returns its exit
+        code."""
 
         def interrupt() -> None:
-            os.write(2, b"\n")  # the prompt is not to overwrite what stands on the line
+            os.write(2, b"\n")  # the prompt must not overwrite the line
             self.engine.interrupt(job)
 
         with self.on_interrupt(interrupt):
             self.engine.start(job)
             began = time.monotonic()
-            while not job.done.wait(_WAIT_S) and not job.abandoned:
+            while not job.serve(_WAIT_S) and not job.abandoned:
                 if self._holding is not None:
                     self._holding.release_if_late()
-                # The client itself tries for many seconds before it gives up; the toolbar is not to be seen meanwhile.
+                # The client retries for many seconds before it fails, and the toolbar is hidden
+                # meanwhile.
                 if job.retried and self.cache.lost and time.monotonic() - began > _LOST_S:
-                    job.tell_lost()
+                    job.say_lost()
         return Exit.INTERRUPTED if job.abandoned else job.code
 
     def filled(self, words: list[str]) -> list[str]:
-        """`words` with the topic or group of `use` where the command takes one and none is named."""
+        """`words`, completed with the topic or group of `use` if the command takes one and none is
+        named."""
         from pk.cli.command_line.completion.candidates import locate
 
         place = locate(tree(), words)
@@ -328,7 +360,7 @@ class Shell:
         given = {option.dest for option, _ in place.given}
         first = node.arguments[0].name if node.arguments else ""
         instead = {"help", "topics", "topic", "include", "from_file"}
-        if first != "TOPIC":  # what is about a topic may be so as a member of a group
+        if first != "TOPIC":  # on a command for topics, -g does not name the topic
             instead |= {"groups", "group", "all_groups"}
         if given & instead:
             return words
@@ -339,7 +371,7 @@ class Shell:
 
 
 def _can_be_watched(parsed: Parsed, node: Command) -> bool:
-    """Whether it shows something, ends by itself, and may be done again and again."""
+    """Whether it shows something, ends by itself, and can be repeated safely."""
     name, values = parsed.path[0], parsed.values
     if _changes(node) or name in ("wait", "perf", *_PAINTING):
         return False
@@ -368,17 +400,23 @@ def _watched(
 
 
 async def _nothing(session: object) -> None:
-    """No refreshes: a script has no toolbar, and nobody who presses Tab."""
+    """No refreshes: a script has no toolbar and no completion."""
 
 
 def _say(text: str) -> None:
-    """Writes a line to standard error; names in it may be anybody's."""
+    """Writes a line to standard error, escaped: it may contain names from the cluster."""
     sys.stderr.write(f"{escaped_lines(text)}\n")
 
 
 def raise_interrupt() -> None:
-    """What Ctrl-C does to what runs in this thread."""
+    """The effect of Ctrl-C on a command in this thread."""
     raise KeyboardInterrupt
+
+
+def _in_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _leave(number: int, _frame: object) -> None:
@@ -392,14 +430,14 @@ def _changes(node: Command) -> bool:
 
 
 def _switched(now: bool, words: list[str]) -> bool:
-    """What a switch is to be: the other, or what is said. Raises UsageError."""
+    """The new state of a switch: as given, else the opposite. Raises UsageError."""
     match words:
         case []:
             return not now
         case [("on" | "off") as word]:
             return word == "on"
         case _:
-            raise UsageError("That takes on, off, or nothing", ("shell",))
+            raise UsageError("Expected on, off, or nothing", ("shell",))
 
 
 def exact_span(seconds: float) -> str:
@@ -414,7 +452,7 @@ def exact_span(seconds: float) -> str:
 
 @contextlib.contextmanager
 def _redirected(line: Line) -> Generator[tuple[BinaryIO | None, bool | None]]:
-    """Where standard output goes, and whether that is a terminal (None: find out)."""
+    """Where standard output goes, and whether that is a terminal (None: to be detected)."""
     if line.file is not None:
         with open(os.path.expanduser(line.file), "ab" if line.append else "wb") as file:
             yield file, False
@@ -422,7 +460,7 @@ def _redirected(line: Line) -> Generator[tuple[BinaryIO | None, bool | None]]:
         process = subprocess.Popen(line.command, shell=True, stdin=subprocess.PIPE)
         assert process.stdin is not None
         try:
-            yield process.stdin, False  # pyright: ignore[reportReturnType]
+            yield cast(BinaryIO, process.stdin), False
         finally:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()

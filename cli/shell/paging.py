@@ -1,8 +1,8 @@
-"""Where the output of a command goes in the shell: held back until it is known whether it fits the screen, then printed as
-it is, or handed to a pager.
+"""The output of a command in the shell: held back until it is clear whether it fits the screen,
+then printed, or passed to a pager.
 
-What is said on standard error must stay in its order: it lets go of everything held back, and so does a command that
-takes its time. From then on the output goes straight through.
+Output and error messages must stay in order, so a message to standard error releases all held
+output; so does a command that takes long. From then on output goes straight through.
 """
 
 import os
@@ -20,7 +20,8 @@ _CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class HeldOutput:
-    """A binary stream in front of the terminal. Written to in the engine's thread, looked at in the main one."""
+    """A binary stream in front of the terminal. The engine's thread writes to it, the main thread
+    reads its state."""
 
     def __init__(self, *, through: bool = False) -> None:
         self._lock = threading.Lock()
@@ -28,7 +29,7 @@ class HeldOutput:
         self._since: float | None = None
         self._through = through
         self.open_line = False
-        """Whether the last line has no end: the prompt would stand behind it."""
+        """Whether the last line is incomplete: the prompt would follow it on the same line."""
 
     def write(self, data: bytes) -> int:
         """Holds `data` back, or writes it."""
@@ -45,20 +46,20 @@ class HeldOutput:
         return len(data)
 
     def flush(self) -> None:
-        """Flushes what goes through; what is held stays."""
+        """Flushes what was written; what is held stays."""
         if self._through:
             sys.stdout.buffer.flush()
 
     def fileno(self) -> int:
-        """The terminal's, for its size."""
+        """The terminal's, so that its size can be found."""
         return sys.stdout.fileno()
 
     def isatty(self) -> bool:
-        """It stands for a terminal."""
+        """True: it stands in for a terminal."""
         return True
 
     def release(self) -> None:
-        """Writes what is held, and holds nothing any more."""
+        """Writes what is held, and stops holding."""
         with self._lock:
             self._through = True
             if self._held:
@@ -67,12 +68,12 @@ class HeldOutput:
                 self._held.clear()
 
     def release_if_late(self) -> None:
-        """Lets go of what has been held for long: the command is not about to end."""
+        """Releases output that has been held for long: the command is not about to end."""
         if self._since is not None and time.monotonic() - self._since > HOLD_S:
             self.release()
 
     def finish(self, *, paged: bool) -> None:
-        """The command has ended: what is held is shown, by a pager where it is too tall and `paged`."""
+        """The command has ended: shows what is held, in a pager if `paged` and it is too tall."""
         with self._lock:
             data, self._held, self._through = bytes(self._held), bytearray(), True
         if data:
@@ -86,13 +87,13 @@ class HeldOutput:
 
 
 class HeldError:
-    """Standard error, before which held output goes."""
+    """Standard error; writing to it releases held output first."""
 
     def __init__(self, out: HeldOutput) -> None:
         self._out = out
 
     def write(self, text: str) -> int:
-        """Writes the text, after what stands before it."""
+        """Writes the text, after what is held."""
         self._out.release()
         if text.endswith("\n"):
             self._out.open_line = False
@@ -103,13 +104,13 @@ class HeldError:
 
 
 def _height(data: bytes, columns: int) -> int:
-    """How many lines of the screen `data` takes."""
+    """How many screen lines `data` takes."""
     lines = _CODES.sub(b"", data).removesuffix(b"\n").split(b"\n")
     return sum(1 + max(len(line.decode(errors="replace")) - 1, 0) // columns for line in lines)
 
 
 def page(data: bytes) -> bool:
-    """Shows `data` with $PK_PAGER, $PAGER or less; False where there is none that starts."""
+    """Shows `data` with $PK_PAGER, $PAGER or less; False if none of them starts."""
     if os.environ.get("TERM", "dumb") in ("dumb", ""):
         return False
     named = (os.environ.get(name, "").strip() for name in ("PK_PAGER", "PAGER"))
@@ -125,6 +126,6 @@ def page(data: bytes) -> bool:
         process.stdin.write(data)
         process.stdin.close()
     except BrokenPipeError:
-        pass  # it was left before its end
+        pass  # the pager was closed early
     process.wait()
     return True

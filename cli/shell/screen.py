@@ -1,6 +1,5 @@
-"""The shell on a terminal: prompt, completion menu, toolbar and history; and a plain reader of lines for terminals that can
-do nothing but that.
-"""
+"""The shell at a terminal: prompt, completion menu, toolbar and history; and a plain line reader
+for dumb terminals."""
 
 import contextlib
 import os
@@ -21,22 +20,23 @@ if TYPE_CHECKING:
     from pk.cli.shell.lines import Shell
 
 _PROMPT_NAMES = 28
-"""Columns of a name in the prompt."""
+"""The longest name in the prompt, in columns."""
 
 
 def cluster_of(shell: "Shell") -> str:
-    """How the prompt calls the cluster: by its profile, else by its first address."""
+    """The cluster's name in the prompt: its profile, else its first address."""
     profile = shell.settings.profile
     return profile.name if profile else shell.settings.bootstrap.split(",")[0]
 
 
 def prompt_of(shell: "Shell") -> str:
-    """`prod orders @billing> `; behind a command that failed `prod orders @billing [1]> `."""
+    """`prod orders @billing> `; after a failed command `prod orders @billing [1]> `."""
     return "".join(prompt_parts(shell))
 
 
 def prompt_parts(shell: "Shell") -> tuple[str, str, str]:
-    """Where one is, the exit code of the last line where that failed, and the end of the prompt."""
+    """The cluster, topic and group; the exit code of the last line if it failed; the end of the
+    prompt."""
     cache = shell.cache
     parts = [cut_middle(cluster_of(shell), _PROMPT_NAMES)]
     if cache.topic:
@@ -47,7 +47,8 @@ def prompt_parts(shell: "Shell") -> tuple[str, str, str]:
 
 
 def address_of(shell: "Shell") -> str:
-    """The cluster's name for the toolbar; of several addresses only the first, or nothing else would fit beside them."""
+    """The cluster's name for the toolbar; only the first of several addresses, to leave space for
+    the rest."""
     first, *more = shell.settings.bootstrap.split(",")
     address = f"{first} (+{len(more)})" if more else first
     profile = shell.settings.profile
@@ -55,7 +56,8 @@ def address_of(shell: "Shell") -> str:
 
 
 def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
-    """Cluster, brokers, health, controller, and the age of what completion knows; in short words where it is narrow."""
+    """Cluster, brokers, health, controller, and the age of the names; abbreviated if the terminal
+    is narrow."""
     profile = shell.settings.profile
     facts = _facts(shell)
     room = width - sum(3 + len(long) for long, _, _ in facts) - 2
@@ -77,7 +79,7 @@ def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
 
 
 def _facts(shell: "Shell") -> list[tuple[str, str, str]]:
-    """What the toolbar says: each in full, in short, and its style."""
+    """The parts of the toolbar: long form, short form, and style."""
     cache = shell.cache
     facts: list[tuple[str, str, str]] = []
     if cache.error is not None:
@@ -148,7 +150,7 @@ def _read_with_editor(shell: "Shell") -> None:
     try:
         history = KeptHistory(os.path.join(make_user_dir("state"), "history"))
     except OSError as e:
-        sys.stderr.write(f"The history cannot be kept ({e.strerror}).\n")
+        sys.stderr.write(f"Cannot write the history ({e.strerror}).\n")
         history = InMemoryHistory()
     plain = bool(os.environ.get("NO_COLOR"))
 
@@ -178,9 +180,10 @@ def _read_with_editor(shell: "Shell") -> None:
     shell.cache.changed = lambda: _offer_again(prompts.app)
     while True:
         try:
-            # On a low screen the room for the menu would push away what was just shown.
+            # On a low screen, the space for the menu would scroll away the last output.
             prompts.reserve_space_for_menu = min(8, os.get_terminal_size().lines // 3)
-            # Ctrl-C is a key here. A signal that somebody sends is left to the shell's handler, to which it means nothing.
+            # Ctrl-C is a key here. A signal from another process goes to the shell's handler, which
+            # ignores it.
             text = prompts.prompt(message, handle_sigint=False)
         except KeyboardInterrupt:
             continue
@@ -192,7 +195,7 @@ def _read_with_editor(shell: "Shell") -> None:
 
 
 def _offer_again(app: "Application[str]") -> None:
-    """Names have come while somebody types: the menu is made again, unless a word in it is being chosen.
+    """Names arrived during typing: updates the menu, unless the user is choosing from it.
 
     Called in the engine's thread.
     """
@@ -201,7 +204,7 @@ def _offer_again(app: "Application[str]") -> None:
         buffer = app.current_buffer
         state = buffer.complete_state
         if buffer.text and (state is None or state.current_completion is None):
-            buffer.cancel_completion()  # one that stands keeps another from being made
+            buffer.cancel_completion()  # an open menu prevents a new one
             buffer.start_completion(select_first=False)
 
     loop = app.loop
@@ -211,7 +214,7 @@ def _offer_again(app: "Application[str]") -> None:
 
 
 def _read_plainly(shell: "Shell") -> None:
-    """For a terminal that cannot be painted on: a prompt, and a line."""
+    """For a terminal without cursor control: a prompt, and a line."""
     while True:
         sys.stdout.write(prompt_of(shell))
         sys.stdout.flush()

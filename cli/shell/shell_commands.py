@@ -1,29 +1,29 @@
-"""What the shell can do beside the commands, which `\\?` shows, and what it cannot."""
+"""The shell's own commands, as `\\?` shows them, and the pk commands that do not work in it."""
 
-HELP = r"""The commands of pk, without the word pk: `help` lists them, `help topics create` explains one.
+HELP = r"""pk's commands, without the word pk: `help` lists them, `help topics create` explains one.
 
-use topic NAME       commands that take a topic take this one where none is named
-use group NAME       the same for a group;  use topic, use group, use: forget it
-use profile NAME     turn to another cluster
+use topic NAME       the topic of later commands that name none
+use group NAME       the same for a group;  use topic, use group, use: clear it
+use profile NAME     switch to another cluster
 
-COMMAND \w [N]       look again every N seconds (2), what has changed lit; Ctrl-C ends
+COMMAND \w [N]       repeat every N seconds (2), highlighting changes; Ctrl-C stops
 COMMAND \G           a line for each value, every column
-COMMAND > FILE       into a file; >> FILE adds to it
-COMMAND | PROGRAM    into a program: topics list -f jsonl | jq .topic
-A; B  A && B  A \    one after the other; B if A did not fail; A in two lines
+COMMAND > FILE       write to a file; >> FILE appends
+COMMAND | PROGRAM    pipe to a program: topics list -f jsonl | jq .topic
+A; B  A && B  A \    run both; B only if A succeeds; continue on the next line
 \w, \G               the same for the last command
 
-\timing [on|off]     say how long each command took
-\pager [on|off]      show what is too tall for the screen with $PAGER, or less
-clear                an empty screen; so does Ctrl-L
+\timing [on|off]     show how long each command takes
+\pager [on|off]      show output taller than the screen with $PAGER, or less
+clear                clear the screen; so does Ctrl-L
 \refresh             fetch the names for completion now (else every 10 s)
-\?                   this
+\?                   this help
 exit, quit, \q       leave; so does Ctrl-D
 
-Tab completes, letters in order are enough: `ordret` finds orders-retry. Up and
+Tab completes; letters in order are enough: `ordret` finds orders-retry. Up and
 Ctrl-R find earlier lines, Right takes the grey suggestion, Ctrl-X Ctrl-E opens
-$EDITOR. Ctrl-C ends what runs, never the shell. The history keeps no secrets.
+$EDITOR. Ctrl-C stops the command, never the shell. The history keeps no secrets.
 """
 
 NOT_HERE = frozenset(("up", "shell", "completion"))
-"""Commands that make no sense inside the shell."""
+"""Commands that do not work in the shell."""

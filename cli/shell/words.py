@@ -1,4 +1,4 @@
-"""A line of the shell, taken apart: words, how often and where its output goes, and the word under the cursor."""
+"""Parses a line of the shell: words, repetition, redirection, and the word under the cursor."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ _VERTICAL = re.compile(r"(?:^|\s*)\\G\s*$")
 
 
 class Line(NamedTuple):
-    """A command line: its words, how it is to be shown, and a file or a command that its output goes to."""
+    """A command line: its words, how to show the result, and the file or program for its output."""
 
     words: list[str]
     file: str | None = None
@@ -26,8 +26,8 @@ class Line(NamedTuple):
 
 
 def split_line(text: str) -> Line:
-    """Words as a POSIX shell parts them; `\\w N` or `\\G`, and `> FILE`, `>> FILE` or `| COMMAND` may follow, and a
-    comment behind `#`.
+    """Splits words as a POSIX shell does; `\\w N` or `\\G`, and `> FILE`, `>> FILE` or `| COMMAND`
+    may follow, and a comment after `#`.
 
     Raises UsageError.
     """
@@ -45,14 +45,16 @@ def split_line(text: str) -> Line:
     append = tail.startswith(">>")
     target = _split(tail[2 if append else 1 :])
     if len(target) != 1:
-        raise UsageError("One file is wanted after >")
+        raise UsageError("One file must follow >")
     return Line(words, target[0], append, watch_s=watch_s, vertical=vertical)
 
 
 def split_commands(text: str) -> list[tuple[str, str]]:
-    """The commands of a line that `;` and `&&` part, each with what stands before it (nothing, `;` or `&&`).
+    """The commands of a line separated by `;` and `&&`, each with the separator before it (empty
+    for the first).
 
-    Neither parts inside quotes, within a word (`a;b`), or behind a `|` or `#`, where the text is a program's or a comment's.
+    Inside quotes, within a word (`a;b`), and after a `|` or `#`, neither separates: there the text
+    is a program's or a comment.
     """
     found: list[tuple[str, str]] = []
     quote, start, before = "", 0, ""
@@ -76,7 +78,7 @@ def split_commands(text: str) -> list[tuple[str, str]]:
 
 
 def joined(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, one that ends in a backslash with the next behind it."""
+    """The lines; one that ends in a backslash is joined with the next."""
     whole = ""
     for line in lines:
         if line.endswith("\\"):
@@ -89,22 +91,22 @@ def joined(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _suffixes(head: str) -> tuple[str, float | None, bool]:
-    """The line without `\\w N` or `\\G` at its end, and what they say."""
+    """The line without a final `\\w N` or `\\G`, and their values."""
     if (found := _WATCH.search(head)) is not None:
         try:
             seconds = float(found["seconds"] or WATCH_S)
         except ValueError:
-            raise UsageError(f"\\w wants seconds, not {found['seconds']!r}") from None
+            raise UsageError(f"\\w needs seconds, not {found['seconds']!r}") from None
         if not 0.1 <= seconds <= 86_400:
-            raise UsageError("\\w wants seconds, from 0.1 to 86400")
+            raise UsageError("\\w needs seconds, from 0.1 to 86400")
         rest = head[: found.start()]
         if _VERTICAL.search(rest):
-            raise UsageError("\\w and \\G do not go together")
+            raise UsageError("\\w and \\G cannot be combined")
         return rest, seconds, False
     if (found := _VERTICAL.search(head)) is not None:
         rest = head[: found.start()]
         if _WATCH.search(rest):
-            raise UsageError("\\w and \\G do not go together")
+            raise UsageError("\\w and \\G cannot be combined")
         return rest, None, True
     return head, None, False
 
@@ -117,18 +119,18 @@ def _split(text: str) -> list[str]:
 
 
 def _without_comment(text: str) -> str:
-    """The line up to a `#` that begins a word; behind a `|` that is the program's affair."""
+    """The line up to a `#` that starts a word; a `#` after a `|` is the program's."""
     position = _first(text, "#|")
     return text if position is None or text[position] == "|" else text[:position]
 
 
 def _redirect(text: str) -> int | None:
-    """Where output goes elsewhere."""
+    """The index at which a redirection starts."""
     return _first(text, ">|")
 
 
 def _first(text: str, marks: str) -> int | None:
-    """Where one of these characters stands as a word's beginning, outside quotes."""
+    """The index of the first of these characters that starts a word, outside quotes."""
     quote = ""
     for i, char in enumerate(text):
         if quote:
@@ -142,13 +144,13 @@ def _first(text: str, marks: str) -> int | None:
 
 
 def before_cursor(text: str) -> tuple[list[str], str]:
-    """The whole words before the cursor, and what of the next one has been typed. An open quote is no obstacle."""
+    """The complete words before the cursor, and the part of the next one. A quote may be open."""
     words, current, _ = parted(text)
     return words, current
 
 
 def parted(text: str) -> tuple[list[str], str, str]:
-    """The same, and the quote that is open (empty where none is)."""
+    """The same, and the open quote (empty if none is)."""
     words: list[str] = []
     current = ""
     quote = ""
@@ -172,12 +174,13 @@ def parted(text: str) -> tuple[list[str], str, str]:
 
 
 def quoted(word: str, quote: str) -> str:
-    """`word` as it has to be typed for the shell to read it as one, behind an open `quote` if there is one."""
+    """`word` quoted so that the shell reads it as one word, after an open `quote` if there is
+    one."""
     if quote:
         return word
     return word if word and not re.search(r"[\s'\"\\>|#]", word) else shlex.quote(word)
 
 
 def is_after_output(text: str) -> bool:
-    """Whether the cursor stands behind a `>`, `|` or `#`, where words are no longer ours."""
+    """Whether the cursor is after a `>`, `|` or `#`, where pk's words do not apply."""
     return _redirect(text) is not None or _first(text, "#") is not None

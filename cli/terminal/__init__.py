@@ -1,1 +1,1 @@
-"""What pk does with a terminal: tables, colours, progress, keys and signals."""
+"""Terminal input and output: tables, colours, progress, keys and signals."""

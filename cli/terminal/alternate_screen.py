@@ -1,15 +1,16 @@
-"""The terminal's alternate screen, as `pk top` and `-w` draw on it: a whole picture at a time, by rich's Live.
+"""The terminal's alternate screen, on which `pk top` and `-w` draw: a whole screen at a time, with
+rich's Live.
 
-rich draws, and the terminal is given back whatever ends the block. Two things it does not do are done here. Ctrl-Z gives
-the terminal back for as long as the program is stopped; the bytes for that go past the buffers, because the signal may
-come in the middle of a write. And lines are not wrapped, so that a terminal that counts the cells of a character in
-another way, or has just become narrower, does not scroll the picture.
+rich draws, and restores the terminal however the block ends. Two things that it lacks are added
+here. Ctrl-Z restores the terminal while the program is stopped; those bytes bypass the buffers,
+because the signal may arrive in the middle of a write. And lines do not wrap, so that a terminal
+that counts a character's cells differently, or has just become narrower, does not scroll.
 """
 
 import io
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import IO, Final, Self, cast
 
 from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
@@ -25,7 +26,8 @@ _LEAVE: Final = _WRAP + b"\x1b[?25h\x1b[?1049l"
 
 
 class _Out(io.TextIOBase):
-    """The terminal as rich writes to it; bytes of names that are not UTF-8 come out as they were."""
+    """The terminal as a text stream for rich; names that are not UTF-8 are written as their
+    original bytes."""
 
     def __init__(self, streams: Streams) -> None:
         self._out = streams.out
@@ -45,13 +47,13 @@ class _Out(io.TextIOBase):
 
 
 class AlternateScreen:
-    """Takes the screen for as long as the block lasts. `resumed` is called, in the main thread, once the program goes on
-    after Ctrl-Z; it must draw again."""
+    """Shows the alternate screen during the block. Calls `resumed`, in the main thread, when the
+    program continues after Ctrl-Z; it must redraw."""
 
     def __init__(self, streams: Streams, resumed: Callable[[], None]) -> None:
         self._streams = streams
         self._console = Console(
-            file=_Out(streams),  # pyright: ignore[reportArgumentType]
+            file=cast("IO[str]", _Out(streams)),
             force_terminal=True,
             color_system="standard",
             no_color=not streams.colour,
@@ -99,14 +101,15 @@ class AlternateScreen:
         return self._streams.width, self._streams.height
 
     def draw(self, lines: Sequence[Text]) -> None:
-        """Draws these lines from the upper left corner on; below them the screen is empty. Longer lines are cut."""
+        """Draws these lines from the top left corner and clears the rest of the screen. Longer
+        lines are cut."""
         self._console.size = ConsoleDimensions(*self.size)
         for line in lines:
             line.no_wrap, line.overflow = True, "crop"
         self._live.update(Group(*lines), refresh=True)
 
     def clear(self) -> None:
-        """Clears the screen, for when something else has written on it."""
+        """Clears the screen after something else has written on it."""
         self._write(b"\x1b[2J")
 
     def _write(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Opening a file in the user's editor."""
+"""Opens a file in the user's editor."""
 
 import os
 import shlex
@@ -9,7 +9,7 @@ from pk.cli.runtime.exits import CommandError, Refused
 _FOR_TERMINALS = frozenset(
     ("vi", "vim", "nvim", "view", "nano", "pico", "emacs", "joe", "mcedit", "micro", "hx", "kak")
 )
-"""Editors that draw on a terminal; where there is none they fill a log with escape sequences, or hang."""
+"""Editors that need a terminal; without one they fill a log with escape sequences, or hang."""
 
 
 def _editor() -> str:
@@ -18,21 +18,25 @@ def _editor() -> str:
 
 
 def check_editor(instead: str) -> None:
-    """Raises Refused where the editor wants a terminal and there is none; `instead` says what else can be done."""
+    """Raises Refused if the editor needs a terminal and there is none; `instead` says what the user
+    can do."""
     program = os.path.basename(next(iter(_editor().split()), ""))
     if program in _FOR_TERMINALS and not (os.isatty(0) and os.isatty(1)):
-        raise Refused(f"There is no terminal for {program}, so nothing was changed; {instead}.")
+        raise Refused(f"Nothing was changed: {program} needs a terminal; {instead}.")
 
 
 def edit_file(path: str) -> None:
-    """Opens `path` in $VISUAL, $EDITOR or vi and waits for its end. Raises CommandError where it fails."""
+    """Opens `path` in $VISUAL, $EDITOR or vi and waits until it exits. Raises CommandError if it
+    fails."""
     editor = _editor()
     try:
         ended = subprocess.run([*shlex.split(editor), path], check=False)
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) else e
         raise CommandError(
-            f"{editor} cannot be started ({reason}); $EDITOR names another."
+            f"{editor} cannot be started ({reason}); set $EDITOR to another."
         ) from None
     if ended.returncode:
-        raise CommandError(f"{editor} ended with {ended.returncode}; what was edited is in {path}.")
+        raise CommandError(
+            f"{editor} failed with exit code {ended.returncode}; the text is in {path}."
+        )

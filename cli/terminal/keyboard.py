@@ -1,7 +1,7 @@
-"""The keyboard of a terminal, key by key: without echo, and without waiting for the end of a line.
+"""The keyboard, key by key: without echo, and without waiting for the end of a line.
 
-Ctrl-C and Ctrl-Z stay signals, so that nothing that hangs can keep them from ending or stopping the program. (That is why
-prompt-toolkit's raw mode is not used: it turns them into keys.)
+Ctrl-C and Ctrl-Z stay signals, so that they end or stop the program even if it hangs.
+(prompt-toolkit's raw mode is not used because it turns them into keys.)
 """
 
 import termios
@@ -14,11 +14,11 @@ from pk.cli.terminal.suspend import Suspendable
 
 
 class Keyboard:
-    """Takes the keyboard for as long as the block lasts; what was typed ahead stays."""
+    """Takes over the keyboard during the block; keeps what was typed before."""
 
     def __init__(self, streams: Streams) -> None:
         self.fd = streams.stdin.fileno()
-        """Where the keys come from."""
+        """The terminal that the keys come from."""
 
         self._modes: list[Any] | None = None
         self._held = Suspendable(self._give_back, self._take)

@@ -1,4 +1,5 @@
-"""A bar on standard error for what takes more than a second. Nothing is imported or drawn before that."""
+"""A progress bar on standard error for work that takes more than a second. Before that, nothing is
+imported or drawn."""
 
 import os
 import time
@@ -13,10 +14,10 @@ _EVERY_S = 0.1
 
 
 class Progress:
-    """Shows how far something is, on a terminal only, once a second has passed.
+    """Shows progress, on a terminal only, after the first second.
 
-    Where standard output is a terminal too there is no bar, unless whoever writes there takes it away first (`hide`):
-    `over_output`.
+    If standard output is a terminal too, there is no bar, unless the code that writes to it hides
+    the bar first (`hide`): `over_output`.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Progress:
         self.hide()
 
     def hide(self) -> None:
-        """Takes the bar off the terminal until the next update."""
+        """Removes the bar from the terminal until the next update."""
         if self._drawn:
             self._drawn = False
             self._bar.stop()
@@ -67,7 +68,7 @@ class Progress:
         total: int | None = None,
         bytes_done: int | None = None,
     ) -> None:
-        """Says that `done` of the total is done; of bytes read or written the rate is shown."""
+        """Sets how much of the total is done; shows the rate of bytes read or written."""
         if not self._shows:
             return
         now = time.monotonic()
@@ -113,7 +114,7 @@ class Progress:
             auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
-            # The estimate counts from the start, also what passed before there was a bar.
+            # The estimate counts from the start, including the time before the bar appeared.
             speed_estimate_period=max(30.0, passed_s),
         )
         task = bar.add_task(self._what, total=self._total or None, whole="", rate="", note="")

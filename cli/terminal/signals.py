@@ -1,5 +1,5 @@
-"""Ctrl-C as something that happens, for commands that leave something behind and have to ask what is to become of it; and
-SIGTERM and SIGHUP as another Ctrl-C, for all of them."""
+"""Ctrl-C as an event, for commands that leave something behind and must ask what to do with it; and
+SIGTERM and SIGHUP as equivalents of Ctrl-C, for all commands."""
 
 import signal
 import threading
@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
@@ -17,13 +18,13 @@ from pk.net.endings import drop_dead_terminal, ending_signals
 
 
 class Interrupts:
-    """The signals that came (SIGINT, SIGTERM, SIGHUP) while they were listened to."""
+    """The signals (SIGINT, SIGTERM, SIGHUP) that arrived while they were listened for."""
 
     def __init__(self, signals: AsyncIterator[int] | None) -> None:
         self._signals = signals
 
     async def or_until(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Does `work` until its end or the next signal. True: it was interrupted."""
+        """Runs `work` to its end or to the next signal. True: it was interrupted."""
         if self._signals is None:
             await work()
             return False
@@ -47,24 +48,39 @@ class Interrupts:
 
 
 class Relay:
-    """Ctrl-C on its way from the shell, which has the main thread, to the command that listens to it there."""
+    """Passes Ctrl-C from the shell, which has the main thread, to the command that listens for
+    it."""
 
     def __init__(self) -> None:
         self._listeners: list[trio.MemorySendChannel[int]] = []
+        self.arrived = 0
+        """How many Ctrl-C the shell has received while the command ran."""
+
+        self.for_main_thread: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        """Calls that the shell makes in the main thread while it waits for the command."""
+
+    async def handled_by_main_thread(self) -> None:
+        """Returns once the main thread has handled each signal that arrived before this call, so
+        that `arrived` counts it."""
+        handled = trio.Event()
+        token = trio.lowlevel.current_trio_token()
+        self.for_main_thread.put(lambda: token.run_sync_soon(handled.set))
+        await handled.wait()
 
     def passes_on(self) -> bool:
-        """Hands a Ctrl-C to whoever began to listen last; False where nobody does. Called in the loop's thread."""
+        """Delivers a Ctrl-C to the latest listener; False if there is none. Called in the loop's
+        thread."""
         if not self._listeners:
             return False
         try:
             self._listeners[-1].send_nowait(signal.SIGINT)
         except trio.WouldBlock:
-            return False  # it has not even looked at the ones before
+            return False  # it has not read the earlier ones yet
         return True
 
     @contextmanager
     def listening(self) -> Generator[AsyncIterator[int]]:
-        """The signals that come while the block runs."""
+        """The signals that arrive during the block."""
         send, receive = trio.open_memory_channel[int](2)
         self._listeners.append(send)
         try:
@@ -74,13 +90,13 @@ class Relay:
 
 
 RELAY: ContextVar[Relay | None] = ContextVar("RELAY", default=None)
-"""Where a command that runs beside the main thread hears of Ctrl-C."""
+"""Delivers Ctrl-C to a command that runs outside the main thread."""
 
 
 @contextmanager
 def listen_for_interrupts() -> Generator[Interrupts]:
-    """Makes SIGINT, SIGTERM and SIGHUP wait to be asked for. In the shell, whose loop runs beside the main thread, Ctrl-C comes by
-    the shell's relay."""
+    """Receives SIGINT, SIGTERM and SIGHUP as events. In the shell, whose loop is not in the main
+    thread, Ctrl-C arrives through the shell's relay."""
     if threading.current_thread() is not threading.main_thread():
         relay = RELAY.get()
         if relay is None:
@@ -89,13 +105,66 @@ def listen_for_interrupts() -> Generator[Interrupts]:
         with relay.listening() as signals:
             yield Interrupts(signals)
         return
-    with trio.open_signal_receiver(*ending_signals()) as signals:
-        yield Interrupts(aiter(signals))
+    with receive_signals(*ending_signals()) as signals:
+        yield Interrupts(signals)
+
+
+@contextmanager
+def receive_signals(*numbers: int) -> Generator[AsyncIterator[int]]:
+    """The signals that arrive during the block, as `trio.open_signal_receiver` has them. For the
+    main thread; counts those that end a command, for `TypedBeforeInterrupt`."""
+    with trio.open_signal_receiver(*numbers) as signals:
+        for number in numbers:
+            signal.signal(number, _counting(signal.getsignal(number)))
+        yield aiter(signals)
+
+
+def _counting(handler: Any) -> Callable[[int, FrameType | None], None]:
+    def count(number: int, frame: FrameType | None) -> None:
+        _note_arrival(number)
+        handler(number, frame)
+
+    return count
+
+
+_arrived = 0
+"""How many signals that end a command have arrived in the main thread."""
+
+
+def _note_arrival(number: int) -> None:
+    global _arrived
+    _arrived += number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class TypedBeforeInterrupt:
+    """Waits for what is typed on the terminal `fd`, up to the next Ctrl-C. What is typed after it
+    does not belong to the command, even if the loop sees it before the signal: it stays in the
+    terminal for whatever reads next, such as the shell.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        main = threading.current_thread() is threading.main_thread()
+        self._relay = None if main else RELAY.get()
+        self._before = self._count()
+
+    def _count(self) -> int:
+        return _arrived if self._relay is None else self._relay.arrived
+
+    async def wait(self) -> None:
+        """Returns when there is something to read. After Ctrl-C it never returns: the command is
+        cancelled."""
+        await trio.lowlevel.wait_readable(self._fd)
+        if self._relay is not None:
+            await self._relay.handled_by_main_thread()
+        if self._count() != self._before:
+            await trio.sleep_forever()
 
 
 _SOON_S = 0.2
 _LATE_S = 2.0
-"""How long the loop may take to hear of a signal: in the command's own code, and in that of its other tasks."""
+"""How long the loop may take to notice a signal: in the command's own code, and in that of its
+other tasks."""
 
 _AGAIN_S = 0.05
 
@@ -103,10 +172,10 @@ _AGAIN_S = 0.05
 class _Ending:
     """Ends the command that this task runs, at the next point where it waits for something.
 
-    KeyboardInterrupt in the middle of anything would break what it meets: a nursery that is just being opened, a client
-    that other tasks use and the last words still need. Only where the loop does not get to hear of the signal, since
-    the command computes for long or a write blocks, is it raised right there; never inside of trio or of a context
-    manager's beginning and end.
+    A KeyboardInterrupt at an arbitrary point would break what it hits: a nursery that is being
+    opened, a client that other tasks use and the final steps still need. It is raised at once only
+    if the loop does not notice the signal, since the command computes for long or a write blocks;
+    and never inside trio, or where a context manager is entered or left.
     """
 
     def __init__(self, scope: trio.CancelScope) -> None:
@@ -122,7 +191,7 @@ class _Ending:
             self._before[number] = signal.getsignal(number)
         for number in self._before.keys() - {signal.SIGINT, signal.SIGALRM}:
             signal.signal(number, self._end)
-        # A command in the background of a script ignores it.
+        # A background command of a script ignores Ctrl-C.
         if callable(self._before[signal.SIGINT]):
             signal.signal(signal.SIGINT, self._end)
 
@@ -133,10 +202,11 @@ class _Ending:
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         note_signal(number)
+        _note_arrival(number)
         if number == signal.SIGHUP:
             signal.signal(
                 number, signal.SIG_IGN
-            )  # a shell that goes with its terminal may tell of it twice
+            )  # a shell that closes with its terminal may send it twice
             drop_dead_terminal()
         elif number == signal.SIGINT:
             signal.signal(number, self._before[number])
@@ -164,9 +234,10 @@ class _Ending:
 
 @contextmanager
 def signals_cancel(scope: trio.CancelScope) -> Generator[None]:
-    """Makes SIGINT, SIGTERM and SIGHUP cancel `scope`, so that what a command does last (a commit, a note) is done whichever
-    comes. The second SIGTERM ends the process; the second Ctrl-C is trio's. Where the command hangs in code that does not wait
-    for the loop, it gets a KeyboardInterrupt."""
+    """Makes SIGINT, SIGTERM and SIGHUP cancel `scope`, so that the command's final steps (a commit,
+    a state file) run whichever signal arrives. The second SIGTERM ends the process; the second
+    Ctrl-C is trio's. A command that hangs in code that does not wait for the loop gets a
+    KeyboardInterrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -182,7 +253,7 @@ def _running_task() -> trio.lowlevel.Task | None:
 
 
 def _is_delicate(frame: FrameType | None, task: trio.lowlevel.Task) -> bool:
-    """Whether an exception there would break what others rely on."""
+    """Whether an exception there would break what other code relies on."""
     if trio.lowlevel.currently_ki_protected():
         return True
     while frame is not None and frame is not task.coro.cr_frame:

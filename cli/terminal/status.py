@@ -1,6 +1,8 @@
-"""A line on standard error that says what a command is doing, drawn by rich and gone once there is more to say.
+"""A line on standard error that says what a command is doing, drawn by rich, and removed before
+other output.
 
-rich is imported with the first line, which comes after a second or two; a command that answers at once does not pay for it.
+rich is imported with the first line, after a second or two: a command that finishes at once does
+not pay for it.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StatusLine:
-    """One line that each next text replaces."""
+    """A line that each new text replaces."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -32,7 +34,7 @@ class StatusLine:
         self._live.update(Text(cut(escaped(text), width - 1), no_wrap=True), refresh=True)
 
     def clear(self) -> None:
-        """Takes the line away."""
+        """Removes the line."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()

@@ -1,8 +1,9 @@
-"""Waiting for input in a way that Ctrl-C always ends.
+"""Waits for input in a way that Ctrl-C always ends.
 
-Python notes a signal and runs its handler when it is back from whatever it is doing. One that comes in the microseconds before
-a read blocks is noted, and heard when the next line is typed. So what blocks here is a `select` that also watches the pipe
-into which Python writes each signal's number, whenever it comes.
+Python records a signal and runs its handler between two steps of its own code. If the signal
+arrives in the microseconds before a read blocks, the handler runs only after the next line is
+typed. So this blocks in a `select` that also watches the pipe to which Python writes each signal's
+number.
 """
 
 import os
@@ -17,12 +18,12 @@ READ_BYTES = 1 << 16
 
 
 def wait_for_input(source: IO[bytes]) -> None:
-    """Until `source`, with nothing in its buffer, can be read, or is at its end; signals are handled meanwhile, and what a
-    handler raises comes from here."""
+    """Returns when `source`, with an empty buffer, is readable or at its end; runs signal handlers
+    meanwhile, and raises what they raise."""
     try:
         fd = source.fileno()
     except OSError:
-        return  # not a file of the system's: it has all it will ever have
+        return  # not a system file: all its data is there
     if threading.current_thread() is not threading.main_thread():
         return  # no signal is handled here
     heard, tell = os.pipe()
@@ -39,7 +40,7 @@ def wait_for_input(source: IO[bytes]) -> None:
 
 
 def lines_of(source: BinaryIO) -> Iterator[bytes]:
-    """Each line, with its end, as soon as it is there."""
+    """Each line, with its end, as soon as it is complete."""
     rest = b""
     while True:
         wait_for_input(source)

@@ -27,7 +27,7 @@ class Streams:
 
     @property
     def colour(self) -> bool:
-        """Whether standard output takes colours."""
+        """Whether standard output supports colours."""
         return (
             self.out_terminal
             and not os.environ.get("NO_COLOR")
@@ -36,7 +36,7 @@ class Streams:
 
     @property
     def err_colour(self) -> bool:
-        """Whether standard error takes colours."""
+        """Whether standard error supports colours."""
         return (
             self.err_terminal
             and not os.environ.get("NO_COLOR")
@@ -45,21 +45,22 @@ class Streams:
 
     @property
     def width(self) -> int:
-        """Columns of the terminal that standard output is; 80 where it is none."""
+        """The columns of the terminal on standard output; 80 if it is not a terminal."""
         return _columns(self.out)
 
     @property
     def err_width(self) -> int:
-        """Columns of the terminal that standard error is; 80 where it is none."""
+        """The columns of the terminal on standard error; 80 if it is not a terminal."""
         return _columns(self.err)
 
     def folded(self, text: str) -> str:
-        """A sentence in lines that fit the terminal that standard error is; commands in it (`pk undo 3`) stay whole."""
+        """A sentence wrapped to the terminal on standard error; commands in it (`pk undo 3`) stay
+        whole."""
         return folded_sentence(text, self.err_width) if self.err_terminal else text
 
     @property
     def height(self) -> int:
-        """Lines of the terminal that standard output is; 24 where it is none."""
+        """The lines of the terminal on standard output; 24 if it is not a terminal."""
         try:
             return os.get_terminal_size(self.out.fileno()).lines or 24
         except (OSError, ValueError):
@@ -67,7 +68,7 @@ class Streams:
 
 
 def _columns(stream: Any) -> int:
-    """The width of the terminal that a stream is; 80 where it is none."""
+    """The columns of a terminal stream; 80 if it is not one."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""The one table of styles for a terminal.
+"""The table of terminal styles.
 
-A style is written in words, as rich writes it: `bold red`, `dim`, `bold reverse`. rich takes it as it is; what pk writes
-itself (lists of thousands of rows) is coloured by `styled`.
+A style is a text in rich's syntax: `bold red`, `dim`, `bold reverse`. rich uses it directly;
+`styled` applies it to what pk writes itself (lists of thousands of rows).
 """
 
 from typing import Final
@@ -19,19 +19,20 @@ _CODES: Final = {
 }
 
 COLOURS: Final = tuple(word for word, code in _CODES.items() if code.startswith("3"))
-"""The colours there are: also those that a profile may have."""
+"""All colours, also those for profiles."""
 
 RESET: Final = "\x1b[0m"
 
 
 def codes_of(style: str | None, *, colour: bool = True) -> str:
-    """The numbers of a style's escape sequence, such as `1;33`; without `colour` only those that are no colours."""
+    """The numbers of a style's escape sequence, such as `1;33`; without `colour`, only those that
+    are not colours."""
     found = [_CODES[word] for word in (style or "").split()]
     return ";".join(code for code in found if colour or not code.startswith("3"))
 
 
 def with_codes(text: str, numbers: str) -> str:
-    """`text` between the escape sequence with these numbers and the one that ends it."""
+    """`text` between the escape sequence with these numbers and the reset sequence."""
     return f"\x1b[{numbers}m{text}{RESET}" if numbers and text else text
 
 

@@ -1,7 +1,7 @@
-"""Ctrl-Z while something is painted: the terminal is given back for as long as the program is stopped.
+"""Ctrl-Z while something is drawn: restores the terminal while the program is stopped.
 
-A signal's handler runs in the main thread, whichever thread paints (in the shell it is the engine's), and may come in the
-middle of a write: what is to be sent then goes past the buffers.
+A signal handler runs in the main thread, whichever thread draws (in the shell, the engine's), and
+may interrupt a write: what it sends bypasses the buffers.
 """
 
 import os
@@ -15,7 +15,8 @@ _painters: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
 
 def suspend(*_: object) -> None:
-    """What SIGTSTP does: everything painted gives the terminal back, and takes it again once somebody brings us back."""
+    """The SIGTSTP handler: everything drawn restores the terminal, and takes it again when the
+    program continues."""
     for give_back, _take in reversed(_painters):
         give_back()
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -24,8 +25,8 @@ def suspend(*_: object) -> None:
 
 
 class Suspendable:
-    """Has Ctrl-Z call `give_back` before the program stops and `take` after it goes on, both in the main thread, from
-    `open` to `close`."""
+    """From `open` to `close`, Ctrl-Z calls `give_back` before the program stops and `take` after it
+    continues, both in the main thread."""
 
     def __init__(self, give_back: Callable[[], None], take: Callable[[], None]) -> None:
         self._entry = (give_back, take)
@@ -49,8 +50,8 @@ class Suspendable:
 
 @contextmanager
 def heeding() -> Generator[None]:
-    """Has SIGTSTP do that while the block runs; where it is ignored, or is somebody else's already, it stays so. The shell
-    does it in the main thread, for what its engine paints."""
+    """Handles SIGTSTP this way during the block, unless it is ignored or already handled. The shell
+    does this in the main thread, for what its engine draws."""
     ours = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL
@@ -65,7 +66,7 @@ def heeding() -> Generator[None]:
 
 
 def sends(stream: Any, data: bytes) -> Callable[[], None]:
-    """A function that sends bytes to the terminal that a stream is, past the stream's buffer."""
+    """A function that sends bytes to a stream's terminal, bypassing the stream's buffer."""
 
     def send() -> None:
         with suppress(OSError, ValueError):
@@ -75,5 +76,5 @@ def sends(stream: Any, data: bytes) -> Callable[[], None]:
 
 
 def cursor_back(stream: Any) -> Suspendable:
-    """For what hides the cursor while it paints on `stream`: Ctrl-Z shows it again."""
+    """For code that hides the cursor while it draws on `stream`: Ctrl-Z shows it again."""
     return Suspendable(sends(stream, b"\x1b[?25h"), sends(stream, b"\x1b[?25l"))

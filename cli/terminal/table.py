@@ -1,7 +1,8 @@
-"""Tables as a terminal shows them: columns fitted to its width, what is too long folded, rows in colour.
+"""Tables for a terminal: columns fitted to its width, long cells folded, rows in colour.
 
-Lists may have many thousands of rows, most of them of short ASCII words: those cost no more than being padded. Only where
-a cell has other characters is it asked how wide they are, and only where it does not fit is it folded.
+Lists may have many thousands of rows, mostly of short ASCII words: for those, the only cost is
+padding. The width of a cell is computed only if it has other characters, and a cell is folded only
+if it does not fit.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +15,13 @@ _GAP = "  "
 _NARROWEST = 8
 _REVERSE = codes_of("reverse")
 _RULE = 40
-"""How long the line is that parts two rows shown upright."""
+"""The length of the line between two rows in upright layout."""
 
 
 def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths of columns that fit `room` together with the gaps between them: the widest give way first, down to what each
-    needs at `least`, so that a long name is folded and not the numbers beside it. They may still be too wide."""
+    """Column widths that fit `room` including gaps: the widest columns shrink first, each down to
+    its `least`, so that a long name is folded and not the numbers beside it. The result may still
+    be too wide."""
     found = list(widths)
     excess = _room_of(found) - room
     while excess > 0:
@@ -38,7 +40,7 @@ def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> li
 
 
 class _Cells:
-    """The texts of a table, and how wide each column of it is."""
+    """The texts of a table, and the width of each column."""
 
     def __init__(
         self,
@@ -50,7 +52,8 @@ class _Cells:
     ) -> None:
         self.heads, self.right, self.whole, self.rows = heads, right, whole, rows
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.heads)
-        # What is not ASCII, or has lines, is laid out one cell after another; nearly all columns have nothing of it.
+        # Cells that are not ASCII or have several lines are laid out singly; nearly all columns
+        # have none.
         self.simple = [
             "".join(cells).isascii() and not any("\n" in c for c in cells) for cells in columns
         ]
@@ -60,10 +63,10 @@ class _Cells:
         ]
         self.widths = self._fitted(room)
         self.fits = all(self.simple) and all(map(int.__ge__, self.widths, self._of_cells))
-        """Whether each row is one line."""
+        """Whether each row is a single line."""
 
     def _fitted(self, room: int) -> list[int]:
-        """What gives way first are names, which are folded; then heads, between their words. That may not be enough."""
+        """Folds names first; then headings, between words. That may not be enough."""
         widest = list(map(max, self._of_cells, map(width_of, self.heads)))
         found = widest
         for head_of in (width_of, _longest_word):
@@ -96,14 +99,14 @@ class _Cells:
         ]
 
     def head_lines(self) -> list[list[str]]:
-        """The lines of the head; what is short stands in the last of them."""
+        """The lines of the heading; short titles are on the last."""
         parts = [folded(head, width) for head, width in zip(self.heads, self.widths, strict=True)]
         height = max(map(len, parts), default=1)
         parts = [[""] * (height - len(part)) + part for part in parts]
         return [self.padded([part[i] for part in parts]) for i in range(height)]
 
     def one_line(self) -> str:
-        """What `%` makes the line of a row from, where each row is one."""
+        """The `%` format for a row, if each row is one line."""
         signs = ("" if right else "-" for right in self.right)
         return _GAP.join(f"%{s}{width}s" for s, width in zip(signs, self.widths, strict=True))
 
@@ -153,12 +156,13 @@ def laid_out(
     style: Callable[[int], str | None] | None = None,
     lit: Callable[[int, int], bool] | None = None,
 ) -> str:
-    """A table in `room` columns of a terminal, each line ended. `right` are the columns that stand on the right,
-    `whole` those of which nothing is folded.
+    """A table in `room` columns of a terminal, each line ended. `right` are the right-aligned
+    columns, `whole` those that are never folded.
 
-    Where not even its numbers fit each row is shown upright, a line for each column, as by `\\G` in the shell. With `codes`
-    the head is bold and rows have their `style` (`bold yellow`), without `colour` only what of it is none;
-    `lit` says of a row and a column whether that cell is to stand out.
+    If not even the numbers fit, each row is shown upright, a line for each column, as with `\\G` in
+    the shell. With `codes` the heading is bold and rows have their `style` (`bold yellow`), without
+    `colour` only the parts that are not colours; `lit` says for a row and a column whether that
+    cell is highlighted.
     """
     cells = _Cells(heads, right, whole, rows, room)
     own_codes = [
@@ -208,5 +212,6 @@ def _upright(
 def _is_lit(
     lit: Callable[[int, int], bool], row: int, parts: Sequence[str] | None, column: int
 ) -> bool:
-    """Whether a cell stands out; where it is folded, only the lines that it has (`parts`, from the second on)."""
+    """Whether a cell is highlighted; if it is folded, only its own lines (`parts`, from the second
+    on)."""
     return lit(row, column) and (parts is None or bool(parts[column].strip()))

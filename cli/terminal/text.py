@@ -1,27 +1,28 @@
-"""Text on a terminal: how wide it is, cut and folded to a width, and without what a terminal would act on.
+"""Text for a terminal: its width, cutting and folding it, and escaping what a terminal would act
+on.
 
-Names of groups, clients and transactions, their metadata, values of configs and a broker's error messages may hold any
-character. `escaped` shows control characters instead of sending them.
+Names of groups, clients and transactions, their metadata, config values and a broker's error
+messages may contain any character. `escaped` shows control characters instead of sending them.
 """
 
 import re
 from typing import Final
 
 _MARKS: Final = "\u2028-\u202e\u2066-\u2069"
-"""Ends of lines and turns of direction that are no control characters."""
+"""Line separators and changes of text direction that are not control characters."""
 
 _ACTIVE: Final = re.compile(rf"[\x00-\x1f\x7f-\x9f{_MARKS}]")
 _ACTIVE_IN_LINES: Final = re.compile(
     rf"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f{_MARKS}]"
 )
-"""The same in text of ours: which has line ends, tabs and colours."""
+"""The same for our own text, which may have newlines, tabs and colours."""
 
 
 _ACTIVE_BYTES: Final = re.compile(
     rb"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]"
     rb"|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
 )
-"""And in UTF-8."""
+"""The same in UTF-8."""
 
 
 _PIECE: Final = re.compile(r"\s*\S+\s*")
@@ -32,23 +33,24 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """`text` on one line, its control characters as Python writes them."""
+    """`text` on one line, with control characters written as in Python."""
     return text if text.isprintable() else _ACTIVE.sub(_shown, text)
 
 
 def escaped_lines(text: str) -> str:
-    """`text` of ours that holds such names: its lines and colours stay, the rest is escaped."""
+    """Our own `text` with such names in it: keeps its lines and colours, escapes the rest."""
     return text if text.isprintable() else _ACTIVE_IN_LINES.sub(_shown, text)
 
 
 def escaped_bytes(data: bytes) -> bytes:
-    """The same of what is written to a terminal as it is: records, lists in formats for programs."""
+    """The same for bytes that go to a terminal unformatted: records, lists in formats for
+    programs."""
     return _ACTIVE_BYTES.sub(lambda found: found[0].decode().encode("unicode_escape"), data)
 
 
 def printable(text: str) -> str:
-    """`text` with all that cannot be printed escaped, bytes that are not UTF-8 too: for screens on which every character
-    must have a width."""
+    """`text` with everything unprintable escaped, including bytes that are not UTF-8: for screens
+    on which every character must have a width."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escape_of(c) for c in text)
@@ -62,7 +64,7 @@ def _escape_of(char: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -71,7 +73,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """`text`, or as much of it as so many columns of a terminal hold, with … at the end."""
+    """`text`, cut to `width` terminal columns, with … at the end."""
     if width_of(text) <= width:
         return text
     from rich.cells import set_cell_size
@@ -80,7 +82,7 @@ def cut(text: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """`text`, or as much of its start and end as so many columns hold, with … between: both ends of long names tell them
+    """`text`, cut in the middle to `width` columns, with … between: both ends tell long names
     apart."""
     if width_of(text) <= width:
         return text
@@ -97,7 +99,8 @@ def cut_middle(text: str, width: int) -> str:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """The lines that a text takes in a column: parted between words, and within one that is wider than the column."""
+    """The lines of a text folded to a column: between words, or within a word that is wider than
+    the column."""
     lines: list[str] = []
     for part in text.split("\n"):
         line, used = "", 0
@@ -118,7 +121,7 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def _chars_in(text: str, width: int) -> int:
-    """How many characters of a text fit a width; at least one, for it has to go somewhere."""
+    """How many characters of a text fit a width; at least one, so that folding ends."""
     if text.isascii():
         return width
     used = 0
@@ -130,7 +133,8 @@ def _chars_in(text: str, width: int) -> int:
 
 
 def folded_sentence(text: str, width: int) -> str:
-    """A sentence in lines of that width; commands in it (`pk undo 3`) stay whole. Tables and JSON are left alone."""
+    """A sentence wrapped to that width; commands in it (`pk undo 3`) stay whole. Tables and JSON
+    are not changed."""
     if len(text) <= max(width, 40) or "\n" in text or "  " in text or text.startswith("{"):
         return text
     import textwrap

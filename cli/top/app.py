@@ -1,7 +1,8 @@
-"""`pk top`: the screen, the keys and the questions brought together.
+"""`pk top`: the screen, the keys and the questions together.
 
-On a terminal it is a screen that is drawn anew after every answer and every key. Elsewhere (a pipe, TERM=dumb, a format
-other than table, -n) it writes snapshots of one tab, made of two looks an interval apart, since a rate takes two.
+On a terminal it draws a screen, and redraws it after every response and every key. Elsewhere (a
+pipe, TERM=dumb, a format other than table, -n) it writes snapshots of one tab. A snapshot takes two
+rounds of requests, since a rate needs two samples.
 """
 
 import os
@@ -19,13 +20,14 @@ from pk.cli.runtime.exits import Exit, Unusable
 from pk.cli.runtime.interruption import note_signal
 from pk.cli.terminal.alternate_screen import AlternateScreen
 from pk.cli.terminal.keyboard import Keyboard
-from pk.cli.top.collect import Collector, Wants
+from pk.cli.terminal.signals import TypedBeforeInterrupt, receive_signals
+from pk.cli.top.collect import Collector, ScreenNeeds
 from pk.cli.top.keys import Keys
 from pk.cli.top.model import Model
 from pk.cli.top.options import Top
 from pk.cli.top.state import Screen
-from pk.cli.top.tables import BY_NAME, TABS, told_columns
-from pk.cli.top.view import Painter, Told, texts
+from pk.cli.top.tables import BY_NAME, TABS, snapshot_columns
+from pk.cli.top.view import Painter, Status, texts
 
 _ESCAPE_S = 0.05
 _TICK_S = 0.25
@@ -37,7 +39,7 @@ async def top(context: Context, options: Top) -> int:
     name = options.tab or "cluster"
     names = [tab.name for tab in TABS]
     if name not in names:
-        raise Unusable(f"TAB is one of {', '.join(names)}, not {name!r}.")
+        raise Unusable(f"TAB must be one of {', '.join(names)}, not {name!r}.")
     admin = await context.admin()
     streams = context.streams
     drawn = (
@@ -47,34 +49,41 @@ async def top(context: Context, options: Top) -> int:
         and options.num is None
         and not context.given("format")
     )
-    wants = Wants()
-    wants.tab = name
-    collector = Collector(admin, Model(), wants, lambda: None)
-    if drawn:
-        return await _Live(context, collector, options).run()
-    return await _snapshots(context, collector, options)
+    needs = ScreenNeeds()
+    needs.tab = name
+    collector = Collector(admin, Model(), needs, lambda: None)
+    try:
+        if drawn:
+            return await _Live(context, collector, options).run()
+        return await _snapshots(context, collector, options)
+    finally:
+        await collector.close()
 
 
 async def _snapshots(context: Context, collector: Collector, options: Top) -> int:
-    """Writes what a tab holds, so many times; on a terminal that cannot be drawn on, until it is interrupted."""
+    """Writes snapshots of a tab: -n of them, or until interrupted if the terminal cannot be drawn
+    on."""
     endless = context.streams.out_terminal and options.num is None and not context.given("format")
     left = options.num or 1
-    collector.wants.whole = True
+    collector.needs.whole = True
     await collector.begin()
-    tab = BY_NAME[collector.wants.tab]
+    tab = BY_NAME[collector.needs.tab]
     started = trio.current_time()
     await collector.round(options.interval)
-    screen = Screen(tab=tab.name, internal=options.internal)  # for its order
+    screen = Screen(tab=tab.name, internal=options.internal)  # for the sort order
     while True:
-        # What one broker took long for, the others need not wait for a second time.
+        # A slow broker has used up part of the interval already; the others need not wait for it
+        # again.
         due = started + options.interval - trio.current_time()
         await trio.sleep(max(due, options.interval / 2))
         started = trio.current_time()
         await collector.round(options.interval)
         rows = screen.arrange(tab.rows(collector.model, None, now_ms()))
-        context.show(Listing(told_columns(tab), rows, tab.style))
+        context.show(Listing(snapshot_columns(tab), rows, tab.style))
         if collector.trouble is not None:
             context.say(collector.trouble)
+        elif tab.name == "requests" and collector.model.metrics_missing is not None:
+            context.say(collector.model.metrics_missing)
         left -= 1
         if left <= 0 and not endless:
             for error in collector.refused:
@@ -85,14 +94,14 @@ async def _snapshots(context: Context, collector: Collector, options: Top) -> in
 
 
 class _Live:
-    """The screen for as long as it is looked at."""
+    """The screen while it is open."""
 
     def __init__(self, context: Context, collector: Collector, options: Top) -> None:
         self._context = context
         self._collector = collector
         collector.changed = self._paint_soon
         self._screen = Screen(
-            tab=collector.wants.tab, interval_s=options.interval, internal=options.internal
+            tab=collector.needs.tab, interval_s=options.interval, internal=options.internal
         )
         self._screen.narrow_to(context.output)
         self._painter = Painter()
@@ -108,7 +117,7 @@ class _Live:
         self._dirty.set()
 
     def _resume(self) -> None:
-        """Draws again after Ctrl-Z; called in the main thread."""
+        """Redraws after Ctrl-Z; called in the main thread."""
         assert self._token is not None
         self._token.run_sync_soon(self._paint_soon)
 
@@ -121,13 +130,13 @@ class _Live:
                 nursery.start_soon(self._collect)
                 nursery.start_soon(self._tick)
                 if signals is not None:
-                    nursery.start_soon(self._obey, signals, nursery.cancel_scope)
+                    nursery.start_soon(self._handle_signals, signals, nursery.cancel_scope)
                 await self._keys()
                 nursery.cancel_scope.cancel()
         return self._code
 
     async def _paint(self) -> None:
-        """Draws when there is something new; many news at once are one picture."""
+        """Redraws when something changed; several changes within 20 ms are drawn together."""
         while True:
             self._dirty = trio.Event()
             self._draw()
@@ -137,29 +146,29 @@ class _Live:
     def _draw(self) -> None:
         screen, collector = self._screen, self._collector
         width, height = self._size = self._terminal.size
-        told = Told(
+        status = Status(
             self._context.settings.cluster_name,
             collector.at_ms,
             now_ms(),
             collector.trouble,
             collector.lost,
         )
-        lines = self._painter.lines(collector.model, screen, told, width, height)
+        lines = self._painter.lines(collector.model, screen, status, width, height)
         self._terminal.draw(texts(lines))
-        self._tell_wants()
+        self._update_needs()
 
-    def _tell_wants(self) -> None:
-        """Tells the collector what is on the screen."""
-        screen, wants = self._screen, self._collector.wants
+    def _update_needs(self) -> None:
+        """Updates what the collector asks for: what is on the screen."""
+        screen, needs = self._screen, self._collector.needs
         tab, position = screen.shown, screen.position
-        wants.tab, wants.subject = tab.name, screen.subject
+        needs.tab, needs.subject = tab.name, screen.subject
         shown = self._painter.rows(screen)[position.top : position.top + screen.page]
-        wants.visible = (
+        needs.visible = (
             [str(tab.key(row)) for row in shown] if tab.name in ("topics", "groups") else ()
         )
 
     async def _tick(self) -> None:
-        """Sees to it that the size of the terminal is followed where no signal tells."""
+        """Notices a new terminal size where no signal does."""
         while True:
             await trio.sleep(_TICK_S)
             if self._terminal.size != self._size:
@@ -174,11 +183,12 @@ class _Live:
                 await self._wake.wait()
 
     async def _keys(self) -> None:
-        """Reads keys until one of them ends it."""
+        """Handles keys until one of them quits."""
         keys, fd = Keys(), self._keyboard.fd
+        typed = TypedBeforeInterrupt(fd)
         while True:
             with trio.move_on_after(_ESCAPE_S if keys.waiting else float("inf")) as late:
-                await trio.lowlevel.wait_readable(fd)
+                await typed.wait()
             if late.cancelled_caught:
                 pressed = keys.flush()
             else:
@@ -191,13 +201,13 @@ class _Live:
                     return
 
     def _press(self, key: str) -> bool:
-        """Does what a key is for; True where it ends the program."""
+        """Handles a key; True if it quits."""
         self._paint_soon()
         match self._screen.press(key, self._painter.rows(self._screen)):
             case "quit":
                 return True
-            case "look":
-                self._tell_wants()
+            case "refresh":
+                self._update_needs()
                 self._wake.set()
             case "redraw":
                 self._terminal.clear()
@@ -205,7 +215,7 @@ class _Live:
                 pass
         return False
 
-    async def _obey(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    async def _handle_signals(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
         async for number in signals:
             if number == signal.SIGWINCH:
                 self._paint_soon()
@@ -218,9 +228,10 @@ class _Live:
 
 @contextmanager
 def _signals() -> Generator[AsyncIterator[int] | None]:
-    """The signals as they come; None in the shell, whose loop runs beside the main thread and is cancelled instead."""
+    """The signals as they arrive. None in the shell: its loop is not in the main thread, and is
+    cancelled instead."""
     if threading.current_thread() is not threading.main_thread():
         yield None
         return
-    with trio.open_signal_receiver(*_SIGNALS) as signals:
-        yield aiter(signals)
+    with receive_signals(*_SIGNALS) as signals:
+        yield signals

@@ -1,28 +1,35 @@
-"""Asks the cluster for what the screen shows, in the background, and no more than that.
+"""Requests what the screen shows, in the background, and no more.
 
-The first thing asked is who the brokers are, so that there is a screen at once; then one Metadata request names every topic,
-partition and in-sync set. What a tab needs beyond that is asked while it is looked at: log directories for sizes, ListOffsets for rates,
-ListGroups and OffsetFetch for lag. Of a large cluster not everything is asked each time: the rows on the screen are, and a
-share of the others, so that thousands of topics or groups are gone through in a few rounds and no broker is kept busy by
-somebody who watches. A request that took long is repeated the more seldom.
+The first request asks for the brokers, so that there is a screen at once. A Metadata request
+follows, for every topic, partition and in-sync set. Anything else is requested only while its tab
+is open: log directories for sizes, ListOffsets for rates, ListGroups and OffsetFetch for lag. On a
+large cluster a round covers the rows on the screen and a share of the others: a few rounds cover
+thousands of topics or groups, and no broker is kept busy by a spectator. The slower a request was,
+the less often it is repeated.
 
-What fails is told (`trouble`) and tried again; what was known stays on the screen.
+A failure is shown (`trouble`) and retried; the last known values stay on the screen.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
 from pk.cli.cluster.brokers import describe_nodes
+from pk.cli.cluster.groups import SHARE, offsets_of
+from pk.cli.cluster.metrics_listeners import LISTENER, metrics_urls
 from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.cluster.out_of_sync_since import witnesses
-from pk.cli.cluster.reassignment_progress import Seen, look
+from pk.cli.cluster.pipelines import pipeline_of
+from pk.cli.cluster.reassignment_progress import Seen, poll
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.replicas import lags, latest, log_ends
 from pk.cli.cluster.throttles import read_throttles
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import join
+from pk.cli.runtime.exits import CommandError
 from pk.cli.runtime.failures import NOT_AUTHORISED, leaf, sentence
 from pk.cli.top.model import Model
 from pk.core.errors import KafkaError, ProtocolError
@@ -31,47 +38,56 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError, NoBrokers, Unanswered
 
+if TYPE_CHECKING:
+    from pk.cli.cluster.metrics import Source
+
 _ANSWER_S = 3.0
-"""A broker that has not answered by then is told to be silent; it may be stopped and hold its connections open."""
+"""A broker that has not answered after this long counts as silent: its process may be stopped, its
+connections open."""
 _FIRST_S = 5.0
-"""The same of the very first answer, without which there is nothing to show."""
+"""The same for the first response, without which there is nothing to show."""
 _WHOLE_S = 30.0
-"""The same where everything is asked for at once."""
+"""The same for snapshots, which request everything at once."""
 _PARTITIONS = (1000, 20_000)
-"""Partitions that are not on the screen and are asked for their end in one round: at least, and at most."""
+"""How many partitions that are not on the screen are asked for their end in a round: minimum and
+maximum."""
 _GROUPS = (200, 5000)
-"""The same for groups and their commits."""
+"""The same for groups and their committed offsets."""
 _SHARE_S = 0.2
-"""So long a round may take for what is not on the screen: the share grows or shrinks to it."""
+"""How long the requests of a round may take for what is not on the screen: the share adapts to
+it."""
 _EASE = 5.0
 _EASE_FROM_S = 0.25
-"""What took a second is not asked again for about five, however short the interval; what is quick at once."""
+"""A request that took a second is repeated after about five at the earliest; a quick one each
+round."""
 _DIRS_S = 10.0
 _NODES_S = 5.0
-"""Sizes, and who the brokers are, change slowly: they are asked for no more often."""
+"""Sizes and the list of brokers change slowly: they are requested at most this often."""
+_LISTENERS_S = 30.0
+"""Configs that say where metrics are change rarely: they are requested at most this often."""
 _AILING = 200
-"""Partitions out of sync of which it is asked how far their replicas are behind."""
+"""For how many out-of-sync partitions the lag of replicas is requested."""
 _TIMES = 60
-"""Partitions in one round of which it is asked when the next record to be read was produced."""
+"""For how many partitions in a round the time of the next record to read is requested."""
 
 T = TypeVar("T")
 
 
-class Wants:
-    """What the screen shows now: the tab, and the rows of it that are to be seen."""
+class ScreenNeeds:
+    """What the screen needs from the cluster: data for its tab, and for the rows in view."""
 
     def __init__(self) -> None:
         self.tab = "cluster"
         self.subject: str | None = None
         self.visible: Sequence[str] = ()
-        """Topics or groups that are on the screen."""
+        """Topics or groups on the screen."""
 
         self.whole = False
-        """Whether everything is wanted each time: a snapshot is of all there is."""
+        """Whether everything is needed each time, as for a snapshot."""
 
 
 class _Turn(Generic[T]):
-    """Takes turns through many things, a share at a time; the share is what can be asked for in `_SHARE_S`."""
+    """Goes round many items, a share at a time; the share is what takes `_SHARE_S` to request."""
 
     def __init__(self, bounds: tuple[int, int]) -> None:
         self._bounds = bounds
@@ -79,7 +95,8 @@ class _Turn(Generic[T]):
         self._left: list[T] = []
 
     def next(self, first: Iterable[T], known: Collection[T], *, whole: bool) -> list[T]:
-        """What to ask for now: `first`, and the next of all the others; with `whole` all of them."""
+        """What to request now: `first`, and the next share of the others; with `whole` all of
+        them."""
         if whole:
             return list(known)
         if not self._left:
@@ -89,41 +106,45 @@ class _Turn(Generic[T]):
 
     @property
     def over(self) -> bool:
-        """Whether all have had their turn."""
+        """Whether all items have had their turn."""
         return not self._left
 
     def took(self, seconds: float) -> None:
-        """Makes the next share larger or smaller, by how long this one took."""
+        """Adjusts the next share to the time that this one took."""
         low, high = self._bounds
         wanted = round(self._size * _SHARE_S / max(seconds, _SHARE_S / 4))
         self._size = min(max(wanted, low), high)
 
 
 class Collector:
-    """Fills a model. `changed` is called after every answer."""
+    """Fills a model. Calls `changed` after every response."""
 
     def __init__(
-        self, admin: Admin, model: Model, wants: Wants, changed: Callable[[], None]
+        self, admin: Admin, model: Model, needs: ScreenNeeds, changed: Callable[[], None]
     ) -> None:
         self.admin = admin
         self.model = model
-        self.wants = wants
+        self.needs = needs
         self.at_ms: int | None = None
         """When the cluster last answered, epoch milliseconds."""
 
         self.changed = changed
         self._trouble: dict[str, str] = {}
         self.refused: list[KafkaError] = []
-        """What brokers answered that this user may not know."""
+        """Errors for what this user is not authorised to see."""
 
         self._due: dict[str, float] = {}
         self._partition_turn: _Turn[TopicPartition] = _Turn(_PARTITIONS)
         self._group_turn: _Turn[str] = _Turn(_GROUPS)
         self._listed: dict[int, list[r.GroupListing]] = {}
+        self._sources: dict[int, Source] = {}
+        """Where brokers serve metrics."""
+
+        self._sources_due = 0.0
 
     @property
     def trouble(self) -> str | None:
-        """What fails at present, the gravest first."""
+        """What fails at the moment, the worst first."""
         for name in ("topics", *self._trouble):
             if name in self._trouble:
                 return self._trouble[name]
@@ -131,11 +152,12 @@ class Collector:
 
     @property
     def lost(self) -> bool:
-        """Whether what is known has aged: the cluster itself does not answer."""
+        """Whether the values are out of date: the cluster itself does not answer."""
         return "topics" in self._trouble
 
     async def begin(self) -> None:
-        """The first answer, without which there is no screen: who the brokers are. Raises what the request raises."""
+        """The first response, the list of brokers; there is no screen before it. Raises what the
+        request raises."""
         cluster = self.admin.cluster
         with trio.move_on_after(_FIRST_S) as waited:
             await cluster.refresh(())
@@ -143,21 +165,32 @@ class Collector:
             raise Unanswered(cluster.silent(), _FIRST_S * 1000)
         self.model.see_nodes(cluster.metadata.brokers, None, cluster.metadata.cluster_id)
 
+    async def close(self) -> None:
+        """Closes the connections to metrics; the admin's remain."""
+        for source in self._sources.values():
+            await source.client.close()
+        self._sources = {}
+
     def _done(self, name: str, started: float, every_s: float) -> None:
-        """Notes when a job is due again."""
+        """Computes when a job is due again."""
         now = trio.current_time()
-        ease = 0.0 if self.wants.whole else now + _EASE * (now - started) - _EASE_FROM_S
+        ease = 0.0 if self.needs.whole else now + _EASE * (now - started) - _EASE_FROM_S
         self._due[name] = max(started + every_s, ease)
 
     async def round(self, interval_s: float) -> None:
-        """Asks once for all that the tab shows. Returns when everything has been answered or given up."""
+        """Requests once what the tab shows. Returns when every request has been answered or given
+        up."""
         jobs: list[tuple[str, Callable[[], Awaitable[None]], float]] = [
             ("topics", self._topics, 0.0),
             ("nodes", self._nodes, max(_NODES_S, interval_s)),
         ]
-        match self.wants.tab:
+        match self.needs.tab:
             case "cluster":
                 jobs += [("ends", self._ends, 0.0), ("dirs", self._dirs, _DIRS_S)]
+                if not self.needs.whole:  # they are on the screen only
+                    jobs += [("metrics", self._metrics, 0.0)]
+            case "requests":
+                jobs += [("metrics", self._metrics, 0.0)]
             case "topics" | "topic":
                 jobs += [("ends", self._ends, 0.0), ("dirs", self._dirs, _DIRS_S)]
                 jobs += [("commits", self._commits, 0.0)]
@@ -168,9 +201,9 @@ class Collector:
             case _:
                 jobs += [("moves", self._moves, 0.0)]
         if self.model.began_ms is None:
-            await self._try("topics", self._topics, 0.0)  # everything else is about what it tells
+            await self._try("topics", self._topics, 0.0)  # everything else needs the topics
             jobs = [job for job in jobs if job[0] != "topics"]
-        # What another tab asked for and nobody asks for now is no trouble any more.
+        # A failure of a job that only another tab needs is no longer of interest.
         for name in self._trouble.keys() - {"topics", *(name for name, _, _ in jobs)}:
             del self._trouble[name]
         async with trio.open_nursery() as nursery:
@@ -200,8 +233,9 @@ class Collector:
         self.changed()
 
     async def _answered(self, what: Callable[[], Awaitable[T]], of: str) -> T:
-        """The answer of one request; raises TimeoutError where it takes too long. `of` is what is asked for."""
-        limit_s = _WHOLE_S if self.wants.whole else _ANSWER_S
+        """The response to one request. Raises TimeoutError if it takes too long; `of` names what is
+        requested."""
+        limit_s = _WHOLE_S if self.needs.whole else _ANSWER_S
         with trio.move_on_after(limit_s):
             return await what()
         raise TimeoutError(0, f"No answer for {limit_s:.0f} s, asked for {of}; trying again")
@@ -209,7 +243,7 @@ class Collector:
     async def _each(
         self, brokers: Iterable[int], ask: Callable[[int], Awaitable[None]]
     ) -> frozenset[int]:
-        """Asks several brokers at once; those that did not answer."""
+        """Asks several brokers at once; returns those that did not answer."""
         failed: set[int] = set()
 
         async def one(broker: int) -> bool:
@@ -220,7 +254,7 @@ class Collector:
                 return False
             return True
 
-        limit_s = _WHOLE_S if self.wants.whole else _ANSWER_S
+        limit_s = _WHOLE_S if self.needs.whole else _ANSWER_S
         return frozenset(failed) | await self.admin.together.ask(
             brokers, one, first_s=limit_s, then_s=_ANSWER_S
         )
@@ -239,7 +273,7 @@ class Collector:
             self.model.see_nodes(nodes, description.controller_id, description.cluster_id)
             self.changed()
 
-        # One that needs the controller does not wait for another: it may be silent.
+        # Requests to the controller do not wait for each other: it may be silent.
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask_nodes)
             asked = self._answered(lambda: running_reassignments(self.admin), "reassignments")
@@ -249,8 +283,8 @@ class Collector:
     # offsets
 
     def _on_screen(self) -> list[TopicPartition]:
-        wants = self.wants
-        names = [wants.subject] if wants.tab == "topic" and wants.subject else wants.visible
+        needs = self.needs
+        names = [needs.subject] if needs.tab == "topic" and needs.subject else needs.visible
         return [
             TopicPartition(name, number)
             for name in names
@@ -262,7 +296,7 @@ class Collector:
         started = trio.current_time()
         known = self.model.partitions
         turn = self._partition_turn
-        await self._ends_of(turn.next(self._on_screen(), known, whole=self.wants.whole))
+        await self._ends_of(turn.next(self._on_screen(), known, whole=self.needs.whole))
         turn.took(trio.current_time() - started)
 
     async def _ends_of(self, partitions: Iterable[TopicPartition]) -> None:
@@ -296,7 +330,7 @@ class Collector:
         return [b for b, node in self.model.nodes.items() if not node.fenced]
 
     async def _list_groups(self) -> frozenset[int]:
-        """Asks every broker for the groups it coordinates; those that did not answer."""
+        """Asks every broker for the groups it coordinates; returns those that did not answer."""
 
         async def ask(broker: int) -> None:
             self._listed[broker] = await groups_of(self.admin, broker)
@@ -304,7 +338,7 @@ class Collector:
         silent = await self._each(self._live(), ask)
         known = {b: listed for b, listed in self._listed.items() if b in self.model.nodes}
         self._listed = known
-        # A group that has moved is told by the broker that answered.
+        # A group that has moved is listed by its new coordinator.
         order = sorted(known, key=lambda b: b not in silent)
         self.model.see_groups({g.group_id: g for b in order for g in known[b]}.values())
         self.changed()
@@ -325,15 +359,16 @@ class Collector:
         _check(silent, "groups")
 
     def _group_share(self) -> list[str]:
-        """The groups to ask for now: those on the screen, and the next of the others in turn."""
-        wants = self.wants
-        first = [wants.subject] if wants.tab == "group" and wants.subject else wants.visible
-        return self._group_turn.next(first, self.model.groups or {}, whole=wants.whole)
+        """The groups to ask for now: those on the screen, and the next share of the others."""
+        needs = self.needs
+        first = [needs.subject] if needs.tab == "group" and needs.subject else needs.visible
+        return self._group_turn.next(first, self.model.groups or {}, whole=needs.whole)
 
     async def _by_coordinator(
         self, names: Iterable[str], ask: Callable[[list[str]], Awaitable[None]]
     ) -> frozenset[int]:
-        """Asks coordinators about their groups, each on its own: one that is silent holds up no other."""
+        """Asks each coordinator about its groups, all at once: a silent one does not delay the
+        others."""
         by_broker: dict[int, list[str]] = {}
         for name in names:
             group = (self.model.groups or {}).get(name)
@@ -347,21 +382,40 @@ class Collector:
 
     async def _commits_of(self, names: Iterable[str]) -> frozenset[int]:
         async def ask(names: list[str]) -> None:
-            answers = await self.admin.list_groups_offsets(names)
+            known = self.model.groups or {}
+            types = {name: known[name].type for name in names if name in known}
+            answers = await offsets_of(self.admin, types)
             found = {
                 name: {
                     tp: o.offset for tp, o in answer.items() if isinstance(o, r.OffsetAndMetadata)
                 }
                 for name, answer in answers.items()
-                if isinstance(answer, dict)
+                if not isinstance(answer, Exception)
             }
-            self.model.see_commits(found, trio.current_time())
+            reported_lags = {
+                name: {
+                    tp: o.lag
+                    for tp, o in answer.items()
+                    if isinstance(o, r.ShareGroupOffset) and o.lag is not None
+                }
+                for name, answer in answers.items()
+                if not isinstance(answer, Exception) and types[name] == SHARE
+            }
+            pipelines = {
+                name: pipeline_of(
+                    o.metadata for o in answer.values() if isinstance(o, r.OffsetAndMetadata)
+                )
+                for name, answer in answers.items()
+                if not isinstance(answer, Exception)
+            }
+            self.model.see_pipelines(pipelines)
+            self.model.see_commits(found, trio.current_time(), reported_lags)
             self.changed()
 
         return await self._by_coordinator(names, ask)
 
     async def _commits(self) -> None:
-        """Commits of groups, for what is read of topics."""
+        """Committed offsets of groups, for the read rates of topics."""
         silent: frozenset[int] = frozenset()
         if self.model.groups is None or self._group_turn.over:
             silent = await self._list_groups()
@@ -379,24 +433,24 @@ class Collector:
                 }
             )
 
-        wanted = self.model.groups if self.wants.whole else self.wants.visible
+        wanted = self.model.groups if self.needs.whole else self.needs.visible
         await self._by_coordinator(wanted or (), ask)
 
     async def _record_times(self) -> None:
-        """When the records were produced that the groups on the screen read next."""
-        model, wants = self.model, self.wants
+        """The timestamps of the records that the groups on the screen read next."""
+        model, needs = self.model, self.needs
         places: dict[tuple[TopicPartition, int], None] = {}
-        if wants.tab == "group" and wants.subject is not None:
-            for tp, offset in model.commits.get(wants.subject, {}).items():
-                if model.lag(wants.subject, tp):
+        if needs.tab == "group" and needs.subject is not None:
+            for tp, offset in model.commits.get(needs.subject, {}).items():
+                if model.lag(needs.subject, tp):
                     places[tp, offset] = None
         else:
-            for name in model.commits if wants.whole else wants.visible:
+            for name in model.commits if needs.whole else needs.visible:
                 worst = model.worst(name)
                 if worst is not None:
                     places[worst, model.commits[name][worst]] = None
         unknown = [p for p in places if p not in model.record_times and p[0] in model.partitions]
-        asked = unknown if wants.whole else unknown[:_TIMES]
+        asked = unknown if needs.whole else unknown[:_TIMES]
         if not asked:
             return
         answers = await self._answered(lambda: self.admin.record_times(asked), "records")
@@ -437,7 +491,7 @@ class Collector:
     async def _moves(self) -> None:
         known = [row.tp for row in self.model.moves.rows]
         seen: Seen = await self._answered(
-            lambda: look(self.admin, None, before=self.model.moves.unfinished), "reassignments"
+            lambda: poll(self.admin, None, before=self.model.moves.unfinished), "reassignments"
         )
         throttle: int | None = None
         moving = {tp.topic for tp in (*seen.running, *known)}
@@ -449,9 +503,62 @@ class Collector:
             throttle = min(rates, default=None)
         self.model.see_moves(seen, throttle, trio.current_time())
 
+    # requests
+
+    async def _metrics(self) -> None:
+        """What brokers have counted of their requests. Brokers without metrics are no trouble."""
+        if trio.current_time() >= self._sources_due:
+            self._sources_due = trio.current_time() + _LISTENERS_S
+            try:
+                await self._find_sources()
+            except (KafkaError, CommandError) as e:
+                self.model.miss_metrics(sentence(e))
+        if not self._sources:
+            return
+        missing: dict[int, str] = {}
+
+        async def read(broker: int, source: Source) -> None:
+            from pk.cli.cluster.metrics import read_request_counts
+
+            try:
+                counts = await self._answered(lambda: read_request_counts(source), "metrics")
+            except (CommandError, OSError) as e:
+                missing[broker] = sentence(e)
+                self.model.forget_requests(broker)
+                return
+            found = {api: (of_api.times, of_api.errors) for api, of_api in counts.items()}
+            self.model.see_requests(broker, found, trio.current_time())
+            self.changed()
+
+        async with trio.open_nursery() as nursery:
+            for broker, source in self._sources.items():
+                nursery.start_soon(read, broker, source)
+        if len(missing) == len(self._sources):
+            self.model.miss_metrics(next(iter(missing.values())))
+
+    async def _find_sources(self) -> None:
+        """Finds where metrics are. Raises CommandError if they are nowhere, KafkaError."""
+        asked = self._answered(lambda: metrics_urls(self.admin), "configs")
+        urls = {broker: url for broker, url in (await asked).items() if url is not None}
+        known, self._sources = self._sources, {}
+        if urls:
+            from pk.cli.cluster.metrics import source_of
+
+            self._sources = {
+                broker: known.pop(broker)
+                if broker in known and known[broker].client.where.url == url
+                else source_of(str(broker), url)
+                for broker, url in urls.items()
+            }
+        for broker, source in known.items():
+            await source.client.close()
+            self.model.forget_requests(broker)
+        if not urls:
+            raise CommandError(f"No broker says where it serves metrics ({LISTENER}=HOST:PORT).")
+
 
 def _check(silent: Collection[int], of: str) -> None:
-    """Raises TimeoutError where brokers did not answer."""
+    """Raises TimeoutError if brokers did not answer."""
     if silent:
         names = join([str(b) for b in sorted(silent)])
         several = "Brokers" if len(silent) > 1 else "Broker"

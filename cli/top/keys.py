@@ -1,8 +1,9 @@
-"""Bytes from a terminal as keys: `a`, `enter`, `up`, `page-down`. Pure; `flush` says that a lone escape was the key.
+"""Turns bytes from a terminal into keys: `a`, `enter`, `up`, `page-down`. Pure; `flush` ends a wait
+after a lone escape.
 
-prompt-toolkit's parser of keys was tried here. It hands out a sequence that it does not know as the letters it is made of,
-so an odd function key (`ESC [ 1 ; 9 P`) goes back, switches to tab 1 and pauses; it waits for ever after the start of a
-bracketed paste; and it takes 140 ms to import, for 25 sequences.
+prompt-toolkit's key parser was tried. It returns a sequence that it does not know as single
+letters, so an odd function key (`ESC [ 1 ; 9 P`) goes back, switches to tab 1 and pauses; it waits
+for ever after the start of a bracketed paste; and it takes 140 ms to import, for 25 sequences.
 """
 
 import codecs
@@ -55,11 +56,11 @@ _SINGLE = {
     "\x15": "clear",
 }
 _LONGEST = 16
-"""A longer escape sequence is unknown and is skipped."""
+"""A longer escape sequence is unknown, and skipped."""
 
 
 class Keys:
-    """Takes bytes as they come, in pieces of any size, and tells the keys."""
+    """Takes bytes in pieces of any size, and returns keys."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -67,11 +68,11 @@ class Keys:
 
     @property
     def waiting(self) -> bool:
-        """Whether an escape came that may be a key of its own or the beginning of another."""
+        """Whether an escape has arrived that may be a key of its own or start a sequence."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[str]:
-        """The keys that are whole by now."""
+        """The keys that are complete."""
         self._rest += self._decoder.decode(data)
         keys: list[str] = []
         while self._rest:
@@ -83,7 +84,7 @@ class Keys:
         return keys
 
     def flush(self) -> list[str]:
-        """Nothing more came: an escape that waits was the key itself."""
+        """The keys left when nothing more arrives: a pending escape was the escape key."""
         keys = ["escape"] if self._rest[:1] == "\x1b" and len(self._rest) == 1 else []
         self._rest = ""
         return keys
@@ -94,7 +95,7 @@ class Keys:
         return [char] if char.isprintable() else []
 
     def _escape(self, keys: list[str]) -> bool:
-        """Takes one sequence off; False where it is not whole yet."""
+        """Takes off one sequence; False if it is incomplete."""
         rest = self._rest[1:]
         if not rest:
             return False

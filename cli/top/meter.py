@@ -1,27 +1,34 @@
-"""How fast things go: speeds of counters, and what they make of a lag. Pure; time, in seconds, is an argument."""
+"""Rates of counters, and what they mean for a lag. Pure; time, in seconds, is an argument."""
 
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from pk.core.metrics import quantile
+
 WINDOW_S = 10.0
-"""A speed is that of the last so many seconds, or of the last two samples where they lie further apart."""
+"""A rate covers this many seconds, or the last two samples if they are further apart."""
 _EVEN = 0.02
-"""Speeds that differ by less than this part of each other are even."""
+"""Rates that differ by less than this fraction of each other count as even."""
 _FRESH_S = 5.0
-"""A group that lacks no more than comes in so many seconds, and reads, keeps up: it commits every so often only."""
+"""A group that reads, and lags by no more than what arrives in this many seconds, keeps up: commits
+come in steps."""
+
+Cumulative = Sequence[tuple[str, int]]
+"""(upper bound in ms, how many took at most that): the buckets of a histogram."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Meter(Generic[K]):
-    """Counters that only grow, sampled now and then, each at its own times."""
+    """Counters that only grow, each sampled at times of its own."""
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
         self._samples: dict[K, list[tuple[float, int]]] = {}
 
     def see(self, key: K, value: int, now: float) -> None:
-        """Takes in a sample. A counter that falls has begun anew (a topic of the same name, offsets that were reset)."""
+        """Adds a sample. A counter that falls has restarted (a topic of the same name, offsets that
+        were reset)."""
         samples = self._samples.get(key)
         if samples is None or value < samples[-1][1]:
             self._samples[key] = [(now, value)]
@@ -34,7 +41,7 @@ class Meter(Generic[K]):
             del samples[0]
 
     def rate(self, key: K) -> float | None:
-        """A second's worth; None before the second sample."""
+        """The rate per second; None before the second sample."""
         samples = self._samples.get(key)
         if samples is None or len(samples) < 2:
             return None
@@ -52,18 +59,75 @@ class Meter(Generic[K]):
             del self._samples[key]
 
 
+class TimesMeter(Generic[K]):
+    """Histograms of times that only grow, each sampled at times of its own: how often something
+    happens, and how long it takes, over the window."""
+
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self._window_s = window_s
+        self._samples: dict[K, list[tuple[float, Cumulative]]] = {}
+
+    def see(self, key: K, value: Cumulative, now: float) -> None:
+        """Adds a sample. Counts that fall have restarted."""
+        samples = self._samples.get(key)
+        if samples is None or _total(value) < _total(samples[-1][1]):
+            self._samples[key] = [(now, value)]
+            return
+        samples.append((now, value))
+        while len(samples) > 2 and now - samples[1][0] >= self._window_s:
+            del samples[0]
+
+    def sampled(self) -> Sequence[K]:
+        """What was sampled."""
+        return list(self._samples)
+
+    def rate(self, key: K) -> float | None:
+        """How often it happens, per second; None before the second sample."""
+        samples = self._samples.get(key)
+        if samples is None or len(samples) < 2 or samples[-1][0] <= samples[0][0]:
+            return None
+        (first, was), (last, now) = samples[0], samples[-1]
+        return (_total(now) - _total(was)) / (last - first)
+
+    def quantile(self, key: K, share: float) -> float | None:
+        """The time, in ms, below which a share of those in the window is; None without any."""
+        return self.together((key,), share)
+
+    def together(self, keys: Iterable[K], share: float) -> float | None:
+        """The same for several keys at once, whose buckets have the same bounds."""
+        counts: dict[str, int] = {}
+        for key in keys:
+            samples = self._samples.get(key, [])
+            if len(samples) < 2:
+                continue
+            before = dict(samples[0][1])
+            for bound, count in samples[-1][1]:
+                counts[bound] = counts.get(bound, 0) + count - before.get(bound, 0)
+        return quantile(list(counts.items()), share)
+
+    def keep(self, known: Container[K]) -> None:
+        """Forgets what is not in `known`."""
+        for key in [key for key in self._samples if key not in known]:
+            del self._samples[key]
+
+
+def _total(value: Cumulative) -> int:
+    return value[-1][1] if value else 0
+
+
 class Trend(NamedTuple):
-    """Where a lag is going."""
+    """Where a lag is heading."""
 
     word: str | None
-    """`none`, `shrinking`, `growing`, `even`, `stuck`; None while nobody knows."""
+    """`none`, `shrinking`, `growing`, `even`, `stuck`; None while unknown."""
 
     zero_s: float | None
-    """Seconds until nothing is left to read, at these speeds; None where that never comes or is not known."""
+    """Seconds until nothing is left to read, at these rates; None if never, or unknown."""
 
 
 def trend(lag: int | None, drain: float | None, incoming: float | None) -> Trend:
-    """What becomes of a lag that is read at `drain` records a second while `incoming` a second come."""
+    """The trend of a lag that is read at `drain` records a second while `incoming` a second
+    arrive."""
     if lag is None:
         return Trend(None, None)
     if lag == 0:

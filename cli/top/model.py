@@ -1,8 +1,8 @@
-"""What `pk top` knows of a cluster: what was last told, and what several looks tell together.
+"""What `pk top` knows of a cluster: the last values, and what several samples together show.
 
-Pure: the collector asks and hands the answers in, each with its time (`now` in seconds of a clock that never goes back,
-`now_ms` as people tell time); the tables read. Nothing here waits, and a part that was never told is None, so a screen may
-be drawn from the first answer on.
+Pure: the collector makes the requests and hands in the responses, each with its time (`now` in
+seconds of a monotonic clock, `now_ms` as epoch milliseconds); the tables read. A value that was
+never received is None, so a screen can be drawn from the first response on.
 """
 
 from collections import Counter, deque
@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from pk.cli.cluster.isr_changes import History, Watched, isr_changes
+from pk.cli.cluster.pipelines import PipelineCommit
 from pk.cli.cluster.reassignment_progress import Seen, Tracker
 from pk.cli.positions.times import show_time
-from pk.cli.top.meter import Meter
+from pk.cli.top.meter import Cumulative, Meter, TimesMeter
 from pk.core.values import TopicPartition
 from pk.net.client.metadata import PartitionInfo, TopicInfo
 from pk.net.client.results import GroupListing, LogDirDescription, Node, PartitionDescription
@@ -22,14 +23,14 @@ SPARK_MAX = 60
 
 
 class Event(NamedTuple):
-    """A change of an in-sync set."""
+    """A change of the in-sync replicas."""
 
     at_ms: int
     row: Mapping[str, Any]
 
 
 class Disk(NamedTuple):
-    """What the log directories of a broker hold together."""
+    """The log directories of a broker, summed up."""
 
     bytes: int
     total: int | None
@@ -42,7 +43,7 @@ class Model:
 
     def __init__(self) -> None:
         self.version = 0
-        """Grows with whatever is taken in, so that nobody reckons twice with the same."""
+        """Increases with every change, so that tables are computed once for each."""
 
         self.cluster_id: str | None = None
         self.controller: int | None = None
@@ -51,15 +52,16 @@ class Model:
         self.partitions: dict[TopicPartition, PartitionInfo] = {}
         self.began_ms: int | None = None
         self.seen_ms = 0
-        """When the topics were last told."""
+        """When the topics were last received."""
 
         self.under_replicated: list[TopicPartition] = []
         self.offline: list[TopicPartition] = []
         self.adding: Mapping[TopicPartition, Sequence[int]] = {}
-        """Replicas that a reassignment is adding: they are expected to lag, and nothing ails for it."""
+        """Replicas that a reassignment adds: they are expected to lag, and do not count as a
+        problem."""
 
         self.ailing: list[TopicPartition] = []
-        """Partitions that lack a leader or an in-sync replica, in order."""
+        """Partitions without a leader or with replicas out of sync, in order."""
 
         self.leads: Counter[int] = Counter()
         """Broker → partitions that it leads."""
@@ -76,7 +78,16 @@ class Model:
 
         self.groups: Mapping[str, GroupListing] | None = None
         self.members: dict[str, int] = {}
+        self.pipelines: dict[str, PipelineCommit] = {}
+        """By group, the last commit of the pipeline whose offsets it holds."""
+
         self.commits: dict[str, dict[TopicPartition, int]] = {}
+        """What groups have committed; for a share group the start offsets."""
+
+        self.reported_lags: dict[str, dict[TopicPartition, int]] = {}
+        """The lag of share groups, which acknowledge also beyond their start offsets: coordinators
+        count it."""
+
         self.drains: Meter[tuple[str, TopicPartition]] = Meter()
         self.record_times: dict[tuple[TopicPartition, int], int | None] = {}
 
@@ -85,6 +96,13 @@ class Model:
         self.behind: dict[TopicPartition, dict[str, int | None] | None] = {}
         self.min_isr: dict[str, int] = {}
         self._watched: Watched | None = None
+
+        self.request_times: TimesMeter[tuple[int, str]] = TimesMeter()
+        """By broker and API."""
+
+        self.request_errors: Meter[tuple[int, str]] = Meter()
+        self.metrics_missing: str | None = None
+        """Why no metrics are known; None while unknown, or if they are."""
 
         self.moves = Tracker()
         self.moves_seen = False
@@ -95,14 +113,14 @@ class Model:
     def see_nodes(
         self, nodes: Mapping[int, Node], controller: int | None, cluster_id: str | None
     ) -> None:
-        """Brokers, fenced ones too where that is told, and which one is the controller."""
+        """The brokers, fenced ones too if known, and the controller."""
         self.version += 1
         self.nodes = dict(nodes)
         self.controller = controller if controller is not None and controller >= 0 else None
         self.cluster_id = cluster_id
 
     def see_topics(self, topics: Mapping[str, TopicInfo], now_ms: int) -> None:
-        """All topics; what changed in the in-sync sets since the last time becomes events."""
+        """All topics; changes of the in-sync replicas since the last call become events."""
         self.version += 1
         self.topics = dict(topics)
         self.seen_ms = now_ms
@@ -124,7 +142,7 @@ class Model:
         self._watched = watched
 
     def _forget(self) -> None:
-        """Drops what is known of topics and partitions that are gone."""
+        """Drops what is known of deleted topics and partitions."""
         self.ends.keep(self.partitions)
         for known in (self.behind, self.partition_sizes):
             for tp in [tp for tp in known if tp not in self.partitions]:
@@ -133,7 +151,7 @@ class Model:
             del self.sparks[name]
 
     def _count(self) -> None:
-        """What is reckoned once for every look, since every picture wants it."""
+        """Computes what every table needs."""
         self.leads, self.holds = Counter(), Counter()
         self.under_replicated, self.offline = [], []
         for tp, p in self.partitions.items():
@@ -146,12 +164,12 @@ class Model:
         self.ailing = sorted({*self.under_replicated, *self.offline})
 
     def missing(self, tp: TopicPartition) -> list[int]:
-        """The replicas that ought to be in sync and are not."""
+        """The replicas that should be in sync and are not."""
         p, adding = self.partitions[tp], self.adding.get(tp, ())
         return [b for b in p.replicas if b not in p.isr and b not in adding]
 
     def see_adding(self, adding: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Partition → replicas that a reassignment is adding."""
+        """Partition → replicas that a reassignment adds."""
         if adding != self.adding:
             self.version += 1
             self.adding = dict(adding)
@@ -170,7 +188,7 @@ class Model:
                 self.sparks.setdefault(name, deque(maxlen=SPARK_MAX)).append(rate)
 
     def topic_rate(self, name: str) -> float | None:
-        """Records a second that come in; None while nobody knows."""
+        """Records a second that arrive; None while unknown."""
         topic = self.topics.get(name)
         if topic is None:
             return None
@@ -191,11 +209,11 @@ class Model:
                     p = self.partitions.get(tp)
                     if not replica.future and (p is None or p.leader_id in (broker, -1)):
                         sizes[tp] = max(sizes.get(tp, 0), replica.size_bytes)
-            told = [d for d in answer if d.total_bytes >= 0 and d.usable_bytes >= 0]
+            known = [d for d in answer if d.total_bytes >= 0 and d.usable_bytes >= 0]
             self.disks[broker] = Disk(
                 held,
-                sum(d.total_bytes for d in told) if told else None,
-                sum(d.usable_bytes for d in told) if told else None,
+                sum(d.total_bytes for d in known) if known else None,
+                sum(d.usable_bytes for d in known) if known else None,
                 sum(d.error_code != 0 for d in answer),
             )
             self.disk_growth.see(broker, held, now)
@@ -208,29 +226,48 @@ class Model:
     # groups
 
     def see_groups(self, groups: Iterable[GroupListing]) -> None:
-        """All groups; what is known of others is dropped."""
+        """All groups; drops what is known of others."""
         self.version += 1
         self.groups = {g.group_id: g for g in groups}
-        for known in (self.members, self.commits):
+        for known in (self.members, self.commits, self.reported_lags, self.pipelines):
             for name in [name for name in known if name not in self.groups]:
                 del known[name]
         self.drains.keep(_Keys(self.commits))
 
-    def see_commits(self, commits: Mapping[str, Mapping[TopicPartition, int]], now: float) -> None:
-        """What groups have committed."""
+    def see_pipelines(self, commits: Mapping[str, PipelineCommit | None]) -> None:
+        """Which groups are those of pipelines."""
+        for group, commit in commits.items():
+            if commit is None:
+                self.pipelines.pop(group, None)
+            else:
+                self.pipelines[group] = commit
+
+    def see_commits(
+        self,
+        commits: Mapping[str, Mapping[TopicPartition, int]],
+        now: float,
+        reported_lags: Mapping[str, Mapping[TopicPartition, int]] = {},
+    ) -> None:
+        """What groups have committed. For share groups: the start offsets, and the lag that their
+        coordinator gives."""
         self.version += 1
+        self.reported_lags |= {group: dict(lags) for group, lags in reported_lags.items()}
         for group, offsets in commits.items():
             self.commits[group] = dict(offsets)
             for tp, offset in offsets.items():
                 self.drains.see((group, tp), offset, now)
 
     def lag(self, group: str, tp: TopicPartition) -> int | None:
-        """Records of a partition that a group has not read; None while nobody knows."""
+        """Records of a partition that a group has not read; None while unknown."""
+        reported = self.reported_lags.get(group, {}).get(tp)
+        if reported is not None:
+            return reported
         committed, end = self.commits.get(group, {}).get(tp), self.ends.value(tp)
         return None if committed is None or end is None else max(end - committed, 0)
 
     def group_lag(self, group: str) -> int | None:
-        """The lag over all partitions with a commit; None while no commit or no end is known."""
+        """The lag over all partitions with a committed offset; None while no such offset or no end
+        is known."""
         commits = self.commits.get(group)
         if commits is None:
             return None
@@ -239,25 +276,27 @@ class Model:
         return sum(known) if known or not lags else None
 
     def group_drain(self, group: str) -> float | None:
-        """Records a second by which a group's commits move."""
+        """Records a second by which a group's committed offsets advance."""
         return _sum(self.drains.rate((group, tp)) for tp in self.commits.get(group, ()))
 
     def group_incoming(self, group: str) -> float | None:
-        """Records a second that come into the partitions a group has commits in."""
+        """Records a second that arrive in the partitions for which a group has committed
+        offsets."""
         return _sum(self.ends.rate(tp) for tp in self.commits.get(group, ()))
 
     def worst(self, group: str) -> TopicPartition | None:
-        """The partition that a group lags behind most in."""
+        """The partition in which a group lags most."""
         lags = {tp: lag for tp in self.commits.get(group, ()) if (lag := self.lag(group, tp))}
         return max(lags, key=lambda tp: lags[tp]) if lags else None
 
     def next_time_ms(self, group: str, tp: TopicPartition) -> int | None:
-        """When the record was produced that a group reads next in a partition; None while nobody knows."""
+        """The timestamp of the record that a group reads next in a partition; None while
+        unknown."""
         committed = self.commits.get(group, {}).get(tp)
         return None if committed is None else self.record_times.get((tp, committed))
 
     def see_record_times(self, times: Mapping[tuple[TopicPartition, int], int | None]) -> None:
-        """When single records were produced; those of places nobody stands at any more are dropped."""
+        """Timestamps of single records; drops those of records that no group reads next."""
         self.version += 1
         self.record_times.update(times)
         if len(self.record_times) > 4096:
@@ -280,17 +319,41 @@ class Model:
         self.version += 1
         self.members.update(members)
 
+    # requests
+
+    def see_requests(
+        self, broker: int, counts: Mapping[str, tuple[Cumulative, int]], now: float
+    ) -> None:
+        """What a broker has counted: API → how long requests took, and how many failed as a
+        whole."""
+        self.version += 1
+        self.metrics_missing = None
+        for api, (times, errors) in counts.items():
+            self.request_times.see((broker, api), times, now)
+            self.request_errors.see((broker, api), errors, now)
+
+    def forget_requests(self, broker: int) -> None:
+        """Drops what a broker counted that no longer answers."""
+        self.version += 1
+        for meter in (self.request_times, self.request_errors):
+            meter.keep({key for key in self.request_times.sampled() if key[0] != broker})
+
+    def miss_metrics(self, why: str) -> None:
+        """No broker's metrics can be read."""
+        self.version += 1
+        self.metrics_missing = why
+
     # replicas
 
     def see_behind(self, behind: Mapping[TopicPartition, dict[str, int | None] | None]) -> None:
-        """Partition → broker → records that its replica lacks: of all that ails."""
+        """Partition → broker → records that its replica lacks, for all unhealthy partitions."""
         self.version += 1
         self.behind = dict(behind)
 
     # what moves
 
     def see_moves(self, seen: Seen, throttle: int | None, now: float) -> None:
-        """A look at what is being reassigned. What was done is forgotten once something new moves."""
+        """The reassignments in progress. A finished one is dropped when a new one starts."""
         self.version += 1
         if seen.running and all(row.done for row in self.moves.rows):
             self.moves = Tracker()
@@ -301,7 +364,7 @@ class Model:
 
 
 class _Keys:
-    """The (group, partition) pairs that have commits, as a container."""
+    """The (group, partition) pairs that have committed offsets, as a container."""
 
     def __init__(self, commits: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         self._commits = commits

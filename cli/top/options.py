@@ -3,28 +3,27 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.declare import Argument, Option
-from pk.cli.command_line.values import count, seconds
+from pk.cli.command_line.option_sets import (
+    AllInternalTopics,
+    interval_option,
+)
+from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.command_line.values import count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Top:
-    """What `pk top` takes."""
+    """Options of `pk top`."""
 
     tab: Annotated[
         str | None,
         Argument(
             "TAB",
-            help="cluster (default), topics, groups, isr or reassign: where to begin.",
+            help=("The first tab: cluster (default), topics, groups, isr, reassign or requests."),
             complete="top-tab",
         ),
     ] = None
-    interval: Annotated[
-        float,
-        Option(
-            "--interval", value="SECONDS", parser=seconds, help="How often to look (default: 2)."
-        ),
-    ] = 2.0
+    interval: Annotated[float, interval_option("2")] = 2.0
     num: Annotated[
         int | None,
         Option(
@@ -32,7 +31,7 @@ class Top:
             "--num",
             value="N",
             parser=count,
-            help="Write so many snapshots of the tab instead of a screen.",
+            help="Write N snapshots of the tab instead of a screen.",
         ),
     ] = None
-    internal: Annotated[bool, Option("-i", "--internal", help="Internal topics too.")] = False
+    internal: AllInternalTopics = False

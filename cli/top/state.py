@@ -1,7 +1,7 @@
-"""What the keys of `pk top` do: the tab, the row, the filter, the order. Pure; the keys are those of k9s and htop.
+"""What the keys of `pk top` do: tab, row, filter, order. Pure; the keys are those of k9s and htop.
 
-The row that is selected is kept by its name, so that it stays selected when the order changes, and by its place once it is
-gone. `press` answers what is to be done beyond drawing anew.
+The selected row is kept by name, so that it stays selected when the order changes, and by index
+once it is gone. `press` returns what must happen beyond a redraw.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,35 +9,36 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from pk.cli.output.formats import Listing, OutputOptions, Row, narrow, plain
-from pk.cli.top.tables import BY_NAME, TABS, Tab, TopColumn, told_columns
+from pk.cli.top.rows import DRAWN_AS
+from pk.cli.top.tables import BY_NAME, TABS, Tab, TopColumn, snapshot_columns
 
 INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 HELP = (
-    ("1 … 5, tab, ← →", "cluster, topics, groups, ISR, reassignments"),
-    ("↑ ↓, j k", "another row; page up and down, g and G for the ends"),
-    ("enter", "look into a topic or a group; esc comes back"),
-    ("/, f4", "only rows whose name holds this (a pattern); esc forgets it"),
-    ("s, S, < >, f6", "sort by the next column, or the one before"),
-    ("r", "the other way round"),
-    ("i", "internal topics too, or not"),
-    ("p, space", "pause, go on"),
-    ("+ −", "look more often, less often"),
-    ("ctrl-l", "draw anew"),
-    ("?, h, f1", "this"),
-    ("q, f10, ctrl-c", "end"),
+    ("1 … 6, tab, ← →", "cluster, topics, groups, ISR, reassignments, requests"),
+    ("↑ ↓, j k", "move; page up and down, g and G for first and last"),
+    ("enter", "open a topic or a group; esc goes back"),
+    ("/, f4", "filter rows by name (a pattern); esc clears it"),
+    ("s, S, < >, f6", "sort by the next or previous column"),
+    ("r", "reverse the order"),
+    ("i", "show or hide internal topics"),
+    ("p, space", "pause, resume"),
+    ("+ −", "refresh more often, less often"),
+    ("ctrl-l", "redraw"),
+    ("?, h, f1", "this help"),
+    ("q, f10, ctrl-c", "quit"),
 )
 _SAME = {"f1": "?", "f3": "/", "f4": "/", "f6": "s", "f10": "q"}
-"""The function keys that people know from htop."""
+"""The function keys of htop."""
 
 
 @dataclass
 class TablePosition:
-    """Where one is in a table."""
+    """The selection, scroll position and order of a table."""
 
     sort: str
     reverse: bool
-    """Whether the largest come first."""
+    """Whether the largest values come first."""
 
     filter: str = ""
     selected: Any = None
@@ -46,21 +47,21 @@ class TablePosition:
 
 
 class Opened(NamedTuple):
-    """What is looked into: the tab and the topic or group."""
+    """What is open: the tab and the topic or group."""
 
     tab: str
     subject: str
 
 
-def first_position(tab: Tab) -> TablePosition:
-    """How a tab begins."""
+def first_position(tab: Tab[Any]) -> TablePosition:
+    """The position with which a tab starts."""
     column = next(c for c in tab.columns if c.key == tab.sort)
-    return TablePosition(tab.sort, column.falling)
+    return TablePosition(tab.sort, column.how.falling)
 
 
 @dataclass
 class Screen:
-    """What a person has chosen to see."""
+    """What the user has chosen to see."""
 
     tab: str = "cluster"
     interval_s: float = 2.0
@@ -68,21 +69,21 @@ class Screen:
     help: bool = False
     internal: bool = False
     typing: str | None = None
-    """The filter as it is being typed; None while none is."""
+    """The filter being typed; None if none is."""
 
     opened: Opened | None = None
     positions: dict[str, TablePosition] = field(default_factory=dict[str, TablePosition])
     page: int = 10
-    """Rows that fit: as the view last had it."""
+    """Rows that fit, as of the last drawing."""
 
     drawn: Sequence[str] = ()
-    """The columns that had room: as the view last had it."""
+    """The columns that fit, as of the last drawing."""
 
     asked: tuple[str, OutputOptions] | None = None
-    """The tab that --where, --columns, --sort and --limit were given for, and what they say."""
+    """The tab to which --where, --columns, --sort and --limit apply, and their values."""
 
     @property
-    def shown(self) -> Tab:
+    def shown(self) -> Tab[Any]:
         """The tab whose table is on the screen."""
         return BY_NAME[self.opened.tab if self.opened else self.tab]
 
@@ -97,40 +98,37 @@ class Screen:
 
     @property
     def filter(self) -> str:
-        """The filter that holds: what is being typed counts already."""
+        """The filter that applies, also while it is being typed."""
         return self.position.filter if self.typing is None else self.typing
 
     def narrow_to(self, options: OutputOptions) -> None:
-        """Shows of the tab it begins with only what the options of a list ask for. Raises Unusable."""
+        """Applies the options of a list to the first tab. Raises Unusable."""
         if not options.narrows:
             return
         tab = self.shown
-        narrow(Listing(told_columns(tab), []), options)  # refuses what is no column
+        narrow(Listing(snapshot_columns(tab), []), options)  # refuses unknown columns
         self.asked = (tab.name, options)
         if options.sort:
             name = options.sort[0].lstrip("-+").lower().replace("-", "_")
-            self.position.sort = "to_zero" if name in ("zero_s", "trend") else name
+            self.position.sort = DRAWN_AS.get(name, name)
             self.position.reverse = options.sort[0].startswith("-")
 
     def columns(self) -> Sequence[TopColumn]:
         """The columns of the table: those asked for, else all."""
         tab = self.shown
         if self.asked is None or self.asked[0] != tab.name or not self.asked[1].columns:
-            return [column for column in tab.columns if not column.only_told]
-        told = narrow(Listing(told_columns(tab), []), self.asked[1]).columns
-        keys = dict.fromkeys(
-            "to_zero" if c.key in ("zero_s", "trend") and "to_zero" in _keys(tab) else c.key
-            for c in told
-        )
+            return [column for column in tab.columns if not column.how.only_snapshot]
+        narrowed = narrow(Listing(snapshot_columns(tab), []), self.asked[1]).columns
+        keys = dict.fromkeys(DRAWN_AS.get(c.key, c.key) for c in narrowed)
         return [next(c for c in tab.columns if c.key == key) for key in keys]
 
     def arrange(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows that the filter leaves, in order, with the selected row found again."""
+        """The filtered rows in order; updates the index of the selected row."""
         tab, position = self.shown, self.position
         limit = None
         if self.asked is not None and self.asked[0] == tab.name:
             options = self.asked[1]._replace(columns=(), sort=(), limit=None)
-            rows = narrow(Listing(told_columns(tab), rows), options).rows
+            rows = narrow(Listing(snapshot_columns(tab), rows), options).rows
             limit = self.asked[1].limit
         left = filtered(rows, tab, self.filter)
         if tab.name == "topics" and not self.internal and not self.filter:
@@ -152,7 +150,7 @@ class Screen:
             )
 
     def scroll(self, rows: Sequence[Row], room: int) -> Sequence[Row]:
-        """The rows that are to be seen where there is room for `room`."""
+        """The visible rows if `room` rows fit."""
         position = self.position
         self.page = max(room, 1)
         if position.index < position.top:
@@ -163,7 +161,8 @@ class Screen:
         return rows[position.top : position.top + room]
 
     def press(self, key: str, rows: Sequence[Row]) -> str | None:
-        """Does what a key is for. Answers `quit`, `look` where the cluster is to be asked anew, `redraw`, or nothing."""
+        """Handles a key. Returns `quit`, `refresh` if the cluster must be asked again, `redraw`, or
+        None."""
         if self.typing is not None:
             self._type(key)
             return None
@@ -204,16 +203,16 @@ class Screen:
         if key in ("escape", "backspace", "left"):
             if self.opened:
                 self.opened = None
-                return "look"
+                return "refresh"
             self.position.filter = ""
         elif key in ("?", "h"):
             self.help = True
         elif key in ("p", " "):
             self.paused = not self.paused
-            return None if self.paused else "look"
+            return None if self.paused else "refresh"
         elif key in ("+", "=", "-", "_"):
             self._interval(-1 if key in "+=" else 1)
-            return "look"
+            return "refresh"
         elif key == "i":
             self.internal = not self.internal
         elif key == "/":
@@ -222,7 +221,7 @@ class Screen:
 
     def _go(self, name: str) -> str:
         self.tab, self.opened = name, None
-        return "look"
+        return "refresh"
 
     def _interval(self, step: int) -> None:
         if step > 0:
@@ -249,7 +248,7 @@ class Screen:
             row = rows[min(position.index, len(rows) - 1)]
             self.opened = Opened(tab.opens, str(tab.key(row)))
             self.positions.pop(tab.opens, None)
-            return "look"
+            return "refresh"
         if key not in steps or not rows:
             return None
         if position.selected is not None or key not in ("down", "j"):
@@ -259,12 +258,13 @@ class Screen:
 
     def _order(self, key: str) -> str | None:
         tab, position = self.shown, self.position
-        keys = [c.key for c in sortable(tab) if not self.drawn or c.key in self.drawn]
+        drawn = self.drawn or [c.key for c in tab.columns if not c.how.only_snapshot]
+        keys = [c.key for c in sortable(tab) if c.key in drawn]
         if key in ("s", ">", "S", "<"):
             step = 1 if key in ("s", ">") else -1
             at = keys.index(position.sort) if position.sort in keys else 0
             position.sort = keys[(at + step) % len(keys)]
-            position.reverse = next(c.falling for c in tab.columns if c.key == position.sort)
+            position.reverse = next(c.how.falling for c in tab.columns if c.key == position.sort)
         elif key in ("r", "R"):
             position.reverse = not position.reverse
         else:
@@ -274,17 +274,14 @@ class Screen:
         return None
 
 
-def _keys(tab: Tab) -> set[str]:
-    return {column.key for column in tab.columns}
-
-
-def sortable(tab: Tab) -> list[TopColumn]:
+def sortable(tab: Tab[Any]) -> list[TopColumn]:
     """The columns that rows can be sorted by."""
-    return [column for column in tab.columns if column.key not in ("recent", "bar")]
+    return [column for column in tab.columns if column.how.sorts]
 
 
-def filtered(rows: Sequence[Row], tab: Tab, text: str) -> list[Row]:
-    """The rows whose name holds `text`, a regular expression, or that text itself where it is none."""
+def filtered(rows: Sequence[Row], tab: Tab[Any], text: str) -> list[Row]:
+    """The rows whose name matches `text`, a regular expression, or contains it if it is not a valid
+    one."""
     if not text:
         return list(rows)
     import re
@@ -299,7 +296,8 @@ def filtered(rows: Sequence[Row], tab: Tab, text: str) -> list[Row]:
 
 
 def ordered(rows: Sequence[Row], sort: str, *, reverse: bool) -> list[Row]:
-    """The rows in order; what is not known comes last either way, and rows that are even stay in the order of names."""
+    """The rows in order. Unknown values come last in either direction; equal rows keep the order of
+    names."""
     key = "zero_s" if sort == "to_zero" else sort
     known = [row for row in rows if row[key] is not None]
     known.sort(key=lambda row: _comparable(row[key]), reverse=reverse)

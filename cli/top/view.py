@@ -1,8 +1,9 @@
-"""How `pk top` looks: lines of styled pieces for a terminal of any size, made from the model and what was chosen. Pure.
+"""How `pk top` looks: lines of styled text for a terminal of any size, from the model and the
+user's choices. Pure.
 
-A line is a list of (text, style); a style is in rich's words. The name column takes what the others leave and is cut in
-its middle, so that the ends of long names still tell them apart. Column widths only grow while the terminal keeps its size,
-so that the table does not tremble.
+A line is a list of (text, style); a style is in rich's syntax. The name column takes the space that
+the others leave; long names are cut in the middle, so that their ends still tell them apart.
+Columns never shrink while the terminal keeps its size, so that the table does not flicker.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,33 +19,34 @@ from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import count, join
 from pk.cli.terminal.text import cut_middle, printable
 from pk.cli.top.model import Event, Model
+from pk.cli.top.rows import show_ms, spark
 from pk.cli.top.state import HELP, Screen
-from pk.cli.top.tables import TABS, TopColumn, spark
+from pk.cli.top.tables import TABS, TopColumn
 
 Piece = tuple[str, str]
 Line = list[Piece]
 
 _GAP = 2
 _NAME_MIN = 20
-"""Columns make room until names have so many cells."""
+"""Columns are dropped until names have this many cells."""
 _SMALLEST = (40, 8)
 
 
-class Told(NamedTuple):
-    """What is to be told beside the model."""
+class Status(NamedTuple):
+    """What to show besides the model."""
 
     cluster: str
     at_ms: int | None
-    """When the picture was taken, epoch milliseconds."""
+    """When the data is from, epoch milliseconds."""
 
     now_ms: int
     trouble: str | None = None
     stale: bool = False
-    """Whether the picture has aged: it is drawn faintly."""
+    """Whether the data is out of date: it is drawn dimmed."""
 
 
 class Painter:
-    """Lays the screen out; remembers column widths from one picture to the next."""
+    """Lays out the screen; remembers column widths between drawings."""
 
     def __init__(self) -> None:
         self._widths: dict[tuple[str, str], int] = {}
@@ -54,11 +56,12 @@ class Painter:
         self._shown = Screen().shown.name
 
     def rows(self, screen: Screen) -> Sequence[Row]:
-        """The rows of the table as they were last arranged: what the keys act on. None where another tab was drawn."""
+        """The table's rows as last arranged, which the keys act on. Empty if another tab was
+        drawn."""
         return self._rows if self._shown == screen.shown.name else ()
 
     def lines(
-        self, model: Model, screen: Screen, told: Told, width: int, height: int
+        self, model: Model, screen: Screen, status: Status, width: int, height: int
     ) -> list[Line]:
         """The whole screen: exactly `height` lines, none wider than `width`."""
         if (width, height) != self._size:
@@ -68,26 +71,26 @@ class Painter:
         self._shown = tab.name
         known = (tab.name, screen.subject, model.version)
         if self._made[0] != known:
-            self._made = (known, tab.rows(model, screen.subject, told.now_ms))
+            self._made = (known, tab.rows(model, screen.subject, status.now_ms))
         self._rows = screen.arrange(self._made[1])
         if width < _SMALLEST[0] or height < _SMALLEST[1]:
-            lines: list[Line] = [[(f"pk top wants {_SMALLEST[0]}×{_SMALLEST[1]}; q ends.", "")]]
+            lines: list[Line] = [[(f"pk top needs {_SMALLEST[0]}×{_SMALLEST[1]}; q quits.", "")]]
         else:
-            lines = self._whole(model, screen, told, width, height)
-        if told.stale:
+            lines = self._whole(model, screen, status, width, height)
+        if status.stale:
             lines = [[(text, style or "dim") for text, style in line] for line in lines]
         lines = [fitted(line, width) for line in lines[:height]]
         return lines + [[] for _ in range(height - len(lines))]
 
     def _whole(
-        self, model: Model, screen: Screen, told: Told, width: int, height: int
+        self, model: Model, screen: Screen, status: Status, width: int, height: int
     ) -> list[Line]:
-        head = [_title(model, told, width), _tabs(screen, width)]
-        foot = [_foot(screen, told, width)]
+        head = [_title(model, status, width), _tabs(screen, width)]
+        foot = [_foot(screen, status, width)]
         if screen.help:
             body = _help()
         else:
-            above = _summary(model, screen, told, width)
+            above = _summary(model, screen, status, width)
             below = _below(model, screen, width, height)
             room = height - len(head) - len(above) - len(below) - len(foot) - 1
             body = [*above, *self._table(model, screen, width, max(room, 1))]
@@ -131,7 +134,7 @@ class Painter:
         cells: Sequence[Sequence[str]],
         width: int,
     ) -> tuple[list[int], list[int]]:
-        """Which columns are shown, by index, and how wide each is."""
+        """The indexes of the columns to show, and the width of each."""
         wanted: list[int] = []
         for i, column in enumerate(columns):
             widest = max((cell_len(row[i]) for row in cells), default=0)
@@ -142,8 +145,8 @@ class Painter:
         least = list(wanted)
         least[name] = min(wanted[name], max(_NAME_MIN, len(columns[name].title) + 1))
         chosen = list(range(len(columns)))
-        while _total(least, chosen) > width and any(columns[i].drop for i in chosen):
-            chosen.remove(max(chosen, key=lambda i: columns[i].drop))
+        while _total(least, chosen) > width and any(columns[i].how.drop for i in chosen):
+            chosen.remove(max(chosen, key=lambda i: columns[i].how.drop))
         left = width - (_total(least, chosen) - least[name])
         widths = list(wanted)
         widths[name] = max(min(wanted[name], left), min(least[name], width))
@@ -162,7 +165,7 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 
 def fitted(line: Line, width: int) -> Line:
-    """The pieces of a line that fit."""
+    """The part of a line that fits."""
     found: Line = []
     left = width
     for text, style in line:
@@ -182,7 +185,7 @@ def _filled(line: Line, width: int, style: str) -> Line:
 
 
 def _both(left: Line, right: Line, width: int) -> Line:
-    """Two lines in one, the second at the right edge; it is left out where there is no room."""
+    """Two lines in one, the second right-aligned; it is dropped if there is no room."""
     used = sum(cell_len(text) for text, _ in left)
     wanted = sum(cell_len(text) for text, _ in right)
     if used + wanted + 1 > width:
@@ -190,20 +193,20 @@ def _both(left: Line, right: Line, width: int) -> Line:
     return [*left, (" " * (width - used - wanted), ""), *right]
 
 
-def _title(model: Model, told: Told, width: int) -> Line:
+def _title(model: Model, status: Status, width: int) -> Line:
     up = sum(not node.fenced for node in model.nodes.values())
     known = len({*model.nodes, *model.holds})
     under, offline = len(model.under_replicated), len(model.offline)
     left: Line = [
         ("pk top ", "bold"),
-        (cut_middle(printable(told.cluster), max(width - 50, 15)), ""),
+        (cut_middle(printable(status.cluster), max(width - 50, 15)), ""),
     ]
     left.append((f"  {up}/{known} brokers", "" if up == known else "red"))
     if model.began_ms is not None:
         left.append((f"  {under} under-replicated", "yellow" if under else ""))
     if offline:
         left.append((f"  {offline} offline", "red"))
-    clock = "" if told.at_ms is None else show_time(told.at_ms)[11:19]
+    clock = "" if status.at_ms is None else show_time(status.at_ms)[11:19]
     return _both(left, [(clock, "")], width)
 
 
@@ -212,21 +215,24 @@ def _tabs(screen: Screen, width: int) -> Line:
     for number, tab in enumerate(TABS, 1):
         here = tab.name == screen.tab
         line += [(f" {number} {tab.title} ", "reverse" if here else ""), (" ", "")]
-    right: Line = [("PAUSED ", "yellow")] if screen.paused else []
-    right.append((f"every {screen.interval_s:g} s", "dim"))
-    return _both(line, right, width)
+    every = (f"every {screen.interval_s:g} s", "dim")
+    if not screen.paused:
+        return _both(line, [every], width)
+    paused = ("PAUSED", "yellow")
+    both = _both(line, [paused, (" ", ""), every], width)
+    return _both(line, [paused], width) if both is line else both
 
 
-def _summary(model: Model, screen: Screen, told: Told, width: int) -> list[Line]:
-    """The line above the table: what it is of, what the filter leaves, totals."""
+def _summary(model: Model, screen: Screen, status: Status, width: int) -> list[Line]:
+    """The lines above the table: what it shows, the filter, totals."""
     right: Line = []
     if screen.filter and screen.typing is None:
         right.append((f"/{printable(screen.filter)}", "yellow"))
-    left: Line = [(printable(_totals(model, screen, told)), "dim")]
+    left: Line = [(printable(_totals(model, screen, status)), "dim")]
     return [_both(left, right, width)]
 
 
-def _totals(model: Model, screen: Screen, told: Told) -> str:
+def _totals(model: Model, screen: Screen, status: Status) -> str:
     if model.began_ms is None:
         return "Asking for the topics …"
     match screen.shown.name:
@@ -235,6 +241,7 @@ def _totals(model: Model, screen: Screen, told: Told) -> str:
                 count(len(model.topics), "topic"),
                 count(len(model.partitions), "partition"),
                 f"{show_rate(_total_rate(model))} records/s in",
+                *_request_totals(model),
             ]
             if model.controller is not None:
                 parts.append(f"controller {model.controller}")
@@ -251,7 +258,11 @@ def _totals(model: Model, screen: Screen, told: Told) -> str:
         case "groups":
             return _group_totals(model)
         case "isr":
-            return _isr_totals(model, told)
+            return _isr_totals(model, status)
+        case "requests":
+            if model.metrics_missing is not None:
+                return model.metrics_missing
+            return " · ".join(_request_totals(model)) or "Reading the brokers' metrics …"
         case _:
             if not model.moves_seen:
                 return "Asking what is being reassigned …"
@@ -267,6 +278,21 @@ def _total_rate(model: Model) -> float | None:
     return sum(known) if known else None
 
 
+def _request_totals(model: Model) -> list[str]:
+    """Requests a second, and how long the most important ones take. Empty without metrics."""
+    times = model.request_times
+    keys = times.sampled()
+    rates = [rate for key in keys if (rate := times.rate(key)) is not None]
+    if not rates:
+        return []
+    parts = [f"{show_rate(sum(rates))} requests/s"]
+    for api in ("Produce", "Fetch"):
+        p99 = times.together([key for key in keys if key[1] == api], 0.99)
+        if p99 is not None:
+            parts.append(f"{api} p99 {show_ms(p99)}")
+    return parts
+
+
 def _group_totals(model: Model) -> str:
     if model.groups is None:
         return "Asking for the groups …"
@@ -276,7 +302,7 @@ def _group_totals(model: Model) -> str:
     return f"{count(len(lags), 'group')}{asked} · {count(sum(known), 'record')} behind in all"
 
 
-def _isr_totals(model: Model, told: Told) -> str:
+def _isr_totals(model: Model, status: Status) -> str:
     if not model.ailing:
         return f"Every replica of {count(len(model.partitions), 'partition')} is in sync."
     out: dict[int, int] = {}
@@ -285,26 +311,27 @@ def _isr_totals(model: Model, told: Told) -> str:
             out[broker] = out.get(broker, 0) + 1
     brokers = ", ".join(f"broker {b} of {n:,}" for b, n in sorted(out.items()))
     lacking = f"out of sync: {brokers}" if brokers else ""
-    parts = (f"{count(len(model.ailing), 'partition')} not whole", lacking)
+    parts = (f"{count(len(model.ailing), 'partition')} unhealthy", lacking)
     return " · ".join(filter(None, parts))
 
 
 def _below(model: Model, screen: Screen, width: int, height: int) -> list[Line]:
-    """What stands below the table: on the ISR tab its timeline and the last events."""
+    """The lines below the table: on the ISR tab the timeline and the last events."""
     if screen.shown.name != "isr":
         return []
     room = max((height - 8) // 3, 1)
     lines = timeline(model, width)
-    for told in together(model.events)[-room:]:
-        row = told[0].row
+    for events in together(model.events)[-room:]:
+        row = events[0].row
         brokers = ",".join(map(str, row["brokers"]))
-        names = join([f"{e.row['topic']}/{e.row['partition']}" for e in told], 3)
-        if len(told) > 1:
-            names = f"{len(told):,} partitions: {names}"
+        names = join([f"{e.row['topic']}/{e.row['partition']}" for e in events], 3)
+        if len(events) > 1:
+            names = f"{len(events):,} partitions: {names}"
         gone = row["out_for_ms"]
         back = f"  after {show_span(gone)}" if gone is not None else ""
         text = (
-            f"{show_time(told[0].at_ms)[11:19]}  {row['event']:<7}  broker {brokers}{back}  {names}"
+            f"{show_time(events[0].at_ms)[11:19]}  {row['event']:<7}  broker {brokers}{back}  "
+            f"{names}"
         )
         style = {"shrink": "yellow", "offline": "red", "expand": "green"}.get(row["event"], "")
         lines.append([(printable(text), style)])
@@ -312,7 +339,7 @@ def _below(model: Model, screen: Screen, width: int, height: int) -> list[Line]:
 
 
 def together(events: Iterable[Event]) -> list[list[Event]]:
-    """Events that came together and say the same of several partitions, in the order in which they came."""
+    """Events that happened together and are alike except for the partition, in order."""
     found: dict[tuple[int, str, tuple[int, ...]], list[Event]] = {}
     for event in events:
         key = (event.at_ms, event.row["event"], tuple(event.row["brokers"]))
@@ -324,7 +351,7 @@ _CELL_MS = 10_000
 
 
 def timeline(model: Model, width: int, now_ms: int | None = None) -> list[Line]:
-    """How often replicas left and joined, ten seconds a cell, the newest at the right."""
+    """How often replicas left and joined, ten seconds a cell, the latest at the right."""
     cells = min(max(width - 40, 10), 90)
     shrinks, expands = [0.0] * cells, [0.0] * cells
     if model.began_ms is None:
@@ -347,7 +374,7 @@ def _nothing(model: Model, screen: Screen) -> str:
     if model.began_ms is None:
         return ""
     if screen.filter:
-        return "Nothing matches; esc forgets the filter."
+        return "Nothing matches; esc clears the filter."
     match screen.shown.name:
         case "groups":
             return "" if model.groups is None else "There are no groups."
@@ -357,7 +384,11 @@ def _nothing(model: Model, screen: Screen) -> str:
             return "The topic is gone; esc goes back."
         case "group":
             known = model.groups is None or screen.subject in model.groups
-            return "It has committed nothing." if known else "The group is gone; esc goes back."
+            return (
+                "The group has no committed offsets."
+                if known
+                else "The group is gone; esc goes back."
+            )
         case _:
             return ""
 
@@ -367,26 +398,26 @@ def _help() -> list[Line]:
     for keys, what in HELP:
         lines.append([(f"  {keys:<18}", "bold"), (what, "")])
     lines.append([])
-    lines.append([("  Any key goes back.", "dim")])
+    lines.append([("  Press any key to go back.", "dim")])
     return lines
 
 
-def _foot(screen: Screen, told: Told, width: int) -> Line:
+def _foot(screen: Screen, status: Status, width: int) -> Line:
     if screen.typing is not None:
         return [
             ("/", "bold"),
             (printable(screen.typing), ""),
             ("█", ""),
-            ("  enter keeps it, esc forgets it", "dim"),
+            ("  enter applies it, esc clears it", "dim"),
         ]
-    if told.trouble is not None:
-        when = f"As of {show_time(told.at_ms)[11:19]}. " if told.at_ms is not None else ""
+    if status.trouble is not None:
+        when = f"As of {show_time(status.at_ms)[11:19]}. " if status.at_ms is not None else ""
         return _filled(
-            [(f"{when}{printable(told.trouble)}", "bold reverse red")],
+            [(f"{when}{printable(status.trouble)}", "bold reverse red")],
             width,
             "bold reverse red",
         )
-    words = ["1-5 tabs", "/ filter", "s sort", "r reverse"]
+    words = ["1-6 tabs", "/ filter", "s sort", "r reverse"]
     if screen.shown.opens:
         words.append("enter opens")
     words += ["p pause", "? help", "q quit"]

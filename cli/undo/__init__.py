@@ -1,1 +1,1 @@
-"""What pk changed, and how to change it back."""
+"""What pk changed, and how to undo it."""

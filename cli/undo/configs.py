@@ -1,7 +1,8 @@
-"""Undoing changes to configs: what each resource had of its own before, key by key.
+"""Undoes config changes: restores what each resource itself had set, key by key.
 
-A key that the resource had no value of its own for is deleted again, so that what is below it (the cluster's default, the
-broker's file) counts as before. Secrets cannot be read back, so a change to one has no inverse.
+A key that the resource had not set is deleted again, so that the lower layer (the cluster's
+default, the broker's file) applies as before. Secrets cannot be read back, so a change to one
+cannot be undone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +10,12 @@ from typing import Any
 
 from pk.cli.cluster.configs import own_value
 from pk.cli.cluster.propagation import until_configs
-from pk.cli.output.formats import Column, Listing
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Refused
 from pk.cli.runtime.failures import error_name, phrase, sentence
 from pk.cli.undo import log as store
+from pk.cli.undo.rows import ConfigUndoRow
 from pk.net.client.results import (
     ConfigChange,
     ConfigEntry,
@@ -36,9 +38,9 @@ async def remember_configs(
     *,
     undoes: str | None = None,
 ) -> str | None:
-    """Keeps the way back from `changes`, which are about to be made; for `how_to_undo`. `described` is how it is now.
+    """Records how to undo `changes`, which are about to be made; returns the id for `how_to_undo`.
 
-    None where there is nothing that could be undone.
+    `described` is the current state. Returns None if there is nothing that could be undone.
     """
     resources: list[dict[str, Any]] = []
     for resource, wanted in changes.items():
@@ -56,7 +58,7 @@ async def remember_configs(
             resources.append({"type": int(resource.type), "name": resource.name, "keys": keys})
     if not resources:
         return None
-    said = [f"{key['key']} = {_said(key['after'])}" for key in resources[0]["keys"]]
+    said = [f"{key['key']} = {_shown(key['after'])}" for key in resources[0]["keys"]]
     names = [_name(resource) for resource in changes]
     return await store.remember(
         context,
@@ -69,7 +71,7 @@ async def remember_configs(
 
 
 def value_after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:
-    """What the resource holds itself once the change is made; None: nothing."""
+    """What the resource itself has set after the change; None: nothing."""
     if change.operation in (ConfigOperation.SET, ConfigOperation.DELETE):
         return change.value
     has = [v for v in (entry.value or "").split(",") if v] if entry else []
@@ -84,7 +86,7 @@ def _is_secret(entry: ConfigEntry | None) -> bool:
 
 
 def settle_configs(change_id: str, failed: Iterable[ConfigResource]) -> None:
-    """Takes out of a kept change the resources that were not changed after all."""
+    """Removes from a recorded change the resources that were not changed after all."""
     change = store.find(change_id)
     lost = {(int(res.type), res.name) for res in failed}
     if not lost:
@@ -103,7 +105,8 @@ def _resource(data: Mapping[str, Any]) -> ConfigResource:
 async def _describe(
     context: Context, resources: Iterable[Mapping[str, Any]]
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    """What the resources have now, key by key; those that cannot be described are left out."""
+    """What the resources have set now, key by key; resources that cannot be described are
+    missing."""
     admin = await context.admin()
     answers = await admin.describe_configs([_resource(data) for data in resources])
     return {
@@ -113,34 +116,23 @@ async def _describe(
     }
 
 
-def _value(value: str | None) -> str:
-    return "(not set)" if value is None else value
-
-
-COLUMNS = (
-    Column("resource"),
-    Column("key"),
-    Column("now", show=_value),
-    Column("then", show=_value),
-    Column("note"),
-    Column("result"),
-    Column("error", wide=True),
-)
+ROW = ConfigUndoRow
+"""What undoing a change of this kind shows."""
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Shows what each key goes back to, asks, and sets it; True once that is done.
+    """Shows what each key is restored to, asks, and sets it; True once that is done.
 
     Raises Refused, without `anyway`, if a key was changed since.
     """
     resources = change.inverse["resources"]
     found = await _describe(context, resources)
-    rows: list[dict[str, Any]] = []
+    rows: list[ConfigUndoRow] = []
     todo: dict[ConfigResource, list[ConfigChange]] = {}
     for data in resources:
         resource = _resource(data)
         if resource not in found:
-            raise CommandError(f"{_name(resource)} cannot be described; is it still there?")
+            raise CommandError(f"{_name(resource)} cannot be described; does it still exist?")
         for key in data["keys"]:
             now = own_value(resource, found[resource].get(key["key"]))
             before = key["before"]
@@ -165,7 +157,7 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
 async def _set_back(
     context: Context,
     change: store.Change,
-    rows: list[dict[str, Any]],
+    rows: list[ConfigUndoRow],
     todo: Mapping[ConfigResource, list[ConfigChange]],
     found: Mapping[ConfigResource, Mapping[str, ConfigEntry]],
     *,
@@ -174,11 +166,9 @@ async def _set_back(
     trying = context.change.dry_run
     since = [f"{row['key']} of {row['resource']}" for row in rows if row["note"]]
     if trying or not todo:
-        context.show(Listing(COLUMNS, rows))
+        context.show(listing(ROW, rows))
         context.say(
-            "Nothing was changed."
-            if todo
-            else "Everything is as it was before; nothing was changed."
+            "Nothing was changed." if todo else "Everything is as it was before; nothing to change."
         )
         return not todo and not trying
     if since and not anyway:
@@ -187,9 +177,11 @@ async def _set_back(
             "--dry-run shows it, --anyway undoes it regardless."
         )
     for row in rows:
-        context.say(f"{row['resource']}: {row['key']}: {_said(row['now'])} → {_said(row['then'])}")
+        context.say(
+            f"{row['resource']}: {row['key']}: {_shown(row['now'])} → {_shown(row['then'])}"
+        )
     number = count(sum(map(len, todo.values())), "config")
-    await context.agree(f"Set {number} back on {context.settings.cluster_name}?")
+    await context.agree(f"Restore {number} on {context.settings.cluster_name}?")
     admin = await context.admin()
     described = {resource: list(found[resource].values()) for resource in todo}
     kept = await remember_configs(context, described, todo, undoes=change.id)
@@ -206,7 +198,7 @@ async def _set_back(
         assert error is not None
         context.fail(error)
         context.say(f"{_name(resource)}: {sentence(error)}")
-    context.show(Listing(COLUMNS, rows))
+    context.show(listing(ROW, rows))
     if kept is not None:
         settle_configs(kept, failed)
         if len(failed) < len(todo):
@@ -214,5 +206,5 @@ async def _set_back(
     return not failed
 
 
-def _said(value: str | None) -> str:
+def _shown(value: str | None) -> str:
     return "(not set)" if value is None else value or "(empty)"

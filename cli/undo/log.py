@@ -1,13 +1,14 @@
-"""What was changed, and what changes it back: a file for each change, so that `pk undo` works on another day.
+"""Records of changes, and of how to undo them: a file for each change, so that `pk undo` works days
+later.
 
-A command that changes something whose inverse it knows calls `remember` after the question and before the change: a
-crash between the two leaves a file that undoes nothing, which is harmless, where the other order could leave a change
-without one. It then says how to use it (`how_to_undo`). A change that was refused as a whole is taken back with
-`forget`.
+A command that changes something and knows the inverse calls `remember` after the question and
+before the change. A crash between the two leaves a file that undoes nothing, which is harmless; the
+other order could leave a change without a file. The command then prints how to undo it
+(`how_to_undo`). If the whole change was refused, `forget` deletes the file.
 
-A file is JSON, for its owner's eyes only: `kind` (who knows what to do with `inverse`), the cluster, a sentence, the
-inverse itself. Kinds are listed in `pk.cli.undo.undo`. An inverse says both what was before and what the change
-made of it, so that an undo can tell that somebody else has changed it since.
+A file is JSON, readable by its owner only: `kind` (which code applies `inverse`), the cluster, a
+sentence, and the inverse. Kinds are listed in `pk.cli.undo.undo`. An inverse contains the values
+before and after the change, so that an undo can tell whether somebody else has changed them since.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pk.net.client.admin import Admin
 
 _KEEP = 500
-"""Files kept; the oldest go first."""
+"""Files kept; the oldest are deleted first."""
 
 
 class Change(NamedTuple):
@@ -35,16 +36,16 @@ class Change(NamedTuple):
     kind: str
     cluster_id: str | None
     cluster: str
-    """How the user had named the cluster."""
+    """The cluster's name, as the user gave it."""
 
     description: str
     made_ms: int
     inverse: Mapping[str, Any]
     undone_ms: int | None = None
-    """When it was undone; None while it is not."""
+    """When it was undone; None if it was not."""
 
     undoes: str | None = None
-    """The change that this one undid; None where it is no undoing."""
+    """The id of the change that this one undid; None if it was not an undo."""
 
 
 def _directory() -> str:
@@ -56,7 +57,7 @@ def _path(change_id: str) -> str:
 
 
 def _ids() -> list[int]:
-    """The ids there are, oldest first."""
+    """The existing ids, oldest first."""
     try:
         names = os.listdir(_directory())
     except OSError:
@@ -75,7 +76,7 @@ def store(
     now_ms: int,
     undoes: str | None = None,
 ) -> str:
-    """Keeps what undoes a change that is about to be made; returns its id. Raises OSError."""
+    """Records how to undo a change that is about to be made; returns its id. Raises OSError."""
     make_user_dir("state")
     os.makedirs(_directory(), mode=0o700, exist_ok=True)
     there = _ids()
@@ -91,7 +92,7 @@ def store(
     }
     while True:
         try:
-            # Another pk may be after the same number: whoever makes the file has it.
+            # Another pk may take the same number: the one that creates the file has it.
             fd = os.open(_path(str(number)), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             break
         except FileExistsError:
@@ -102,7 +103,7 @@ def store(
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        forget(str(number))  # half of it undoes nothing
+        forget(str(number))  # an incomplete file cannot undo anything
         raise
     for old in there[: max(len(there) + 1 - _KEEP, 0)]:
         forget(str(old))
@@ -118,9 +119,10 @@ async def remember(
     *,
     undoes: str | None = None,
 ) -> str | None:
-    """Keeps what undoes a change that is about to be made, and returns its id for `how_to_undo`.
+    """Records how to undo a change that is about to be made, and returns its id for `how_to_undo`.
 
-    Where the file cannot be written that is said, and None returned: the change was agreed to, and may be made.
+    If the file cannot be written, says so and returns None: the user agreed to the change, so it
+    goes ahead.
     """
     from pk.cli.positions.resolve import now_ms
 
@@ -138,18 +140,19 @@ async def remember(
 
 
 async def cluster_id_of(admin: "Admin") -> str | None:
-    """The id of the cluster that `admin` talks to; None where the broker is too old to have one."""
+    """The id of the cluster that `admin` is connected to; None if the broker is too old to have
+    one."""
     known = admin.cluster.metadata.cluster_id
     return known if known else (await admin.describe_cluster()).cluster_id
 
 
 def how_to_undo(change_id: str) -> str:
-    """The sentence that names the way back."""
+    """The sentence that says how to undo a change."""
     return f"To undo it: pk undo {change_id}"
 
 
 def forget(change_id: str) -> None:
-    """Drops a change that was not made after all."""
+    """Deletes the record of a change that was not made after all."""
     try:
         os.unlink(_path(change_id))
     except OSError:
@@ -157,16 +160,16 @@ def forget(change_id: str) -> None:
 
 
 def narrow(change_id: str, inverse: Mapping[str, Any]) -> None:
-    """Replaces a change's inverse: by what undoes the part of it that was made.
+    """Replaces the inverse of a change that was made only in part.
 
-    Quietly where that cannot be written: undoing the rest as well sets what is so already.
+    Ignores errors: undoing the rest as well sets values that are set already.
     """
     with contextlib.suppress(OSError):
         _rewrite(change_id, inverse=inverse)
 
 
 def mark_undone(change_id: str, now_ms: int) -> None:
-    """Notes that a change was undone. Raises OSError."""
+    """Records that a change was undone. Raises OSError."""
     _rewrite(change_id, undone_ms=now_ms)
 
 
@@ -205,33 +208,32 @@ def _read(change_id: str) -> Change | None:
 
 
 def history() -> list[Change]:
-    """The changes that were remembered, newest first. Files that cannot be read are passed over."""
+    """The recorded changes, newest first. Skips files that cannot be read."""
     found = (_read(str(number)) for number in reversed(_ids()))
     return [change for change in found if change is not None]
 
 
 def last(cluster_id: str | None, kind: str | None = None) -> Change:
-    """The newest change of a cluster (and kind) that is not undone and no undoing itself. Raises CommandError.
+    """The newest change of a cluster (and kind) that was not undone and is not an undo. Raises
+    CommandError.
 
-    Undone again and again, it goes back step by step.
+    Repeated undos therefore go back step by step.
     """
     for change in history():
         open_ = change.undone_ms is None and change.undoes is None
         if open_ and change.cluster_id == cluster_id and kind in (None, change.kind):
             return change
-    raise CommandError(
-        "There is nothing to undo on this cluster; `pk history` shows what was changed."
-    )
+    raise CommandError("Nothing to undo on this cluster; `pk history` shows all changes.")
 
 
 def find(change_id: str, kind: str | None = None) -> Change:
-    """The change of that id, which must be of `kind` where one is named. Raises CommandError."""
+    """The change with this id, which must be of `kind` if given. Raises CommandError."""
     found = _read(change_id) if change_id.isascii() and change_id.isdigit() else None
     if found is None:
-        raise CommandError(f"There is no change {change_id!r}; `pk history` shows which there are.")
+        raise CommandError(f"Change {change_id!r} does not exist; `pk history` shows all changes.")
     if kind not in (None, found.kind):
         raise CommandError(
-            f"Change {change_id} is another kind of change ({found.description}); "
+            f"Change {change_id} is a different kind of change ({found.description}); "
             f"`pk undo {change_id}` undoes it."
         )
     return found

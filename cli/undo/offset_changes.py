@@ -1,34 +1,37 @@
-"""Committed offsets on their way: the table that shows it beforehand, the question, the commit, the way back.
+"""Changes to committed offsets: the plan as a table, the question, the commit, the record for undo.
 
-`reset-offsets` and `undo` both come here with a list of moves. An offset below 0 is never committed; what a group held as
-metadata beside an offset stays.
+`reset-offsets` and `undo` both pass a list of moves. An offset below 0 is never committed; metadata
+that a group committed with an offset is kept.
 """
 
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import trio
 
+from pk.cli.cluster.groups import SHARE, types_of
 from pk.cli.cluster.replicas import sizes_by_replica
-from pk.cli.output.formats import Column, Listing
+from pk.cli.output.formats import Listing
 from pk.cli.output.question_table import say_table
+from pk.cli.output.rows import listing
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.undo import log as undo
+from pk.cli.undo.rows import OffsetChangeRow
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 _SIZES_S = 3.0
-"""How long brokers may take to tell sizes: they are a comfort, not the matter."""
+"""How long to wait for brokers to report sizes: they are nice to have."""
 
 _GROUPS_AT_ONCE = 16
 _ASKED_ROWS = 40
-"""So many offsets are shown with the question; the rest is counted."""
+"""How many offsets to show with the question; the rest is counted."""
 
 _NOTHING = "changes nothing"
 _JOINED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP)
@@ -39,28 +42,28 @@ Times = dict[tuple[TopicPartition, int], int]
 
 
 class Move(NamedTuple):
-    """What happens to one committed offset."""
+    """A change of one committed offset."""
 
     group: str
     tp: TopicPartition
     committed: int | None
     target: int | None
     leader_epoch: int
-    """Of the target; -1 where unknown."""
+    """The leader epoch of the target; -1 if unknown."""
 
     metadata: str
-    """What is committed beside the target."""
+    """The metadata to commit with the target."""
 
     note: str
     error: Exception | None = None
     span: tuple[int, int] | None = None
-    """The first offset of the partition and the one after its last record, where they were asked for."""
+    """The partition's first offset and log end, if requested."""
 
     was: r.OffsetAndMetadata | None = None
-    """The commit as it is."""
+    """The current committed offset."""
 
     deletes: bool = False
-    """The commit is deleted: there was none before."""
+    """Deletes the committed offset: there was none before."""
 
     @property
     def delta(self) -> int | None:
@@ -70,45 +73,14 @@ class Move(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether anything is to be written for it."""
+        """Whether anything must be written for it."""
         if self.error is not None:
             return False
         return self.committed is not None if self.deletes else self.target is not None
 
 
-def _delta(delta: int | None) -> str:
-    """How far the offset moves, and what that means for the group."""
-    if not delta:
-        return "-" if delta is None else "0"
-    return f"{delta:+,} {'skip' if delta > 0 else 're-read'}"
-
-
-def _to_the_minute(time: str | None) -> str:
-    return time[:16].replace("T", " ") if time else "-"
-
-
-PLAN = (
-    Column("group"),
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("committed", right=True),
-    Column("target", right=True),
-    Column("delta", right=True, title="Δ RECORDS", show=_delta),
-    Column(
-        "target_time",
-        title="TIME AT TARGET",
-        right=True,
-        show=_to_the_minute,
-    ),
-    Column("note"),
-    Column("result", wide=True),
-    Column("effect", wide=True),
-    Column("error", wide=True),
-)
-
-
 def effect(move: Move) -> str | None:
-    """re-read, skip, stay, delete; None where nothing was committed."""
+    """re-read, skip, stay, delete; None if nothing was committed."""
     if move.deletes:
         return "delete" if move.committed is not None else "stay"
     delta = move.delta
@@ -117,7 +89,7 @@ def effect(move: Move) -> str | None:
     return "re-read" if delta < 0 else "skip" if delta > 0 else "stay"
 
 
-def rows_of(moves: Sequence[Move], times: Times, result: str) -> list[dict[str, Any]]:
+def _rows(moves: Sequence[Move], times: Times, result: str) -> list[OffsetChangeRow]:
     """A row for each move; `result` is that of the ones that met no error."""
     return [
         {
@@ -140,7 +112,8 @@ def rows_of(moves: Sequence[Move], times: Times, result: str) -> list[dict[str, 
 
 
 async def target_times(admin: Admin, moves: Sequence[Move]) -> Times:
-    """The time of the record at each target, read without a group; absent where there is none."""
+    """The timestamp of the record at each target, read without a group; missing if there is no
+    record."""
     places = [(m.tp, m.target) for m in moves if m.target is not None and m.delta]
     if not places:
         return {}
@@ -149,9 +122,11 @@ async def target_times(admin: Admin, moves: Sequence[Move]) -> Times:
 
 
 async def bytes_of(admin: Admin, moves: Sequence[Move]) -> float | None:
-    """About how many bytes lie between the commits and the targets that lie before them; None where nobody tells.
+    """Roughly how many bytes will be read again: those between targets and later committed offsets.
+    None if unknown.
 
-    The size of the leader's replica, shared out over its offsets: compaction and uneven records make it an estimate.
+    Divides the size of the leader's replica over its offsets: with compaction and uneven records
+    this is an estimate.
     """
     back = [m for m in moves if m.delta and m.delta < 0 and m.span and m.span[1] > m.span[0]]
     if not back:
@@ -172,7 +147,8 @@ async def bytes_of(admin: Admin, moves: Sequence[Move]) -> float | None:
 
 
 def totals(moves: Sequence[Move], times: Times | None = None, size: float | None = None) -> str:
-    """`re-reads 1,204 records (about 3.1 GB), back to 2026-09-17 08:00:00`, and what else there is to say."""
+    """`re-reads 1,204 records (about 3.1 GB), back to 2026-09-17 08:00:00`, and the other
+    totals."""
     back = sum(-m.delta for m in moves if m.delta and m.delta < 0)
     on = sum(m.delta for m in moves if m.delta and m.delta > 0)
     first = sum(m.committed is None and m.target is not None for m in moves)
@@ -205,7 +181,7 @@ def totals(moves: Sequence[Move], times: Times | None = None, size: float | None
 
 
 def export_csv(moves: Sequence[Move], *, with_group: bool) -> bytes:
-    """The plan in Apache's CSV."""
+    """The plan as Apache's CSV."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for m in moves:
@@ -219,22 +195,22 @@ def groups_in(moves: Iterable[Move]) -> list[str]:
     return list(dict.fromkeys(m.group for m in moves))
 
 
-def _columns(
-    moves: Sequence[Move], times: Times | None = None, *, done: bool = False
-) -> list[Column]:
-    """The columns of a plan at a terminal: the group only where there are several, no column that would be empty."""
-    hidden = {"effect"} if len(groups_in(moves)) > 1 else {"effect", "group"}
-    hidden |= set() if times else {"target_time"}
-    hidden |= set() if any(m.note for m in moves) else {"note"}
-    hidden |= {"error"} if done else {"result", "error"}
-    return [column._replace(wide=column.key in hidden) for column in PLAN]
+def _listing(rows: Sequence[OffsetChangeRow], *, done: bool = False) -> Listing:
+    """The plan, or what was `done`: the group only where there are several, no column that would be
+    empty."""
+    wide = {name for name in ("target_time", "note") if not any(row[name] for row in rows)}
+    if len({row["group"] for row in rows}) <= 1:
+        wide.add("group")
+    if not done:
+        wide.add("result")
+    return listing(OffsetChangeRow, rows, wide=wide)
 
 
 async def preview(context: Context, admin: Admin, moves: Sequence[Move]) -> None:
-    """Shows what would happen, on standard output."""
+    """Shows the plan on standard output."""
     times = await target_times(admin, moves)
-    rows = rows_of(moves, times, "would be set")
-    context.show(Listing(_columns(moves, times), rows))
+    rows = _rows(moves, times, "would be set")
+    context.show(_listing(rows))
     size = await bytes_of(admin, moves)
     said = totals(moves, times, size)
     context.say(f"This {said}; nothing was changed." if said != _NOTHING else f"This {said}.")
@@ -249,16 +225,17 @@ async def ask(
     *,
     unasked: bool,
 ) -> None:
-    """Shows the plan on standard error, unless nobody is asked, and asks. Raises Refused."""
+    """Shows the plan on standard error, unless the question is skipped, and asks. Raises
+    Refused."""
     times: Times = {}
     size = None
     if not unasked:
         times = await target_times(admin, moves)
         size = await bytes_of(admin, moves)
-        rows = rows_of(moves, times, "")
-        if len(rows) > _ASKED_ROWS:  # what is to be said of one is seen in any case
+        rows = _rows(moves, times, "")
+        if len(rows) > _ASKED_ROWS:  # rows with a note come first
             rows.sort(key=lambda row: not row["note"])
-        say_table(context, Listing(_columns(moves, times), rows[:_ASKED_ROWS]))
+        say_table(context, _listing(rows)._replace(rows=rows[:_ASKED_ROWS]))
         if len(rows) > _ASKED_ROWS:
             context.say(f"… and {len(rows) - _ASKED_ROWS:,} more (`--dry-run` shows all).")
     groups = groups_in(moves)
@@ -272,16 +249,18 @@ async def ask(
 
 
 async def commit(admin: Admin, moves: Sequence[Move]) -> list[Move]:
-    """Commits the targets, several groups at a time; each move comes back with the error it met."""
+    """Commits the targets, several groups at a time; returns each move with its error."""
     by_group: dict[str, list[Move]] = {}
     for m in moves:
         by_group.setdefault(m.group, []).append(m)
     done: dict[str, list[Move]] = {}
+    types = await types_of(admin, by_group)
     limit = trio.CapacityLimiter(_GROUPS_AT_ONCE)
 
     async def one(group: str) -> None:
         async with limit:
-            done[group] = await _commit(admin, group, by_group[group])
+            write = _begin if types[group] == SHARE else _commit
+            done[group] = await write(admin, group, by_group[group])
 
     async with trio.open_nursery() as nursery:
         for group in by_group:
@@ -310,10 +289,26 @@ async def _commit(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]
         error = answers.get(m.tp)
         if isinstance(error, KafkaError) and error.code in _JOINED:
             error = KafkaError(
-                ErrorCode.NON_EMPTY_GROUP, f"a member joined group {group} meanwhile"
+                ErrorCode.NON_EMPTY_GROUP, f"a member joined group {group} in the meantime"
             )
         done.append(m._replace(error=error or m.error))
     return done
+
+
+async def _begin(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:
+    """The same for a share group, whose offsets are set one by one, and deleted topic by topic."""
+    good = {m.tp: m.target for m in moves if m.changes and m.target is not None}
+    answers: dict[TopicPartition, Exception | None] = {}
+    gone = {m.tp.topic for m in moves if m.changes and m.deletes}
+    try:
+        if gone:
+            by_topic = await admin.delete_share_group_offsets(group, sorted(gone))
+            answers |= {m.tp: by_topic.get(m.tp.topic) for m in moves if m.tp.topic in gone}
+        if good:
+            answers |= await admin.alter_share_group_offsets(group, good)
+    except KafkaError as error:
+        answers |= {m.tp: error for m in moves if m.changes}
+    return [m._replace(error=answers.get(m.tp) or m.error) for m in moves]
 
 
 def report(context: Context, done: Sequence[Move], kept: str | None, *, quiet: bool) -> None:
@@ -322,7 +317,7 @@ def report(context: Context, done: Sequence[Move], kept: str | None, *, quiet: b
         if m.error is not None and m.error not in context.failures:
             context.failed(m.error, f"{m.group} {m.tp}")
     if not quiet:
-        context.show(Listing(_columns(done, done=True), rows_of(done, {}, "set")))
+        context.show(_listing(_rows(done, {}, "set"), done=True))
     if kept is None:
         return
     if any(m.changes for m in done):

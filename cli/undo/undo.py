@@ -1,10 +1,12 @@
-"""`pk undo` and `pk groups undo`: finds the change, checks that it belongs to this cluster, and undoes it."""
+"""`pk undo` and `pk groups undo`: finds the change, checks that it belongs to this cluster, and
+undoes it."""
 
 import importlib
 from collections.abc import Awaitable
 from typing import Protocol
 
-from pk.cli.output.formats import Listing, narrow
+from pk.cli.output.formats import narrow
+from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
@@ -15,12 +17,15 @@ from pk.cli.undo.change_list import show_changes
 KINDS = {
     "group-offsets": "pk.cli.undo.offsets:undo",
     "configs": "pk.cli.undo.configs:undo",
+    "acls": "pk.cli.undo.acls:undo",
+    "quotas": "pk.cli.undo.quotas:undo",
+    "users": "pk.cli.undo.users:undo",
 }
 """Kind of change → its `Undo`, imported when it is needed."""
 
 
 class Undo(Protocol):
-    """Shows what undoing a change does, asks and does it; True once it is done."""
+    """Shows what undoing a change does, asks, and does it; True once it is done."""
 
     def __call__(
         self, context: Context, change: store.Change, *, anyway: bool
@@ -30,9 +35,11 @@ class Undo(Protocol):
 async def undo(
     context: Context, *, change_id: str | None, anyway: bool, kind: str | None = None
 ) -> None:
-    """`pk undo`: lists what can be undone, or undoes a change. With a `kind`, only changes of that kind.
+    """`pk undo`: lists what can be undone, or undoes a change. With a `kind`, only changes of that
+    kind.
 
-    `change_id`: as `pk history` numbers it, or `last`; None for the list. With `anyway` also what somebody has changed since.
+    `change_id` is a number from `pk history`, or `last`; None lists. With `anyway` it also undoes
+    what changed since.
     """
     trying = context.change.dry_run
     if change_id is None:
@@ -40,7 +47,7 @@ async def undo(
             raise Unusable("Say which change: `pk undo last`, or an ID of `pk history`.")
         left = [c for c in store.history() if c.undone_ms is None and kind in (None, c.kind)]
         show_changes(context, left)
-        context.say("pk undo ID undoes one." if left else "There is nothing to undo.")
+        context.say("pk undo ID undoes one." if left else "Nothing to undo.")
         return
     change = None if change_id == "last" else store.find(change_id, kind)
     here = await store.cluster_id_of(await context.admin())
@@ -55,12 +62,13 @@ async def undo(
     _check_cluster(context, change, here)
     if change.kind not in KINDS:
         raise CommandError(
-            f"Change {change.id} ({change.description}) was made by another version of pk; only that version can undo it."
+            f"Change {change.id} ({change.description}) was made by another version of pk; only "
+            "that version can undo it."
         )
     module, _, name = KINDS[change.kind].partition(":")
     loaded = importlib.import_module(module)
-    # Options of output that do not fit are refused before anything is undone.
-    narrow(Listing(loaded.COLUMNS, ()), context.output)
+    # Invalid output options are refused before anything is undone.
+    narrow(listing(loaded.ROW, ()), context.output)
     run: Undo = getattr(loaded, name)
     age = show_span(now_ms() - change.made_ms)
     context.say(f"Change {change.id}, {age} ago: {change.description}.")
@@ -69,12 +77,13 @@ async def undo(
             store.mark_undone(change.id, now_ms())
         except OSError as e:
             context.say(
-                f"Change {change.id} is undone, but that could not be recorded ({e.strerror or e}): do not undo it again."
+                f"Change {change.id} is undone, but that could not be recorded "
+                f"({e.strerror or e}): do not undo it again."
             )
 
 
 async def undo_groups(context: Context, *, change_id: str | None, anyway: bool) -> None:
-    """`pk groups undo`: the same, of changes to committed offsets."""
+    """`pk groups undo`: as `pk undo`, for changes to committed offsets."""
     await undo(context, change_id=change_id, anyway=anyway, kind="group-offsets")
 
 
@@ -83,5 +92,6 @@ def _check_cluster(context: Context, change: store.Change, here: str | None) -> 
     if here != change.cluster_id:
         raise Refused(
             f"Change {change.id} was made on {change.cluster} (cluster {change.cluster_id}), and "
-            f"{context.settings.cluster_name} is cluster {here}; name the other with -b or --profile."
+            f"{context.settings.cluster_name} is cluster {here}; name the other with -b or "
+            "--profile."
         )

@@ -1,1 +1,1 @@
-"""Brokers on this machine: `pk up` and its processes."""
+"""Brokers on this machine: `pk up` and the processes it starts."""

@@ -1,8 +1,9 @@
 """A node of `pk up --brokers N`, as a process of its own: `python -m pk.cli.up.child broker-2`.
 
-Its config comes as one line of JSON on standard input, which stays open: its end is the end of the parent, and then the node
-drains and ends too, whatever became of the parent. On standard output it says, in one line of JSON, where it listens, once it
-serves. Everything is imported before the line is read, so that a parent may start many and give each its turn.
+Its config arrives as a line of JSON on standard input, which stays open: when the parent ends,
+however it ends, the stream closes, and the node drains and exits. Once it serves, the node writes
+its address to standard output, as a line of JSON. Everything is imported before the config is read,
+so that a parent can start many nodes and release them in turn.
 """
 
 import json
@@ -10,7 +11,8 @@ import sys
 
 from pk.cli.runtime.connect import run_loop
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
-from pk.cli.up.node import broker_config, log_to_stderr
+from pk.cli.up.logs import log_to_stderr, use_log_format
+from pk.cli.up.node import broker_config
 from pk.core.log.disk import RealDisk
 from pk.core.log.failures import LogDirError
 from pk.core.log.memory_disk import MemoryDisk
@@ -19,14 +21,15 @@ from pk.net.node import Node, run_node
 
 
 def main() -> int:
-    """Run the node; its exit code."""
+    """Run the node; return its exit code."""
     line = sys.stdin.buffer.readline()
     if not line:
-        return Exit.OK  # the parent ended before it was this node's turn
+        return Exit.OK  # the parent ended before it sent the config
     job = json.loads(line)
     log_to_stderr()
     try:
         config = broker_config(job["config"])
+        use_log_format(config)
         disk = MemoryDisk(config.pk_memory_bytes_max) if job["memory"] else RealDisk()
 
         async def run() -> None:

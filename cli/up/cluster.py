@@ -15,13 +15,16 @@ from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.up import cluster_files
 from pk.cli.up.cluster_files import ClusterState, NodeState
-from pk.cli.up.node import HOST, PORT, broker_config, check_port, remove_tree
+from pk.cli.up.node import HOST, PORT, broker_config, check_port, exit_of_server, remove_tree
 from pk.cli.up.options import Up
+from pk.cli.up.schema_registry import serve_beside
+from pk.cli.up.secure import CONTROLLER as LISTENER
+from pk.cli.up.secure import LISTENER as SECURED_LISTENER
+from pk.cli.up.secure import Secured, check_keys, is_secured
 from pk.cli.up.supervisor import CONTROLLER, Supervisor, name_of
 from pk.net.endings import drop_dead_terminal, ending_signals
 
 EMBEDDED = "embedded"
-LISTENER = "CONTROLLER"
 
 OURS = (
     "node.id",
@@ -37,41 +40,44 @@ OURS = (
     "inter.broker.listener.name",
     "pk.metadata.store",
 )
-"""What differs between the nodes of a cluster, or makes it one: `pk up` says it."""
+"""Configs that differ between nodes, or that make them a cluster: only `pk up` sets them."""
 
 
 def brokers_of(options: Up) -> int:
-    """How many brokers are asked for: --brokers, or as many as the directory's cluster has. Raises CommandError."""
+    """The number of brokers: --brokers, or as many as the directory's cluster has. Raises
+    CommandError."""
     data = options.data
     found = cluster_files.read_state(data) if data is not None else None
     had = found.brokers if found else 1
     wanted = had if options.brokers is None else options.brokers
     if wanted < 1:
-        raise Unusable(f"--brokers wants a number from 1 on, not {wanted}.")
+        raise Unusable(f"--brokers must be at least 1, not {wanted}.")
     if found is not None and wanted < found.brokers:
         raise Unusable(
-            f"{data} is that of a cluster of {found.brokers} brokers: {wanted} would leave some"
-            " of its replicas nowhere."
+            f"{data} belongs to a cluster of {found.brokers} brokers; with {wanted}, some replicas"
+            " would have no broker."
         )
     if wanted > 1 and data is not None and found is None:
         single = os.path.join(data, "meta.properties")
         if os.path.exists(single):
             raise Unusable(
-                f"{data} is that of one broker; --brokers {wanted} needs a directory of its own."
+                f"{data} belongs to a single broker; --brokers {wanted} needs another directory."
             )
     return wanted
 
 
 def _given(options: Up, count: int) -> dict[str, str]:
-    """What every node runs with: our defaults, then the file, then -X."""
+    """The config that all nodes share: our defaults, then the file, then -X."""
     from_file = read_properties(options.config_file) if options.config_file else {}
     for key in dict(options.properties):
         if key in OURS:
-            raise Unusable(f"-X {key} goes to every broker, and none could have it: pk up says it.")
+            raise Unusable(f"-X {key} would apply to every broker; pk up sets it for each.")
     given = {
         "offsets.topic.replication.factor": str(min(3, count)),
         "transaction.state.log.replication.factor": str(min(3, count)),
         "transaction.state.log.min.isr": "2" if count >= 3 else "1",
+        "share.coordinator.state.topic.replication.factor": str(min(3, count)),
+        "share.coordinator.state.topic.min.isr": "2" if count >= 3 else "1",
         "group.initial.rebalance.delay.ms": "0",
     }
     given |= {key: value for key, value in from_file.items() if key not in OURS}
@@ -79,19 +85,26 @@ def _given(options: Up, count: int) -> dict[str, str]:
 
 
 class _Plan:
-    """What each node of the cluster runs with."""
+    """The config of each node of the cluster."""
 
     def __init__(
-        self, given: Mapping[str, str], store: str, port: int, memory: bool, nodes: list[NodeState]
+        self,
+        given: Mapping[str, str],
+        store: str,
+        port: int,
+        memory: bool,
+        nodes: list[NodeState],
+        secured: Secured | None,
     ) -> None:
         self._given = given
         self._store = store
         self._port = port
         self._memory = memory
         self._nodes = nodes
+        self._secured = secured
 
     def config_of(self, node: NodeState) -> dict[str, str]:
-        """For a node that starts now: where it listened before, it listens again."""
+        """The config for a node that starts now, which keeps the address that it had before."""
         config = {
             **self._given,
             "node.id": str(node.node),
@@ -99,11 +112,16 @@ class _Plan:
             "log.dirs": "/memory" if self._memory else node.directory,
             "controller.listener.names": LISTENER,
         }
+        clients = "PLAINTEXT"
+        if self._secured is not None:
+            secured = self._secured.config_of(str(node.node), broker=node.node != CONTROLLER)
+            config = secured | config
+            clients = SECURED_LISTENER
         if node.node == CONTROLLER:
             config["listeners"] = f"{LISTENER}://{node.address or f'{HOST}:0'}"
             return config
         port = self._port + node.node - 1 if self._port else 0
-        config["listeners"] = f"PLAINTEXT://{node.address or f'{HOST}:{port}'}"
+        config["listeners"] = f"{clients}://{node.address or f'{HOST}:{port}'}"
         if self._store == EMBEDDED:
             address = next(n.address for n in self._nodes if n.node == CONTROLLER)
             config["controller.quorum.bootstrap.servers"] = address or f"{HOST}:1"
@@ -124,7 +142,7 @@ def _nodes(directory: str, count: int, store: str) -> list[NodeState]:
 
 
 async def up_cluster(context: Context, options: Up, count: int) -> int:
-    """Run the cluster until a signal has drained it; a second one ends it at once."""
+    """Run the cluster until a signal arrives, then drain it; a second signal ends it at once."""
     started = time.monotonic()
     given, store = _given(options, count), options.store or EMBEDDED
     port = check_port(PORT if options.port is None else options.port)
@@ -132,20 +150,28 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
     temporary = tempfile.mkdtemp(prefix="pk-") if options.data is None else None
     directory = _absolute(temporary or str(options.data))
     nodes = _nodes(directory, count, store)
-    plan = _Plan(given, store, port, options.memory, nodes)
     listed: str | None = None
     with contextlib.ExitStack() as stack:
         if temporary is not None:
             stack.callback(remove_tree, temporary)
+        secured = None
+        if options.secure or is_secured(directory):
+            check_keys(given)
+            secured = Secured(directory)
+            if temporary is not None:
+                stack.callback(secured.close)
+        plan = _Plan(given, store, port, options.memory, nodes, secured)
         for node in nodes:
-            broker_config(plan.config_of(node))  # what is wrong in it is said once, and here
+            broker_config(
+                plan.config_of(node)
+            )  # so that an error is reported once, not by every node
         try:
             os.makedirs(directory, exist_ok=True)
             stack.callback(os.close, cluster_files.hold(directory))
             pipe = cluster_files.make_pipe(directory)
         except OSError as e:
             raise CommandError(f"{directory}: {e.strerror}.") from None
-        stack.callback(_take_away, directory, pipe)
+        stack.callback(_remove_files, directory, pipe)
         state = ClusterState(os.getpid(), directory, count, store, "", nodes)
         cluster_files.write_state(state)
         if (listed := cluster_files.enlist(directory)) is not None:
@@ -160,24 +186,33 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
 
                 async def run() -> None:
                     await supervisor.start_all()
+                    hints = await secured.open_to(state.bootstrap) if secured else ()
                     spent_ms = (time.monotonic() - started) * 1000
                     _show(state)
                     context.write(
                         f"Cluster of {count} brokers is ready after {spent_ms:.0f} ms, {where},"
                         f" at {state.bootstrap}\n".encode()
                     )
+                    for line in hints:
+                        _say(line)
+                    if options.schema_registry is not None:
+                        nursery.start_soon(
+                            serve_beside, state.bootstrap, options.schema_registry, context.write
+                        )
                     await supervisor.obey(pipe)
 
-                await _until_told(run, supervisor, signals)
+                ended_by = await _run_until_signal(run, supervisor, signals)
                 nursery.cancel_scope.cancel()
-    return 0
+    return exit_of_server(ended_by)
 
 
-async def _until_told(
+async def _run_until_signal(
     run: Callable[[], Awaitable[None]], supervisor: Supervisor, signals: AsyncIterator[int]
-) -> None:
-    """Run until the first signal, then drain; the second ends all at once. Nothing is left running, whatever happens."""
+) -> int | None:
+    """Run until the first signal, then drain; the second kills all nodes. No node is left running,
+    whatever happens. Returns the first signal's number."""
     failure: CommandError | None = None
+    ended_by: int | None = None
     try:
         async with trio.open_nursery() as nursery:
 
@@ -191,6 +226,7 @@ async def _until_told(
 
             nursery.start_soon(guarded)
             async for number in signals:
+                ended_by = number
                 if number == signal.SIGHUP:
                     drop_dead_terminal()
                 break
@@ -203,9 +239,7 @@ async def _until_told(
 
             nursery.start_soon(drain)
             async for number in signals:
-                if (
-                    number != signal.SIGHUP
-                ):  # which may come twice, where a shell goes with its terminal
+                if number != signal.SIGHUP:  # may come twice if a shell closes with its terminal
                     break
             nursery.cancel_scope.cancel()
     finally:
@@ -214,13 +248,14 @@ async def _until_told(
             await supervisor.all_ended()
     if failure is not None:
         raise failure
+    return ended_by
 
 
 def _absolute(path: str) -> str:
     return os.path.abspath(path)
 
 
-def _take_away(directory: str, pipe: int) -> None:
+def _remove_files(directory: str, pipe: int) -> None:
     os.close(pipe)
     with contextlib.suppress(OSError):
         os.unlink(os.path.join(directory, cluster_files.PIPE))

@@ -1,12 +1,15 @@
-"""What a cluster of `pk up --brokers N` leaves in its directory for other commands to find, and how they talk to it.
+"""The files in the directory of a `pk up --brokers N` cluster by which other commands find it and
+control it.
 
-    DIR/.lock             held by `pk up` as long as it runs
-    DIR/pk-cluster.json   who runs where, written anew (never in place) with each change
-    DIR/pk-cluster.pipe   commands for `pk up`, a line of JSON each: {"id": …, "do": "kill", "node": 2}
+    DIR/.lock             held by `pk up` while it runs
+    DIR/pk-cluster.json   the nodes and their state; each change replaces the file
+    DIR/pk-cluster.pipe   commands for `pk up`, a line of JSON each:
+                          {"id": …, "do": "kill", "node": 2}
     DIR/controller, DIR/broker-1, DIR/broker-2, …
 
-An answer is the entry of its id under `answers` in pk-cluster.json. Which clusters run on this machine is in the user's state
-directory: one small file each, by the process id of its `pk up`, that counts while the lock is held.
+The response to a command appears under its id in `answers` of pk-cluster.json. The clusters that
+run on this machine are listed in the user's state directory: a small file each, named by the
+process id of its `pk up`, valid while the lock is held.
 """
 
 import contextlib
@@ -35,7 +38,7 @@ PAUSED: Final = "paused"
 STOPPING: Final = "stopping"
 STOPPED: Final = "stopped"
 DEAD: Final = "dead"
-"""It ended, and nobody had asked it to."""
+"""It ended without a request to."""
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class NodeState:
     """broker, controller, or both with a comma."""
     directory: str
     address: str | None = None
-    """Where clients reach it (a controller: where brokers do), once it was ready."""
+    """Its address for clients (a controller's is for brokers), once it was ready."""
     pid: int | None = None
     state: str = STARTING
     starts: int = 0
@@ -55,18 +58,18 @@ class NodeState:
 
 @dataclass(slots=True)
 class ClusterState:
-    """What pk-cluster.json says."""
+    """The content of pk-cluster.json."""
 
     pid: int
-    """Of `pk up`."""
+    """The process id of `pk up`."""
     directory: str
     brokers: int
     store: str
     bootstrap: str
-    """The brokers' addresses, with commas."""
+    """The brokers' addresses, separated by commas."""
     nodes: list[NodeState]
     answers: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """Id of a command → what went wrong, None where nothing did."""
+    """Id of a command → the error; None if it succeeded."""
 
     def node(self, number: int) -> NodeState:
         """The node with this id. Raises CommandError."""
@@ -80,7 +83,7 @@ class ClusterState:
 
 
 def write_state(state: ClusterState) -> None:
-    """Bring pk-cluster.json up to date, whole. Raises OSError."""
+    """Replace pk-cluster.json. Raises OSError."""
     while len(state.answers) > ANSWERS_KEPT:
         del state.answers[next(iter(state.answers))]
     path = os.path.join(state.directory, STATE)
@@ -90,7 +93,7 @@ def write_state(state: ClusterState) -> None:
 
 
 def read_state(directory: str) -> ClusterState | None:
-    """What the cluster in a directory is, or last was; None where it is none. Raises CommandError."""
+    """The cluster of a directory, running or not; None if there is none. Raises CommandError."""
     path = os.path.join(directory, STATE)
     try:
         with open(path, encoding="utf-8") as file:
@@ -106,7 +109,7 @@ def read_state(directory: str) -> ClusterState | None:
 
 
 def hold(directory: str) -> int:
-    """Take the lock of a cluster's directory: its descriptor. Raises CommandError."""
+    """Lock a cluster's directory; returns the lock's descriptor. Raises CommandError."""
     fd = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +123,7 @@ def hold(directory: str) -> int:
 
 
 def is_held(directory: str) -> bool:
-    """Whether some process holds the lock of a data directory."""
+    """Whether a process holds the lock of a data directory."""
     try:
         fd = os.open(os.path.join(directory, LOCK), os.O_RDWR)
     except OSError:
@@ -138,7 +141,8 @@ def is_held(directory: str) -> bool:
 
 
 def enlist(directory: str) -> str | None:
-    """Let commands find the cluster of this process; the path to remove at its end. None where that cannot be written."""
+    """Record this process's cluster, so that commands find it. Returns the path to delete at the
+    end; None if not writable."""
     try:
         folder = os.path.join(make_user_dir("state"), "clusters")
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -151,7 +155,8 @@ def enlist(directory: str) -> str | None:
 
 
 def running() -> list[str]:
-    """The directories of the clusters that run on this machine. What others left behind is taken away."""
+    """The directories of the clusters that run on this machine. Deletes the records of those that
+    do not."""
     folder = os.path.join(user_dir("state"), "clusters")
     found: list[str] = []
     with contextlib.suppress(OSError):
@@ -171,7 +176,7 @@ def running() -> list[str]:
 
 
 def nodes_running() -> list[tuple[str, str]]:
-    """The nodes of those clusters: the id of each, and what it is and does. What cannot be read is passed over."""
+    """The nodes of those clusters: each id, with role and state. Skips what cannot be read."""
     found: list[tuple[str, str]] = []
     for directory in running():
         with contextlib.suppress(CommandError):
@@ -182,21 +187,23 @@ def nodes_running() -> list[tuple[str, str]]:
 
 
 def find(data: str | None) -> ClusterState:
-    """The cluster that runs in `data`, or the only one that runs on this machine. Raises CommandError, Unusable."""
+    """The cluster that runs in `data`, or the only one on this machine. Raises CommandError,
+    Unusable."""
     if data is None:
         there = running()
         if not there:
             raise CommandError("No cluster runs on this machine: `pk up --brokers 3` starts one.")
         if len(there) > 1:
             raise Unusable(
-                f"Several clusters run on this machine; say which: --data {' or --data '.join(there)}."
+                "Several clusters run on this machine; say which: --data "
+                f"{' or --data '.join(there)}."
             )
         data = there[0]
     state = read_state(data)
     if state is None:
-        raise CommandError(f"{data} holds no cluster of `pk up --brokers N`.")
+        raise CommandError(f"{data} does not contain a cluster of `pk up --brokers N`.")
     if not is_held(data):
-        raise CommandError(f"The cluster in {data} does not run.")
+        raise CommandError(f"The cluster in {data} is not running.")
     return state
 
 
@@ -204,7 +211,8 @@ def find(data: str | None) -> ClusterState:
 
 
 def make_pipe(directory: str) -> int:
-    """The pipe for commands, to read from; one that never ends, since it is open for writing too. Raises OSError."""
+    """The pipe for commands, for reading. It is open for writing too, so that reading never ends.
+    Raises OSError."""
     path = os.path.join(directory, PIPE)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -213,19 +221,20 @@ def make_pipe(directory: str) -> int:
 
 
 def command(state: ClusterState, do: str, node: int, timeout_s: float) -> NodeState:
-    """Have `pk up` do something to a node, and wait until it is done; how the node is then. Raises CommandError."""
+    """Send `pk up` a command for a node and wait until it is done; return the node's new state.
+    Raises CommandError."""
     state.node(node)
     number = secrets.token_hex(8)
     line = json.dumps({"id": number, "do": do, "node": node}).encode() + b"\n"
     try:
         fd = os.open(os.path.join(state.directory, PIPE), os.O_WRONLY | os.O_NONBLOCK)
         try:
-            os.write(fd, line)  # less than PIPE_BUF: whole or not at all
+            os.write(fd, line)  # less than PIPE_BUF, so the write is atomic
         finally:
             os.close(fd)
     except OSError as e:
-        why = "it does not run" if e.errno in (errno.ENXIO, errno.ENOENT) else e.strerror
-        raise CommandError(f"The cluster in {state.directory} cannot be told: {why}.") from None
+        why = "it is not running" if e.errno in (errno.ENXIO, errno.ENOENT) else e.strerror
+        raise CommandError(f"The cluster in {state.directory} cannot be reached: {why}.") from None
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         now = read_state(state.directory)
@@ -234,6 +243,6 @@ def command(state: ClusterState, do: str, node: int, timeout_s: float) -> NodeSt
                 raise CommandError(wrong)
             return now.node(node)
         if now is None or not is_held(state.directory):
-            raise CommandError(f"The cluster in {state.directory} has ended.")
+            raise CommandError(f"The cluster in {state.directory} has stopped.")
         time.sleep(POLL_S)
-    raise CommandError(f"Node {node} has not done it within {timeout_s:g} s.", Exit.TIMED_OUT)
+    raise CommandError(f"Node {node} did not finish within {timeout_s:g} s.", Exit.TIMED_OUT)

@@ -1,25 +1,26 @@
-"""Runs a broker in this process, for `pk up` and `pk broker start`. Signals are the node's own business."""
+"""Runs a broker in this process, for `pk up` and `pk broker start`. The node handles signals
+itself."""
 
-import logging
 import shutil
-import sys
+import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
-from pk.cli.runtime.exits import CommandError, Unusable
-from pk.cli.terminal.text import escaped_lines
-from pk.core.broker.replication import recovery_progress
+import trio
+
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.up.logs import use_log_format
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.config.security_promises import check_security
 from pk.core.log.disk import RealDisk
 from pk.core.log.failures import LogDirError
 from pk.core.log.memory_disk import MemoryDisk
 from pk.net.endpoints import StartError
-from pk.net.node import run_node
+from pk.net.node import Node, run_node
 
 
 def broker_config(given: Mapping[str, str]) -> BrokerConfig:
-    """The config a broker is to run with. Raises Unusable."""
+    """The config to run a broker with. Raises Unusable."""
     try:
         config = BrokerConfig.parse(given)
         check_security(config)
@@ -36,37 +37,49 @@ def _sentence(error: Exception) -> str:
 
 
 async def run_broker(
-    config: BrokerConfig, *, memory: bool, on_ready: Callable[[str], None]
-) -> None:
-    """Runs the broker until a signal has drained it; `on_ready` is told where it listens.
+    config: BrokerConfig, *, memory: bool, on_ready: Callable[[str], Awaitable[None]]
+) -> Exit:
+    """Runs the broker until a signal has drained it; runs `on_ready` with its address once it
+    serves. Returns the exit code.
 
-    Raises CommandError where it cannot start.
+    Raises CommandError if it cannot start, or if `on_ready` does; the broker is drained first.
     """
+    use_log_format(config)
     disk = MemoryDisk(config.pk_memory_bytes_max) if memory else RealDisk()
-    try:
-        await run_node(config, disk=disk, ready=lambda node: on_ready(node.address))
-    except (StartError, LogDirError) as e:
-        raise CommandError(_sentence(e)) from e
+    failure: CommandError | None = None
+    ended_by: int | None = None
+
+    async def after_start(node: Node) -> None:
+        nonlocal failure
+        try:
+            await on_ready(node.address)
+        except CommandError as e:
+            failure = e
+            node.stop()
+
+    async with trio.open_nursery() as nursery:
+        try:
+            ended_by = await run_node(
+                config, disk=disk, ready=lambda node: nursery.start_soon(after_start, node)
+            )
+        except (StartError, LogDirError) as e:
+            failure = CommandError(_sentence(e))
+            failure.__cause__ = e
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return exit_of_server(ended_by)
 
 
-class InertFormatter(logging.Formatter):
-    """Lines in which nothing acts on a terminal: they may tell of what a client sent."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Part of `logging.Formatter`."""
-        return escaped_lines(super().format(record))
-
-
-def log_to_stderr() -> None:
-    """Warnings of the broker go to standard error, with their time, and how far a recovery is that takes long."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(InertFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    recovery_progress.logger.setLevel(logging.INFO)
+def exit_of_server(signal_number: int | None) -> Exit:
+    """The exit code of a server in the foreground that a signal drained: 0 for SIGTERM, by which
+    service managers end one; for Ctrl-C the one with which the process dies of SIGINT, so that a
+    loop of bash around it ends too."""
+    return Exit.INTERRUPTED if signal_number == signal.SIGINT else Exit.OK
 
 
 def ready_line(config: BrokerConfig, address: str, started: float, where: str) -> bytes:
-    """The line by which others know that the broker is up; its last word is its address."""
+    """The line that says that the broker is ready; its last word is the address."""
     spent = (time.monotonic() - started) * 1000
     what = "Broker" if config.is_broker else "Controller"
     return (
@@ -80,11 +93,11 @@ def remove_tree(path: str) -> None:
 
 HOST = "127.0.0.1"
 PORT = 9092
-"""The port of `pk up` without --port, as Apache's quick start has it."""
+"""The port of `pk up` without --port, as in Apache's quick start."""
 
 
 def check_port(port: int) -> int:
-    """`port`, if it is one. Raises Unusable."""
+    """`port`, if valid. Raises Unusable."""
     if not 0 <= port <= 65535:
-        raise Unusable(f"--port wants a number from 0 to 65535, not {port}.")
+        raise Unusable(f"--port must be from 0 to 65535, not {port}.")
     return port

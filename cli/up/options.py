@@ -3,13 +3,34 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.declare import Option
+from pk.cli.command_line.parameters import Option
 from pk.cli.command_line.values import Pair, config_pair
+
+PropertiesFile = Annotated[
+    str | None,
+    Option(
+        "--config-file",
+        value="FILE",
+        help="A server.properties file, as for Kafka.",
+        complete="file",
+    ),
+]
+
+BrokerProperties = Annotated[
+    tuple[Pair, ...],
+    Option(
+        "-X",
+        value="KEY=VALUE",
+        parser=config_pair,
+        help="A broker config, by Kafka's name; repeatable.",
+        complete="broker-config",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Up:
-    """What `pk up` takes."""
+    """Options of `pk up`."""
 
     brokers: Annotated[
         int | None,
@@ -17,8 +38,8 @@ class Up:
             "--brokers",
             value="N",
             help=(
-                "How many brokers, a process and a directory each (default: 1, or as many as --data "
-                "has)."
+                "The number of brokers, each with a process and a directory (default: 1, or as "
+                "many as --data has)."
             ),
         ),
     ] = None
@@ -27,7 +48,7 @@ class Up:
         Option(
             "--data",
             value="DIR",
-            help="Where the data lies (default: a temporary directory, removed at the end).",
+            help="The data directory (default: a temporary one, deleted on exit).",
             complete="directory",
         ),
     ] = None
@@ -37,7 +58,7 @@ class Up:
             "--port",
             value="PORT",
             help=(
-                "The port to listen on, of several brokers the first one's; 0 is any free one "
+                "The port to listen on, or the first of several brokers' ports; 0 picks a free one "
                 "(default: 9092)."
             ),
         ),
@@ -45,28 +66,38 @@ class Up:
     memory: Annotated[
         bool, Option("--memory", help="Keep everything in memory, nothing on disk.")
     ] = False
+    secure: Annotated[
+        bool,
+        Option(
+            "--secure",
+            help=(
+                "Encrypt, let only users in, and check ACLs: makes a CA, certificates, an admin "
+                "user and the profile `secure`, or uses those of --data again."
+            ),
+        ),
+    ] = False
     store: Annotated[
         str | None,
         Option(
             "--store",
             value="STORE",
             help=(
-                "Where the metadata lies: embedded, or zookeeper://HOST:PORT,.../PATH (default: "
+                "Where to store metadata: embedded, or zookeeper://HOST:PORT,.../PATH (default: "
                 "embedded)."
             ),
         ),
     ] = None
-    config_file: Annotated[
-        str | None,
-        Option("--config-file", value="FILE", help="Kafka's server.properties.", complete="file"),
-    ] = None
-    properties: Annotated[
-        tuple[Pair, ...],
+    schema_registry: Annotated[
+        int | None,
         Option(
-            "-X",
-            value="KEY=VALUE",
-            parser=config_pair,
-            help="A config key of the broker, by Kafka's name; may be given again.",
-            complete="broker-config",
+            "--schema-registry",
+            value="PORT",
+            assumed="8081",
+            help=(
+                "Also serve a schema registry, on this port of 127.0.0.1 (=0: a free one; "
+                "default: 8081)."
+            ),
         ),
-    ] = ()
+    ] = None
+    config_file: PropertiesFile = None
+    properties: BrokerProperties = ()

@@ -1,9 +1,10 @@
-"""The parent of a cluster on this machine: it runs no broker itself, it starts them, watches them, and does what is asked.
+"""The parent process of a local cluster: it runs no broker itself, but starts the nodes, watches
+them, and handles commands.
 
-Each node is a process (`cli/up/child.py`) in a process group of its own, so that Ctrl-C reaches this one alone: it knows in which
-order they end, brokers first, all at once, the controller last. A node that ends by itself is reported and left as it is, as
-Kafka would: who wants it back says `pk broker start`. What the nodes write to standard error comes out here, each line with the
-node's name before it.
+Each node is a process (`cli/up/child.py`) in its own process group, so that Ctrl-C reaches only the
+parent, which knows the order in which to stop: the brokers together, then the controller. A node
+that ends by itself is reported but not restarted, as with Kafka; `pk broker start` starts it again.
+The parent prints what nodes write to standard error, each line prefixed with the node's name.
 """
 
 import json
@@ -31,27 +32,28 @@ from pk.cli.up.cluster_files import (
 )
 
 CONTROLLER: Final = 0
-"""The id of the node that is a controller only."""
+"""The id of the node that is only a controller."""
 
 LINE_BYTES_MAX: Final = 1 << 16
 
 ConfigOf = Callable[[NodeState], Mapping[str, str]]
-"""What a node is to run with, known when it starts: the controller's address is not, before."""
+"""The config of a node; called when it starts, since the controller's address is not known
+before."""
 
 
 class _Child:
-    """One life of one node."""
+    """One run of a node's process."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self.ready = trio.Event()
         self.ended = trio.Event()
         self.asked = False
-        """Whether its end was asked for."""
+        """Whether its end was requested."""
 
 
 class Supervisor:
-    """See the top of this file. Its tasks live in the nursery."""
+    """Starts, watches and stops the nodes. Its tasks run in the nursery."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Supervisor:
         memory: bool,
         say: Callable[[str], None],
     ) -> None:
-        """`say` takes lines for the person who looks."""
+        """`say` prints a line for the user."""
         self.state = state
         self._config_of = config_of
         self._nursery = nursery
@@ -70,11 +72,12 @@ class Supervisor:
         self._say = say
         self._children: dict[int, _Child] = {}
         self._spawning: set[int] = set()
-        """Nodes whose process is being made: who asks for the same meanwhile is refused, not given a second one."""
+        """Nodes whose process is being started: a second request for one is refused, instead of
+        starting it twice."""
         self._width = max(len(name_of(node)) for node in state.nodes)
 
     async def start_all(self) -> None:
-        """Start every node; returns when all serve. Raises CommandError when one ends instead."""
+        """Start every node; return when all serve. Raises CommandError if one ends instead."""
         nodes = self.state.nodes
         for node in nodes:
             await self._spawn(node)
@@ -88,7 +91,7 @@ class Supervisor:
                 await self._await_ready(node)
 
     async def stop_all(self) -> None:
-        """Drain the brokers, all at once, then the controller."""
+        """Drain the brokers, all at once, then stop the controller."""
         nodes = self.state.nodes
         for together in (
             [node for node in nodes if node.node != CONTROLLER],
@@ -100,18 +103,18 @@ class Supervisor:
                         nursery.start_soon(self._stop, node)
 
     def kill_all(self) -> None:
-        """End every node at once."""
+        """Kill every node."""
         for child in self._children.values():
             child.asked = True
             child.process.kill()
 
     async def all_ended(self) -> None:
-        """Wait until no process is left."""
+        """Wait until every process has ended."""
         for child in list(self._children.values()):
             await child.ended.wait()
 
     async def obey(self, pipe: int) -> None:
-        """Do what comes through the pipe, until cancelled."""
+        """Handle commands from the pipe, until cancelled."""
         data = b""
         while True:
             await trio.lowlevel.wait_readable(pipe)
@@ -122,7 +125,7 @@ class Supervisor:
                     asked = json.loads(line)
                     number, do, node = str(asked["id"]), str(asked["do"]), int(asked["node"])
                 except (ValueError, KeyError, TypeError):
-                    continue  # whoever can write here is this user, and mistaken
+                    continue  # only this user can write here, so this is a mistake
                 self._nursery.start_soon(self._answer, number, do, node)
             if len(data) > LINE_BYTES_MAX:
                 data = b""
@@ -142,12 +145,12 @@ class Supervisor:
         runs = node.node in self._children
         name = name_of(node)
         if node.node in self._spawning:
-            raise CommandError(f"{name} is being started already.")
+            raise CommandError(f"{name} is already starting.")
         if do == "start":
             if runs:
-                raise CommandError(f"{name} runs already, as process {node.pid}.")
+                raise CommandError(f"{name} is already running, as process {node.pid}.")
         elif not runs and do != "restart":
-            raise CommandError(f"{name} does not run.")
+            raise CommandError(f"{name} is not running.")
         match do:
             case "start":
                 await self._start(node)
@@ -164,7 +167,7 @@ class Supervisor:
                 self._signal(node, signal.SIGSTOP if pause else signal.SIGCONT)
                 self._move(node, PAUSED if pause else RUNNING)
             case _:
-                raise CommandError(f"Nobody knows how to {do} a node.")
+                raise CommandError(f"Unknown command for a node: {do}.")
 
     async def _start(self, node: NodeState) -> None:
         await self._spawn(node)
@@ -192,7 +195,7 @@ class Supervisor:
         self._children[node.node].process.send_signal(number)
 
     async def _spawn(self, node: NodeState) -> None:
-        """Start the process; it waits for its config."""
+        """Start the process, which waits for its config."""
         self._spawning.add(node.node)
         try:
             process = await trio.lowlevel.open_process(
@@ -216,7 +219,7 @@ class Supervisor:
         try:
             await stdin.send_all(json.dumps(job).encode() + b"\n")
         except trio.BrokenResourceError:
-            return  # it has ended: whoever waits for it is told
+            return  # it has ended; `_watch` reports that
 
     async def _await_ready(self, node: NodeState) -> None:
         child = self._children.get(node.node)
@@ -229,7 +232,7 @@ class Supervisor:
         raise CommandError(f"{name_of(node)} did not start.")
 
     async def _watch(self, node: NodeState, child: _Child) -> None:
-        """A child's life: what it says, and its end."""
+        """Follow a process: its output, and its end."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_ready, node, child)
             nursery.start_soon(self._pass_on, node, child)
@@ -240,7 +243,7 @@ class Supervisor:
             del self._children[node.node]
         node.pid = None
         self._move(node, STOPPED if child.asked else DEAD)
-        # Said when the state says it too: whoever reads it here may look there.
+        # Printed after the state is written, so that a reader of the line finds the new state.
         if not child.asked and child.ready.is_set():
             again = f"`pk broker start {node.node}` starts it again"
             self._say(f"{name_of(node)} (process {child.process.pid}) {_how(status)}; {again}")
@@ -260,7 +263,7 @@ class Supervisor:
                         child.ready.set()
 
     async def _pass_on(self, node: NodeState, child: _Child) -> None:
-        """What it writes to standard error, line by line."""
+        """Pass on what it writes to standard error, line by line."""
         stream, data = child.process.stderr, b""
         assert stream is not None
         async with stream:
@@ -273,7 +276,9 @@ class Supervisor:
 
     def _line(self, node: NodeState, line: bytes) -> None:
         text = escaped_lines(line.decode(errors="replace"))
-        sys.stderr.write(f"{name_of(node):<{self._width}} | {text}\n")
+        # An event of pk.log.format=json stays one object a line; it names its node.
+        name = "" if text.startswith('{"time": ') else f"{name_of(node):<{self._width}} | "
+        sys.stderr.write(f"{name}{text}\n")
         sys.stderr.flush()
 
     def _move(self, node: NodeState, state: str) -> None:
@@ -288,7 +293,7 @@ class Supervisor:
 
 
 def name_of(node: NodeState) -> str:
-    """How a node is called."""
+    """The name of a node in messages."""
     return "controller" if node.node == CONTROLLER else f"broker {node.node}"
 
 
@@ -300,7 +305,7 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
 def _how(status: int) -> str:
     if status < 0:
         try:
-            return f"was ended by {signal.Signals(-status).name}"
+            return f"was killed by {signal.Signals(-status).name}"
         except ValueError:
-            return f"was ended by signal {-status}"
-    return f"ended by itself, with exit code {status}"
+            return f"was killed by signal {-status}"
+    return f"exited with code {status}"

@@ -1,29 +1,35 @@
-"""`pk up`: a broker on this machine, or several (`up_cluster.py`), for as long as somebody looks."""
+"""`pk up`: runs one broker, or several (`cluster.py`), on this machine, until a signal ends it."""
 
+import contextlib
 import tempfile
 import time
+
+import trio
 
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.settings import read_properties
+from pk.cli.up.logs import log_to_stderr
 from pk.cli.up.node import (
     HOST,
     PORT,
     broker_config,
     check_port,
-    log_to_stderr,
     ready_line,
     remove_tree,
     run_broker,
 )
 from pk.cli.up.options import Up
+from pk.cli.up.schema_registry import check_registry, serve_beside
+from pk.cli.up.secure import CONTROLLER, Secured, check_keys, is_secured
+from pk.cli.up.secure import LISTENER as SECURED_LISTENER
 
 FIRST_NODE = "1"
 _ROLES = ("process.roles", "controller.listener.names", "listener.security.protocol.map")
 
 
 def _node_id(directory: str) -> str:
-    """Whose an existing data directory is: one that was adopted need not be that of node 1."""
+    """The node id of an existing data directory: after `pk log adopt` it need not be 1."""
     from pk.core.log.dirs import read_meta_properties
     from pk.core.log.disk import RealDisk
     from pk.core.log.failures import LogDirError
@@ -31,18 +37,21 @@ def _node_id(directory: str) -> str:
     try:
         return str(read_meta_properties(RealDisk(read_only=True), directory).node_id)
     except (OSError, LogDirError):
-        return FIRST_NODE  # nobody's yet; or the start says what is wrong with it
+        return FIRST_NODE  # new; or starting the broker reports what is wrong with it
 
 
-def _given(options: Up, directory: str) -> dict[str, str]:
-    """The keys the broker runs with: our defaults, then the file, then options, then -X."""
+def _given(options: Up, directory: str, secured: Secured | None) -> dict[str, str]:
+    """The broker's config: our defaults, then the file, then options, then -X."""
+    port = check_port(PORT if options.port is None else options.port)
     given = {
         "node.id": _node_id(options.data) if options.data is not None else FIRST_NODE,
-        "listeners": f"PLAINTEXT://{HOST}:{check_port(PORT if options.port is None else options.port)}",
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
         "log.dirs": directory,
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
     from_file = read_properties(options.config_file) if options.config_file else {}
@@ -56,11 +65,34 @@ def _given(options: Up, directory: str) -> dict[str, str]:
     if options.store is not None:
         given["pk.metadata.store"] = options.store
     said = given | dict(options.properties)
+    if secured is not None:
+        return _secured(said, options, secured)
     if "listeners" not in dict(options.properties) and not any(key in said for key in _ROLES):
-        # What only controllers serve has a listener of its own, as everywhere.
+        # Controller requests have a listener of their own, as in Kafka.
         said["listeners"] += f",CONTROLLER://{HOST}:0"
         said["controller.listener.names"] = "CONTROLLER"
     return said
+
+
+def _secured(given: dict[str, str], options: Up, secured: Secured) -> dict[str, str]:
+    """The config of a broker that serves secured listeners only. Raises Unusable, CommandError."""
+    check_keys(given)
+    for key in ("listeners", "advertised.listeners", *_ROLES):
+        if key in options_of(options):
+            raise Unusable(f"{key}: pk up --secure sets it. --port chooses the port.")
+    port = check_port(PORT if options.port is None else options.port)
+    return {
+        **secured.config_of(given["node.id"]),
+        **given,
+        "listeners": f"{SECURED_LISTENER}://{HOST}:{port},{CONTROLLER}://{HOST}:0",
+        "controller.listener.names": CONTROLLER,
+    }
+
+
+def options_of(options: Up) -> dict[str, str]:
+    """What the user gave, in the file and by -X."""
+    in_file = read_properties(options.config_file) if options.config_file else {}
+    return in_file | dict(options.properties)
 
 
 async def up(context: Context, options: Up) -> int:
@@ -69,31 +101,47 @@ async def up(context: Context, options: Up) -> int:
 
     started = time.monotonic()
     if options.memory and options.data is not None:
-        raise Unusable("--memory keeps nothing on disk; --data does not go with it.")
+        raise Unusable("--memory keeps nothing on disk; it cannot be combined with --data.")
+    check_registry(options.schema_registry, secure=options.secure)
     log_to_stderr()
     if (brokers := brokers_of(options)) > 1:
         return await up_cluster(context, options, brokers)
-    named = dict(options.properties)
-    in_file = read_properties(options.config_file) if options.config_file else {}
-    kept = options.data is not None or any(
-        k in m for m in (named, in_file) for k in ("log.dirs", "log.dir")
-    )
+    user_gave = options_of(options)
+    named = options.data or user_gave.get("log.dirs") or user_gave.get("log.dir")
     temporary = None
     if options.memory:
         directory, where = "/memory", "in memory"
-    elif kept:
+    elif named:
         directory, where = options.data or "", "on disk"
     else:
         directory = temporary = tempfile.mkdtemp(prefix="pk-")
         where = "in a temporary directory"
-    try:
-        config = broker_config(_given(options, directory))
-        await run_broker(
-            config,
-            memory=options.memory,
-            on_ready=lambda at: context.write(ready_line(config, at, started, where)),
-        )
-    finally:
+    with contextlib.ExitStack() as stack:
         if temporary is not None:
-            remove_tree(temporary)
-    return 0
+            stack.callback(remove_tree, temporary)
+        secured = None
+        beside = (named or directory).split(",")[0].strip()
+        if options.secure or (not options.memory and is_secured(beside)):
+            if options.memory:
+                beside = tempfile.mkdtemp(prefix="pk-")
+                stack.callback(remove_tree, beside)
+            secured = Secured(beside)
+            if options.memory or temporary is not None:
+                stack.callback(secured.close)
+        config = broker_config(_given(options, directory, secured))
+
+        async with trio.open_nursery() as nursery:
+
+            async def tell(address: str) -> None:
+                hints = await secured.open_to(address) if secured is not None else ()
+                context.write(ready_line(config, address, started, where))
+                for line in hints:
+                    context.say(line)
+                if options.schema_registry is not None:
+                    nursery.start_soon(
+                        serve_beside, address, options.schema_registry, context.write
+                    )
+
+            ended = await run_broker(config, memory=options.memory, on_ready=tell)
+            nursery.cancel_scope.cancel()
+        return ended

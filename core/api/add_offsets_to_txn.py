@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (25), versions 0–4: a transaction is about to commit offsets of a group (KIP-98).
 
-It adds the group's partition of `__consumer_offsets` to the transaction. Clients of the second protocol (KIP-890) leave that
-to TxnOffsetCommit.
+It adds the group's partition of `__consumer_offsets` to the transaction. Clients of the second
+protocol (KIP-890) leave that to TxnOffsetCommit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ FIRST_PROTOCOL: Final = 0
 
 
 async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    """Have the coordinator add the partition. Raises what `TransactionMachine.add_partitions` raises."""
+    """Have the coordinator add the partition. Raises what `TransactionMachine.add_partitions`
+    raises."""
     broker = context.broker
     if OFFSETS_TOPIC not in broker.image.topics:
         await broker.coordinators.create_topic()

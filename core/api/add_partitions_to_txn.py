@@ -1,18 +1,25 @@
-"""AddPartitionsToTxn (24), versions 0–5: a transaction is about to write to these partitions (KIP-98).
+"""AddPartitionsToTxn (24), versions 0–5: a transaction is about to write to these partitions
+(KIP-98).
 
-Versions 0–3 are a client's and name one transaction. Versions 4 and 5 are for brokers, which verify or add the partitions of
-several transactions at once (KIP-890).
+Versions 0–3 are a client's and name one transaction. Versions 4 and 5 are for brokers, which verify
+or add the partitions of several transactions at once (KIP-890).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+import trio
+
+from pk.core.api.authorization import allows, check, is_on
 from pk.core.api.registry import Api
+from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.transaction_coordinators import PartitionErrors
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.values import TopicPartition
+from pk.core.turns import Pace, Turns, at_once, cleared
+from pk.core.values import INTERNAL_TOPICS, TopicPartition
 from pk.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -42,42 +49,83 @@ async def handle(
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        errors = await transactions.add_partitions(asked, FIRST_PROTOCOL)
-        topics = _results(asked.topics, errors, context.api_version)
+        id_ = asked.transactional_id
+        check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_)
+        denied = await finish(_denied(context, asked.topics))
+        errors = denied or await transactions.add_partitions(asked, FIRST_PROTOCOL)
+        topics = await finish(_results(asked.topics, errors, context.api_version))
+        await finish(cleared(errors))
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
-    response = AddPartitionsToTxnResponse()
-    for asked in request.transactions:
-        errors = await transactions.add_partitions(asked, SECOND_PROTOCOL)
-        response.results_by_transaction.append(
-            AddPartitionsToTxnResult(
-                transactional_id=asked.transactional_id,
-                topic_results=_results(asked.topics, errors, context.api_version),
-            )
+    check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    results: list[AddPartitionsToTxnResult] = []
+    if len(request.transactions) == 1:
+        (asked,) = request.transactions
+        results.append(AddPartitionsToTxnResult(transactional_id=asked.transactional_id))
+        await _ask(context, asked, results[0])
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    async with trio.open_nursery() as nursery:
+        # Together: each may wait for its coordinator's log to be replicated.
+        async for asked in in_turns(request.transactions):
+            result = AddPartitionsToTxnResult(transactional_id=asked.transactional_id)
+            results.append(result)
+            nursery.start_soon(_ask, context, asked, result)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+async def _ask(
+    context: Context, asked: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult
+) -> None:
+    errors = await context.broker.transactions.add_partitions(asked, SECOND_PROTOCOL)
+    result.topic_results = await finish(_results(asked.topics, errors, context.api_version))
+    await finish(cleared(errors))
+
+
+def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> Turns[PartitionErrors]:
+    """What is wrong with each partition where the producer may not write to one of them: then none
+    is added. Else nothing."""
+    errors: PartitionErrors = {}
+    if not is_on(context):
+        return errors
+    image, pace, is_denied = context.broker.image, Pace(), False
+    for topic in topics:
+        denied = topic.name in INTERNAL_TOPICS or not allows(
+            context, Operation.WRITE, ResourceType.TOPIC, topic.name
         )
-    return response
+        is_denied = is_denied or denied
+        for index in topic.partitions:
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED
+            if denied:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif image.partition(topic.name, index) is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            errors[TopicPartition(topic.name, index)] = code
+            if pace.due():
+                yield
+    return errors if is_denied else {}
 
 
 def _results(
     topics: list[AddPartitionsToTxnTopic], errors: PartitionErrors, version: int
-) -> list[AddPartitionsToTxnTopicResult]:
+) -> Turns[list[AddPartitionsToTxnTopicResult]]:
     def code_of(tp: TopicPartition) -> int:
         code = errors.get(tp, ErrorCode.NONE)
         if code == ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         return code
 
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=p, partition_error_code=code_of(TopicPartition(topic.name, p))
-                )
-                for p in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    results: list[AddPartitionsToTxnTopicResult] = []
+    pace = Pace()
+    for topic in topics:
+        result = AddPartitionsToTxnTopicResult(name=topic.name)
+        results.append(result)
+        for p in topic.partitions:
+            code = code_of(TopicPartition(topic.name, p))
+            result.results_by_partition.append(
+                AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
+            )
+            if pace.due():
+                yield
+    return results
 
 
 def _error_response(
@@ -91,7 +139,7 @@ def _error_response(
         for t in request.v3_and_below_topics
         for p in t.partitions
     }
-    topics = _results(request.v3_and_below_topics, errors, version)
+    topics = at_once(_results(request.v3_and_below_topics, errors, version))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
 

@@ -1,4 +1,5 @@
-"""AllocateProducerIds (67), version 0: a broker wants a block of producer ids to give away (KIP-730)."""
+"""AllocateProducerIds (67), version 0: a broker wants a block of producer ids to give away
+(KIP-730)."""
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api

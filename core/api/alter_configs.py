@@ -5,19 +5,23 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from pk.core.api import forward
+from pk.core.api.authorization import check_configs
 from pk.core.api.decide import decided
 from pk.core.api.incremental_alter_configs import (
     ALTER_TIMEOUT_MS,
     Check,
-    check_own_broker,
+    check_own_changes,
     check_own_loggers,
 )
 from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import in_turns
 from pk.core.errors import KafkaError
 from pk.core.meta import configs
 from pk.core.wire.messages.alter_configs import (
     AlterConfigsRequest,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
@@ -26,7 +30,7 @@ from pk.core.wire.messages.alter_configs import (
 async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the keys of each resource, or say why not. Loggers know the incremental request
     only."""
-    return await _handle(context, request, check_own_broker, forward.pass_on)
+    return await _handle(context, request, check_own_changes, forward.pass_on)
 
 
 async def handle_at_controller(
@@ -39,7 +43,7 @@ async def handle_at_controller(
 async def _decide(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     config = context.broker.config
     return await decided(
-        context, lambda image: configs.alter(image, request, config), ALTER_TIMEOUT_MS
+        context, lambda image: configs.alter(image, request, config), request, ALTER_TIMEOUT_MS
     )
 
 
@@ -49,24 +53,25 @@ async def _handle(
     check: Check,
     others: Callable[[Context, AlterConfigsRequest], Awaitable[AlterConfigsResponse]],
 ) -> AlterConfigsResponse:
-    errors = {}
-    for resource in request.resources:
+    errors: dict[int, KafkaError] = {}
+    async for resource in in_turns(request.resources):
         try:
-            check(context, resource.resource_type, resource.resource_name)
+            check_configs(context, Operation.ALTER_CONFIGS, resource)
+            check(context, resource)
         except KafkaError as e:
             errors[id(resource)] = e
     asked = AlterConfigsRequest(
-        resources=[r for r in request.resources if id(r) not in errors],
+        resources=[r async for r in in_turns(request.resources) if id(r) not in errors],
         validate_only=request.validate_only,
     )
     response = await others(context, asked) if asked.resources else AlterConfigsResponse()
-    for resource in request.resources:
+    async for resource in in_turns(request.resources):
         if (error := errors.get(id(resource))) is not None:
             response.responses.append(_refused(resource, error))
     return response
 
 
-def _refused(resource, error: KafkaError) -> AlterConfigsResourceResponse:
+def _refused(resource: AlterConfigsResource, error: KafkaError) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
         error_code=error.code,
         error_message=error.message,

@@ -1,5 +1,5 @@
-"""AlterPartition (56), versions 2–3: a leader wants another ISR (KIP-497, KIP-841). v3 names the epochs
-of the brokers in it, so that one that was restarted meanwhile does not slip in (KIP-903)."""
+"""AlterPartition (56), versions 2–3: a leader wants another ISR (KIP-497, KIP-841). v3 names the
+epochs of the brokers in it, so that one that was restarted meanwhile does not slip in (KIP-903)."""
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api

@@ -1,11 +1,15 @@
-"""AlterReplicaLogDirs (34), versions 1–2: move logs between this broker's log directories (KIP-113).
+"""AlterReplicaLogDirs (34), versions 1–2: move logs between this broker's log directories
+(KIP-113).
 
-The answer says that the move has begun; DescribeLogDirs shows how far it is, as a future log that lags.
+The answer says that the move has begun; DescribeLogDirs shows how far it is, as a future log that
+lags.
 """
 
-from pk.core.api.registry import Api
+from pk.core.api.long_requests import begin
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.turns import Pace, Turns
 from pk.core.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -14,8 +18,17 @@ from pk.core.wire.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+def handle(
+    context: Context, request: AlterReplicaLogDirsRequest
+) -> Answer[AlterReplicaLogDirsResponse]:
     """Begin every move; each partition has its own error."""
+    return begin(_handle(context, request))
+
+
+def _handle(
+    context: Context, request: AlterReplicaLogDirsRequest
+) -> Turns[AlterReplicaLogDirsResponse]:
+    pace = Pace()
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -31,7 +44,28 @@ def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplic
                 result.partitions.append(
                     AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code)
                 )
+                if pace.due():
+                    yield
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-API = Api(key=34, versions=(1, 2), handle=handle)
+def _error_response(
+    request: AlterReplicaLogDirsRequest, error: KafkaError, version: int
+) -> AlterReplicaLogDirsResponse:
+    """Every partition with the same error."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=n, error_code=error.code)
+                    for n in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+API = Api(key=34, versions=(1, 2), handle=handle, error_response=_error_response)

@@ -1,8 +1,8 @@
 """ApiVersions (18), versions 0–4: what this broker serves (KIP-35, KIP-511, KIP-584).
 
-A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the list, so that the client can ask again;
-the connection does that, because the rest of such a request cannot be read. A feature is named only once it is built:
-features steer clients.
+A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the list, so that the
+client can ask again; the connection does that, because the rest of such a request cannot be read. A
+feature is named only once it is built: features steer clients.
 """
 
 import re
@@ -27,7 +27,8 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
-    """The list. `request` is None where it could not be read. Raises INVALID_REQUEST for a name that is none."""
+    """The list. `request` is None where it could not be read. Raises INVALID_REQUEST for a name
+    that is none."""
     return _answer(context, request, context.broker.served)
 
 

@@ -1,4 +1,5 @@
-"""AssignReplicasToDirs (73), version 0: a broker says in which log directory its replicas lie (KIP-858)."""
+"""AssignReplicasToDirs (73), version 0: a broker says in which log directory its replicas lie
+(KIP-858)."""
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api

@@ -1,26 +1,10 @@
 """Authorized operations (KIP-430): a bitmap of what the asker may do. Without an authorizer that is
-all there is."""
+everything."""
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Final
 
-
-class Operation(IntEnum):
-    """What an API does to a resource, as ACLs name it."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+from pk.core.auth.acls import Operation
 
 
 def _bits(operations: Iterable[Operation]) -> int:

@@ -1,8 +1,8 @@
-"""BrokerHeartbeat (63), versions 0–2: a broker lives, wants to serve, to be fenced, or to go (KIP-631).
-v1 names log directories that failed (KIP-858), v2 those that are to take nothing new.
+"""BrokerHeartbeat (63), versions 0–2: a broker lives, wants to serve, to be fenced, or to go
+(KIP-631). v1 names log directories that failed (KIP-858), v2 those that are to take nothing new.
 
-`CordonedLogDirs` (v2) is read and changes nothing: it steers where Apache's controllers place replicas among directories,
-and ours leaves that to the brokers.
+`CordonedLogDirs` (v2) is read and changes nothing: it steers where Apache's controllers place
+replicas among directories, and ours leaves that to the brokers.
 """
 
 from pk.core.api.decide import the_controller

@@ -1,6 +1,6 @@
-"""BrokerRegistration (62), versions 0–4: a broker comes, or comes back (KIP-631). v1 is for migrations
-from ZooKeeper (KIP-866), v2 names log directories (KIP-858), v3 the epoch of the last clean shutdown
-(KIP-966), v4 allows features whose lowest level is 0.
+"""BrokerRegistration (62), versions 0–4: a broker comes, or comes back (KIP-631). v1 is for
+migrations from ZooKeeper (KIP-866), v2 names log directories (KIP-858), v3 the epoch of the last
+clean shutdown (KIP-966), v4 allows features whose lowest level is 0.
 
 The answer has the broker epoch: it names this incarnation in everything that it asks for.
 """

@@ -7,6 +7,7 @@ answered at once (core/group/consumer/groups.py).
 
 from __future__ import annotations
 
+from pk.core.api.authorization import check_subscription, describing
 from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
@@ -20,9 +21,10 @@ def handle(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> Answer[ConsumerGroupHeartbeatResponse]:
     """Let the group's coordinator decide."""
-    client = Client(context.client_id or "", context.client_host)
+    client = Client(context.client_id or "", context.client_host, describing(context))
     coordinators = context.broker.coordinators
     coordinators.check_consumer_protocol()
+    check_subscription(context, request.subscribed_topic_names)
     return coordinators.submit(
         request.group_id,
         lambda machine, _, now_ms: machine.consumer_heartbeat(

@@ -1,5 +1,5 @@
-"""ControllerRegistration (70), version 0: a node that may become the controller says where it listens
-(KIP-919)."""
+"""ControllerRegistration (70), version 0: a node that may become the controller says where it
+listens (KIP-919)."""
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api

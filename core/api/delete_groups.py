@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from inspect import isawaitable
 from typing import Any
 
+from pk.core.api.authorization import allows, refusal
+from pk.core.api.long_requests import begin
 from pk.core.api.registry import Answer, Api
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import finish
 from pk.core.errors import KafkaError
+from pk.core.turns import COMMAND, Pace, Turns, joined, once
 from pk.core.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -17,26 +24,55 @@ from pk.core.wire.messages.delete_groups import (
 
 def handle(context: Context, request: DeleteGroupsRequest) -> Answer[DeleteGroupsResponse]:
     """Ask the coordinator of every group."""
-    answers = [_delete(context, group_id) for group_id in dict.fromkeys(request.groups_names)]
-    if all(isinstance(a, list) for a in answers):
-        return DeleteGroupsResponse(results=[result for results in answers for result in results])
+    return begin(_delete_all(context, request))
+
+
+def _delete_all(
+    context: Context, request: DeleteGroupsRequest
+) -> Turns[DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]]:
+    answers: list[Any] = []
+    pace, at_hand = Pace(), True
+    for group_id in once(request.groups_names):
+        answer = _delete(context, group_id)
+        answers.append(answer)
+        at_hand = at_hand and isinstance(answer, list)
+        if pace.due(COMMAND):
+            yield
+    if at_hand:
+        return DeleteGroupsResponse(results=(yield from joined(answers)))
     return _wait(answers)
 
 
 async def _wait(answers: list[Any]) -> DeleteGroupsResponse:
-    results = [result for results in await all_of(answers) for result in results]
-    return DeleteGroupsResponse(results=results)
+    return DeleteGroupsResponse(results=await finish(joined(await all_of(answers))))
 
 
 def _delete(context: Context, group_id: str) -> Any:
     """A list of one result, or an awaitable of it; an error is the group's own."""
+    coordinators = context.broker.coordinators
+    if not allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
+        return [_failed(group_id, refusal(ResourceType.GROUP))]
+    if coordinators.has_share_group(group_id):
+        return _delete_share_group(context, group_id)
     try:
-        answer = context.broker.coordinators.submit(
+        answer = coordinators.submit(
             group_id, lambda machine, _, now_ms: machine.delete_groups([group_id], now_ms)
         )
     except KafkaError as e:
         return [_failed(group_id, e)]
-    return answer if isinstance(answer, list) else _delete_later(group_id, answer)
+    return _delete_later(group_id, answer) if isawaitable(answer) else answer
+
+
+async def _delete_share_group(context: Context, group_id: str) -> list[DeletableGroupResult]:
+    """Its share partitions are forgotten first."""
+    try:
+        await context.broker.share_offsets.delete_group(group_id)
+        answer = context.broker.coordinators.submit(
+            group_id, lambda machine, _, now_ms: machine.delete_groups([group_id], now_ms)
+        )
+        return await answer if isawaitable(answer) else answer
+    except KafkaError as e:
+        return [_failed(group_id, e)]
 
 
 async def _delete_later(group_id: str, answer: Any) -> list[DeletableGroupResult]:

@@ -1,16 +1,20 @@
 """DeleteRecords (21), versions 0–2: drop what lies before an offset (KIP-107).
 
-The leader drops at once; followers follow with their next fetches. The answer waits until every replica that is alive has
-done so, up to `timeout_ms`.
+The leader drops at once; followers follow with their next fetches. The answer waits until every
+replica that is alive has done so, up to `timeout_ms`.
 """
 
 from collections.abc import Awaitable
 from typing import NamedTuple
 
-from pk.core.api.registry import Api
+from pk.core.api.authorization import check
+from pk.core.api.long_requests import begin
+from pk.core.api.registry import Answer, Api
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.turns import Pace, Turns
 from pk.core.values import INTERNAL_TOPICS
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -24,12 +28,18 @@ HIGH_WATERMARK = -1
 """As an offset: everything that readers can see."""
 
 
-def handle(
+def handle(context: Context, request: DeleteRecordsRequest) -> Answer[DeleteRecordsResponse]:
+    """Move each partition's start; the answer's low watermark is where the last replica starts
+    now."""
+    return begin(_handle(context, request))
+
+
+def _handle(
     context: Context, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    """Move each partition's start; the answer's low watermark is where the last replica starts now."""
+) -> Turns[DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]]:
     response = DeleteRecordsResponse()
     waiting: list[_Waiting] = []
+    pace = Pace()
     for topic in request.topics:
         answers: list[DeleteRecordsPartitionResult] = []
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
@@ -45,6 +55,8 @@ def handle(
                     waiting.append(_Waiting(partition, offset, answer))
             except KafkaError as e:
                 answer.error_code = e.code
+            if pace.due():
+                yield
     return _wait(context, request, response, waiting) if waiting else response
 
 
@@ -88,8 +100,10 @@ async def _wait(
 
 
 def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple[Partition, int]:
-    """The partition, and where it is to start. Raises INVALID_TOPIC_EXCEPTION for an internal topic, whose coordinators
-    need all of it, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and what the partition does."""
+    """The partition, and where it is to start. Raises INVALID_TOPIC_EXCEPTION for an internal
+    topic, whose coordinators need all of it, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and what the
+    partition does."""
+    check(context, Operation.DELETE, ResourceType.TOPIC, topic)
     partition = context.broker.replicas.partition(topic, wish.partition_index)
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are not deleted")

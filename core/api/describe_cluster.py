@@ -4,7 +4,8 @@ v1), fenced brokers (KIP-1073, v2). A controller's listener answers with control
 from dataclasses import replace
 from typing import Final
 
-from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from pk.core.api.authorization import cluster_operations
+from pk.core.api.authorized import NOT_ASKED
 from pk.core.api.metadata import controller_of
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
@@ -31,7 +32,7 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"no endpoint has type {request.endpoint_type}"
         )
     image = context.broker.image
-    brokers = []
+    brokers: list[DescribeClusterBroker] = []
     for node in sorted(image.brokers):
         broker = image.brokers[node]
         endpoint = broker.endpoint(context.listener)
@@ -50,15 +51,15 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
         cluster_id=image.cluster_id,
         controller_id=controller_of(context),
         brokers=brokers,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
     )
 
 
 def handle_at_controller(
     context: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The controllers, as they registered, and the active one. Raises MISMATCHED_ENDPOINT_TYPE to who wants brokers,
-    UNSUPPORTED_ENDPOINT_TYPE."""
+    """The controllers, as they registered, and the active one. Raises MISMATCHED_ENDPOINT_TYPE to
+    who wants brokers, UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type == BROKERS:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a controller's endpoint, not a broker's"
@@ -79,7 +80,7 @@ def handle_at_controller(
             for endpoint in known.endpoints
             if endpoint.name == context.listener
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
     )
 
 

@@ -8,16 +8,18 @@ are null.
 
 from collections.abc import Iterable, Mapping
 
-from pk.core.api.long_requests import in_turns
+from pk.core.api.authorization import check_configs
 from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import in_turns
 from pk.core.config import Type
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import configs, describe
 from pk.core.meta.describe import Described, Source
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from pk.core.meta.topic_names import check_name
+from pk.core.meta.topic_names import UNKNOWN_TOPIC, check_name
 from pk.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -46,6 +48,7 @@ def _resource(
         resource_name=resource.resource_name,
     )
     try:
+        check_configs(context, Operation.DESCRIBE_CONFIGS, resource)
         if resource.resource_type == BROKER_LOGGER:
             _own_id(context, resource.resource_name, required=True)
             result.configs = _logger_entries(resource.configuration_keys, request)
@@ -65,7 +68,7 @@ def _described(context: Context, resource: DescribeConfigsResource) -> Mapping[s
     if kind == TOPIC:
         check_name(name)
         if name not in image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
         return describe.describe_topic(image.topic_configs(name), config)
     if kind == BROKER:
         if _own_id(context, name, required=False) is None:
@@ -73,25 +76,25 @@ def _described(context: Context, resource: DescribeConfigsResource) -> Mapping[s
         return describe.describe_broker(config)
     if kind in (GROUP, CLIENT_METRICS):
         if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the resource's name is missing")
+            what = "Group" if kind == GROUP else "Client metrics subscription"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} name must not be empty")
         own = image.config(kind, name)
         if kind == GROUP:
             return describe.describe_group(own, config)
         return describe.describe_client_metrics(own)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {kind} has no configs here")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 
 
 def _own_id(context: Context, name: str, *, required: bool) -> int | None:
     """The broker id that the resource names: this broker's. Raises KafkaError(INVALID_REQUEST)."""
-    node = configs.check_broker_name(name)
+    node = configs.check_broker_name(name, "Broker")
     if node is None and not required:
         return None
-    if node != context.broker.node_id:
-        said = "no id" if node is None else f"broker {node}"
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"a broker answers for itself: this is broker {context.broker.node_id}, not {said}",
-        )
+    own = context.broker.node_id
+    if node != own:
+        wanted = str(own) if required else f"{own} or empty string,"
+        said = f"Unexpected broker id, expected {wanted} but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, said)
     return node
 
 

@@ -1,8 +1,11 @@
-"""DescribeLogDirs (35), versions 1–5: what lies in each log directory, and how full its disk is (KIP-113, KIP-827)."""
+"""DescribeLogDirs (35), versions 1–5: the partitions of each log directory, and how full its disk
+is (KIP-113, KIP-827)."""
 
-from pk.core.api.registry import Api
+from pk.core.api.long_requests import large_or_not
+from pk.core.api.registry import Api, Outcome
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -13,12 +16,17 @@ from pk.core.wire.messages.describe_log_dirs import (
 )
 
 
-async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Every directory, with the partitions that were asked for; all of them where the request names none."""
+async def handle(
+    context: Context, request: DescribeLogDirsRequest
+) -> Outcome[DescribeLogDirsResponse]:
+    """Every directory, with the partitions that were asked for; all of them where the request names
+    none."""
+    replicas = context.broker.replicas
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        wanted = {(t.topic, partition) for t in request.topics for partition in t.partitions}
-    replicas = context.broker.replicas
+        named = ((t.topic, partition) for t in request.topics for partition in t.partitions)
+        # What is not here is left out: freeing 200,000 pairs at once takes 40 ms.
+        wanted = {each async for each in in_turns(named) if replicas.find(*each) is not None}
     response = DescribeLogDirsResponse()
     for directory in replicas.directories:
         result = DescribeLogDirsResult(log_dir=directory.path, is_cordoned=directory.cordoned)
@@ -27,7 +35,7 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             continue
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for partition in replicas.in_directory(directory):
+        async for partition in in_turns(replicas.in_directory(directory)):
             name, index = partition.tp
             if wanted is not None and (name, index) not in wanted:
                 continue
@@ -57,7 +65,7 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
             result.total_bytes, result.usable_bytes = await offload(directory.free_bytes)
         except KafkaError as e:
             result.error_code = e.code
-    return response
+    return large_or_not(response)
 
 
 API = Api(key=35, versions=(1, 5), handle=handle)

@@ -1,8 +1,13 @@
-"""DescribeProducers (61), version 0: who writes to a partition, and with which sequence (KIP-664)."""
+"""DescribeProducers (61), version 0: who writes to a partition, and with which sequence
+(KIP-664)."""
 
-from pk.core.api.registry import Api
+from pk.core.api.authorization import check
+from pk.core.api.long_requests import begin
+from pk.core.api.registry import Answer, Api
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
+from pk.core.turns import Pace, Turns
 from pk.core.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -12,9 +17,17 @@ from pk.core.wire.messages.describe_producers import (
 )
 
 
-def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(
+    context: Context, request: DescribeProducersRequest
+) -> Answer[DescribeProducersResponse]:
     """The producers that each partition remembers."""
-    response = DescribeProducersResponse()
+    return begin(_describe(context, request))
+
+
+def _describe(
+    context: Context, request: DescribeProducersRequest
+) -> Turns[DescribeProducersResponse]:
+    response, pace = DescribeProducersResponse(), Pace()
     for topic in request.topics:
         answers: list[PartitionResponse] = []
         response.topics.append(TopicResponse(name=topic.name, partitions=answers))
@@ -22,9 +35,15 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
             answer = PartitionResponse(partition_index=index)
             answers.append(answer)
             try:
+                check(context, Operation.READ, ResourceType.TOPIC, topic.name)
                 partition = context.broker.replicas.partition(topic.name, index)
                 partition.check_leader()
-                answer.active_producers = [
+                producers = list(partition.log.producers)
+            except KafkaError as e:
+                answer.error_code, answer.error_message = e.code, e.message
+                producers = []
+            for state in producers:
+                answer.active_producers.append(
                     ProducerState(
                         producer_id=state.producer_id,
                         producer_epoch=state.epoch,
@@ -33,10 +52,11 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
                         coordinator_epoch=state.coordinator_epoch,
                         current_txn_start_offset=state.txn_first_offset,
                     )
-                    for state in partition.log.producers
-                ]
-            except KafkaError as e:
-                answer.error_code, answer.error_message = e.code, e.message
+                )
+                if pace.due():
+                    yield
+            if pace.due():
+                yield
     return response
 
 

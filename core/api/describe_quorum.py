@@ -1,9 +1,10 @@
-"""DescribeQuorum (55), versions 0–2: who holds the metadata log, and how far everybody is who follows it (KIP-595). v1 says
-when they fetched and had caught up (KIP-836), v2 names directories and addresses (KIP-853).
+"""DescribeQuorum (55), versions 0–2: who holds the metadata log, and how far everybody is who
+follows it (KIP-595). v1 says when they fetched and had caught up (KIP-836), v2 names directories
+and addresses (KIP-853).
 
-Voters are those who may be the controller: one with the embedded store, all nodes with ZooKeeper (which votes in their place).
-Observers are the brokers that are none of these. What a node's offset is, its fetches say; -1 where it has not fetched from
-this controller.
+Voters are those who may be the controller: one with the embedded store, all nodes with ZooKeeper
+(which votes in their place). Observers are the brokers that are none of these. What a node's offset
+is, its fetches say; -1 where it has not fetched from this controller.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import pause
 from pk.core.errors import ErrorCode
+from pk.core.meta.topic_names import UNKNOWN_TOPIC
+from pk.core.turns import Pace
 from pk.core.values import METADATA_TOPIC, ZERO_UUID, Uuid
 from pk.core.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -31,10 +35,10 @@ OBSERVER_MS: Final = 300_000
 """One that has not fetched for so long is not listed any more, as in Apache Kafka."""
 
 
-def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+async def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Answer from what the controller knows. Raises KafkaError(NOT_CONTROLLER)."""
     controller = the_controller(context)
-    response = DescribeQuorumResponse(error_message=None)
+    response, pace = DescribeQuorumResponse(error_message=None), Pace()
     for topic in request.topics:
         answer = ResponseTopicData(topic_name=topic.topic_name)
         response.topics.append(answer)
@@ -47,6 +51,10 @@ def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumRe
                 _describe(context, controller, data)
             else:
                 data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if context.api_version >= VERSION_NODES:
+                    data.error_message = UNKNOWN_TOPIC
+            if pace.due():
+                await pause()
     if context.api_version >= VERSION_NODES:
         response.nodes = [
             Node(
@@ -108,7 +116,8 @@ def _place(context: Context, state: ReplicaState, directory_id: Uuid) -> None:
 
 
 def _first_directory(controller: Controller, node: int) -> Uuid:
-    """The directory of a node that does not name one when it fetches: the first that it registered."""
+    """The directory of a node that does not name one when it fetches: the first that it
+    registered."""
     broker = controller.image.brokers.get(node)
     return broker.log_dirs[0] if broker is not None and broker.log_dirs else ZERO_UUID
 

@@ -2,18 +2,23 @@
 (KIP-966).
 
 Topics come in order of their names, at most `max.request.partition.size.limit` partitions an
-answer, and a cursor says where the next one begins. Topics before the cursor are passed over; one
+answer, and a cursor says where the next one begins. Topics before the cursor are skipped; one
 that went away meanwhile is no error when all topics are asked for.
 """
 
+from bisect import bisect_left
 from typing import Final
 
+from pk.core.api.authorization import allows
 from pk.core.api.authorized import TOPIC_OPERATIONS
-from pk.core.api.registry import Api
+from pk.core.api.long_requests import begin
+from pk.core.api.registry import Answer, Api
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.topic_names import check_name
+from pk.core.turns import Pace, Turns, in_order
 from pk.core.values import NO_LEADER
 from pk.core.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -29,11 +34,17 @@ _AT_LEAST: Final = 1
 
 def handle(
     context: Context, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Answer[DescribeTopicPartitionsResponse]:
     """Answer from the image. Raises INVALID_REQUEST for a cursor that points to nothing asked
     for."""
-    image = context.broker.image
-    names = sorted({t.name for t in request.topics} if request.topics else image.topics)
+    return begin(_describe(context, request))
+
+
+def _describe(
+    context: Context, request: DescribeTopicPartitionsRequest
+) -> Turns[DescribeTopicPartitionsResponse]:
+    image, pace = context.broker.image, Pace()
+    names = yield from _names(request, image)
     first, cursor = 0, request.cursor
     if cursor is not None:
         if cursor.partition_index < 0:
@@ -43,43 +54,79 @@ def handle(
                 ErrorCode.INVALID_REQUEST,
                 f"the cursor's topic {cursor.topic_name} is not asked for",
             )
-        names = [name for name in names if name >= cursor.topic_name]
+        names = names[bisect_left(names, cursor.topic_name) :]
         first = cursor.partition_index
     limit = context.broker.config.max_request_partition_size_limit
     left = max(min(limit, request.response_partition_limit), _AT_LEAST)
     response = DescribeTopicPartitionsResponse()
+    denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
+        if pace.due():
+            yield
         topic = image.topics.get(name)
-        if topic is None:
-            response.topics.append(_unknown(name))
+        if not allows(
+            context, Operation.DESCRIBE, ResourceType.TOPIC, name, log=bool(request.topics)
+        ):
+            if request.topics:
+                denied.append(_denied(name))
             continue
-        begin = first if cursor is not None and name == cursor.topic_name else 0
+        operations = context.broker.authorization.operations(
+            context, ResourceType.TOPIC, name, TOPIC_OPERATIONS
+        )
+        if topic is None:
+            response.topics.append(_unknown(name, operations))
+            continue
+        start = first if cursor is not None and name == cursor.topic_name else 0
         if left == 0:
-            response.next_cursor = Cursor(topic_name=name, partition_index=begin)
+            response.next_cursor = Cursor(topic_name=name, partition_index=start)
             break
-        partitions = topic.partitions[begin : begin + left]
-        response.topics.append(_topic(topic, partitions, image))
+        partitions = topic.partitions[start : start + left]
+        response.topics.append(_topic(topic, partitions, image, operations))
         left -= len(partitions)
-        end = begin + len(partitions)
+        end = start + len(partitions)
         if partitions and end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
+    response.topics += denied
     return response
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> Turns[list[str]]:
+    """The topics to describe, in order: those that are named, else all."""
+    if not request.topics:
+        return (yield from in_order(image.topics))
+    names: set[str] = set()
+    pace = Pace()
+    for topic in request.topics:
+        names.add(topic.name)
+        if pace.due():
+            yield
+    return (yield from in_order(names))
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """The answer does not say whether it exists."""
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name
+    )
+
+
+def _unknown(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_name(name)
     except KafkaError:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+        error_code=code, name=name, topic_authorized_operations=operations
     )
 
 
 def _topic(
-    topic: TopicImage, partitions: tuple[PartitionImage, ...], image: MetadataImage
+    topic: TopicImage,
+    partitions: tuple[PartitionImage, ...],
+    image: MetadataImage,
+    operations: int,
 ) -> DescribeTopicPartitionsResponseTopic:
     def alive(node: int) -> bool:
         broker = image.brokers.get(node)
@@ -103,7 +150,7 @@ def _topic(
             )
             for p in partitions
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

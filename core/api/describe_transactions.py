@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from inspect import isawaitable
 from typing import Any
 
-from pk.core.api.long_requests import in_turns
+from pk.core.api.authorization import allows, check, is_on
 from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import in_turns
 from pk.core.errors import KafkaError
+from pk.core.turns import once
 from pk.core.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -21,18 +24,33 @@ async def handle(
 ) -> DescribeTransactionsResponse:
     """Ask the coordinator of every id; an error is the id's own."""
     response = DescribeTransactionsResponse()
-    async for transactional_id in in_turns(dict.fromkeys(request.transactional_ids)):
+    async for transactional_id in in_turns(once(request.transactional_ids)):
         try:
+            check(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
             answer: Any = context.broker.transactions.submit(
                 transactional_id,
                 lambda machine, _, now_ms, one=transactional_id: machine.describe([one], now_ms),
             )
-            response.transaction_states += await answer if isinstance(answer, Awaitable) else answer
+            states = await answer if isawaitable(answer) else answer
+            if is_on(context):
+                async for state in in_turns(states):
+                    _hide_topics(context, state)
+            response.transaction_states += states
         except KafkaError as e:
             response.transaction_states.append(
                 TransactionState(transactional_id=transactional_id, error_code=e.code)
             )
     return response
+
+
+def _hide_topics(context: Context, state: TransactionState) -> None:
+    """Leave out the topics that the asker may not describe."""
+    kind = ResourceType.TOPIC
+    state.topics = [
+        topic
+        for topic in state.topics
+        if allows(context, Operation.DESCRIBE, kind, topic.topic, log=False)
+    ]
 
 
 def _error_response(

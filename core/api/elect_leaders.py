@@ -1,4 +1,5 @@
-"""ElectLeaders (43), versions 0–2: preferred replicas (KIP-183), or, from v1 on, any that lives (KIP-460).
+"""ElectLeaders (43), versions 0–2: preferred replicas (KIP-183), or, from v1 on, any that lives
+(KIP-460).
 
 Before v1 there is no error for the whole: each partition that was asked for has it.
 """
@@ -19,7 +20,10 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
     """Elect, each partition by itself. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     response: ElectLeadersResponse = await decided(
-        context, lambda image: elections.elect_leaders(image, request, config), request.timeout_ms
+        context,
+        lambda image: elections.elect_leaders(image, request, config),
+        request,
+        request.timeout_ms,
     )
     if response.error_code and context.api_version < _VERSION_ERROR:
         raise KafkaError(response.error_code)

@@ -1,7 +1,8 @@
 """EndTxn (26), versions 0–5: commit or abort a transaction (KIP-98).
 
-The answer comes once the outcome is safe in the coordinator's log; the markers go out after it. From version 5 on the client
-keeps to the second protocol (KIP-890): the answer has the producer id and epoch of the next transaction.
+The answer comes once the outcome is safe in the coordinator's log; the markers go out after it.
+From version 5 on the client keeps to the second protocol (KIP-890): the answer has the producer id
+and epoch of the next transaction.
 """
 
 from __future__ import annotations

@@ -1,25 +1,31 @@
 """Envelope (58), version 0: a client's request, passed on by the broker that it came to (KIP-590).
 
-It is handled as if the client itself had asked: with its principal, its address, its version of the API. Only controllers'
-listeners serve it, and only what brokers pass on may be inside. That nobody is the controller here, or that it is unknown what
-became of the request, is said on the envelope, for the broker to ask again; any other error is the client's and inside.
+It is handled as if the client itself had asked: with its principal, its address, its version of the
+API. Only controllers' listeners serve it, and only what brokers pass on may be inside. The envelope
+carries NOT_CONTROLLER and REQUEST_TIMED_OUT (outcome unknown), so that the broker asks again. Every
+other error is for the client, in the response inside.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Final
 
+from pk.core.api.long_requests import let_go
 from pk.core.api.registry import AnyApi, Api, error_response
 from pk.core.broker.controller.client_identity import host_of, principal_of
 from pk.core.broker.controller.controller_link import ASK_AGAIN
+from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.wire.codec import decode_whole, join
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+LARGE_BYTES: Final = 64 << 10
+"""A request from here on is decoded, and its answer encoded, in a thread."""
 
 
 def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
@@ -33,7 +39,7 @@ def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
         api = inside.get(head.api_key)
         if api is None:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"nobody passes on requests of api {head.api_key}"
+                ErrorCode.INVALID_REQUEST, f"requests of api {head.api_key} are not forwarded"
             )
         if not api.versions[0] <= head.api_version <= api.versions[1]:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -46,11 +52,22 @@ def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
             principal=principal_of(request.request_principal),
             client_host=host_of(request.client_host_address),
         )
-        response = await answer(api, asker, _body(request, head))
-        frame = frame_response(response, head.api_key, head.api_version, head.correlation_id)
-        return EnvelopeResponse(response_data=join(frame)[4:])
+        large = len(request.request_data) > LARGE_BYTES
+        body = await offload(_body, request, head) if large else _body(request, head)
+        response = await answer(api, asker, body)
+        framed = await offload(_framed, response, head) if large else _framed(response, head)
+        if large:
+            left = [body, response]
+            del body, response
+            await let_go(left)
+        return EnvelopeResponse(response_data=framed)
 
     return Api(key=58, versions=(0, 0), handle=handle, parks=True)
+
+
+def _framed(response: Any, head: RequestHead) -> bytes:
+    frame = frame_response(response, head.api_key, head.api_version, head.correlation_id)
+    return join(frame)[4:]
 
 
 def _head(request: EnvelopeRequest) -> RequestHead:
@@ -69,8 +86,9 @@ def _body(request: EnvelopeRequest, head: RequestHead) -> Any:
 
 
 async def answer(api: AnyApi, context: Context, request: Any) -> Any:
-    """A handler's response, or that by which it says what went wrong. Raises KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT;
-    not every version of every API has a place where whoever passes it on would find them."""
+    """The handler's response, or its error response. Raises KafkaError(NOT_CONTROLLER or
+    REQUEST_TIMED_OUT): not every API version has a field where the forwarding broker could find
+    them."""
     try:
         response = api.handle(context, request)
         return await response if isawaitable(response) else response

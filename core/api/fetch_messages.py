@@ -1,10 +1,15 @@
-"""Fetch, versions 0–3: for consumers of 0.10 and before, which read messages of the formats v0 (0, 1) and v1 (2, 3).
+"""Fetch, versions 0–3: for consumers of 0.10 and before, which read messages of the formats v0 (0,
+1) and v1 (2, 3).
 
-The log holds record batches; they are converted for the answer (core/broker/requests/down_conversion.py).
+The log holds record batches; they are converted for the answer
+(core/broker/requests/down_conversion.py).
 """
 
 from pk.core.api.fetch_request import CONSUMER, Fetch
+from pk.core.api.long_requests import large_or_not
+from pk.core.api.registry import Outcome
 from pk.core.broker.requests.down_conversion import lower_slice
+from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import KafkaError
 from pk.core.log.file_slices import EMPTY, BytesSlice
 from pk.core.wire.messages.fetch import FetchResponse
@@ -12,30 +17,31 @@ from pk.core.wire.messages.fetch import FetchResponse
 VERSION_MESSAGE_V1 = 2
 
 
-async def answer_messages(fetch: Fetch) -> FetchResponse:
-    """Look, convert, and answer. Where all that was found are control batches, of which nothing is left, wait for more: an
-    empty answer would be asked for again at once."""
+async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
+    """Look, convert, and answer. Where all that was found are control batches, of which nothing is
+    left, wait for more: an empty answer would be asked for again at once."""
     purgatory, deadline = fetch.context.broker.purgatory, fetch.deadline
-    partitions = fetch.partitions()
+    partitions = await finish(fetch.partitions())
     while True:
-        await fetch.look_until(fetch.keys(), deadline)
+        await fetch.look_until(await finish(fetch.keys()), deadline)
         seen = [partition.high_watermark for partition in partitions]
-        if await _lower(fetch) or fetch.request.min_bytes <= 0:
-            return fetch.answer()
+        if await _lower(fetch) or fetch.min_bytes <= 0:
+            break
         if not await purgatory.until(
             lambda seen=seen: seen != [partition.high_watermark for partition in partitions],
             partitions,
             deadline,
         ):
-            return fetch.answer()
+            break
+    return large_or_not(await finish(fetch.answer()))
 
 
 async def _lower(fetch: Fetch) -> bool:
-    """Make messages of the batches that were found, in the format that the version reads; whether there are any,
-    or an error to tell."""
+    """Make messages of the batches that were found, in the format that the version reads; whether
+    there are any, or an error to tell."""
     magic = 1 if fetch.context.api_version >= VERSION_MESSAGE_V1 else 0
     left, any_found = fetch.max_bytes, fetch.urgent
-    for fetched, data in fetch.found:
+    async for fetched, data in in_turns(fetch.found):
         partition = fetch.context.broker.replicas.find(fetched.topic, fetched.partition)
         if partition is None or data.records is None or not data.records.length:
             continue

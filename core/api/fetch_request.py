@@ -1,16 +1,18 @@
 """One Fetch request: its session, the partitions it wants, and what the latest look at them found.
 
-What a follower fetches from is what it has: that is told to the partition before anything is read, so that the answer brings
-the high watermark that follows from it.
+A follower has every record before its fetch offset. The handler reports that offset to the
+partition before it reads, so that the answer carries the high watermark that results.
 
-A follower's next request in its session ends the waiting of the one before, which is answered empty: partitions that are new
-to the follower need not wait for the end of a long poll.
+A follower's next request in its session ends the waiting of the one before, which is answered
+empty: partitions that are new to the follower need not wait for the end of a long poll.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
+from pk.core.api.authorization import allows, allows_cluster
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.reader import Found, Reader, UpTo, check_may_read, divergence
 from pk.core.broker.replication.fetch_sessions import (
     FINAL_EPOCH,
@@ -29,6 +31,7 @@ from pk.core.config import RACK_AWARE_SELECTOR
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.epochs import EpochEnd
 from pk.core.log.file_slices import EMPTY
+from pk.core.turns import AT_ONCE, Pace, Turns, at_once, cleared, emptied
 from pk.core.values import ZERO_UUID
 from pk.core.wire.messages.fetch import (
     AbortedTransaction,
@@ -53,6 +56,14 @@ CONSUMER = -1
 DEBUGGING_CONSUMER = -2
 """Reads up to the log end, from any replica."""
 
+PARTITION_BYTES = 50
+RESPONSE_BYTES = 50
+"""About what an answer is longer than its records, for each partition and for the whole: quotas
+count it all."""
+
+LOOKED_AT_ONCE = 64
+"""Partitions that are read between two checkpoints."""
+
 LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -67,6 +78,7 @@ class Fetch:
         "found",
         "incremental",
         "max_bytes",
+        "min_bytes",
         "reader",
         "replica_epoch",
         "replica_id",
@@ -93,13 +105,18 @@ class Fetch:
         self.expected_epoch = FINAL_EPOCH
         """Of the session, until its next request comes."""
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        quotas = context.broker.client_quotas
+        if quotas.is_on and self.replica_id < 0:
+            within = quotas.fetch_bytes_max(context)
+            self.max_bytes = min(self.max_bytes, within if within is not None else self.max_bytes)
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.reader = self._reader()
         self.found: list[tuple[FetchedPartition, PartitionData]] = []
         self.urgent = False
-        self._begin()
 
     def _reader(self) -> Reader:
-        """Who reads: a consumer up to the high watermark or the last stable offset, others up to the log's end."""
+        """Who reads: a consumer up to the high watermark or the last stable offset, others up to
+        the log's end."""
         committed = self.request.isolation_level == READ_COMMITTED
         up_to = UpTo.LAST_STABLE_OFFSET if committed else UpTo.HIGH_WATERMARK
         version = self.context.api_version
@@ -107,43 +124,45 @@ class Fetch:
             up_to if self.replica_id == CONSUMER else UpTo.LOG_END,
             self.max_bytes,
             committed=committed,
-            # Converted, the partitions before may come to nothing: then this one's first batch is the whole answer.
+            # Converted, the partitions before may come to nothing: then this one's first batch is
+            # the whole answer.
             every_first_whole=version < VERSION_BATCH,
             reads_zstd=version >= VERSION_ZSTD,
         )
 
-    def _begin(self) -> None:
-        """Find the session, or open one, and what is wanted in it."""
+    def begin(self) -> Turns[None]:
+        """Find the session, or open one, and what is wanted in it: to be done first."""
         request, broker = self.request, self.context.broker
         sessions, now_ms = broker.sessions, broker.clock.now_ms()
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         session_id, epoch = request.session_id, request.session_epoch
         if self.context.api_version < VERSION_SESSION or epoch == FINAL_EPOCH:
             if session_id != NO_SESSION:
-                sessions.close(session_id)
-            self.wanted = self._name({})
+                yield from _ended(sessions.close(session_id))
+            self.wanted = yield from self._name({})
             return
         if epoch == INITIAL_EPOCH:
-            broker.purgatory.touch(sessions.close(session_id))
-            self.wanted = self._name({})
+            closed = sessions.close(session_id)
+            broker.purgatory.touch(closed)
+            yield from _ended(closed)
+            del closed
+            self.wanted = yield from self._name({})
             if self.wanted:
-                self._take_session(
-                    sessions.open(
-                        self.wanted, by_id=by_id, privileged=self.replica_id >= 0, now_ms=now_ms
-                    )
+                session = sessions.open(
+                    self.wanted, by_id=by_id, privileged=self.replica_id >= 0, now_ms=now_ms
                 )
+                self._take_session(session)
             return
         session = sessions.next(session_id, epoch, by_id, now_ms)
         broker.purgatory.touch(session)
-        self._name(session.partitions, session)
-        forget(
-            session,
-            (
-                (topic.topic_id if by_id else topic.topic, partition)
-                for topic in request.forgotten_topics_data
-                for partition in topic.partitions
-            ),
-        )
+        yield from self._name(session.partitions, session)
+        pace = Pace()
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if by_id else topic.topic
+            for partition in topic.partitions:
+                forget(session, (name, partition))
+                if pace.due():
+                    yield
         self.wanted = session.partitions
         if not session.partitions:
             sessions.close(session.id)
@@ -156,6 +175,11 @@ class Fetch:
         if session is not None:
             self.expected_epoch = session.epoch
             self.before, session.used_at = session.used_at, self.context.broker.clock.time()
+            authorizer = self.context.broker.authorization.authorizer
+            if session.authorizer is not authorizer:
+                # ACLs changed: what is refused now must be said also of partitions that stand
+                # still.
+                session.authorizer, session.dirty = authorizer, dict(session.partitions)
 
     @property
     def _overtaken(self) -> bool:
@@ -165,13 +189,17 @@ class Fetch:
 
     @property
     def _watched(self) -> FetchSession | None:
-        """The session that hears of the partitions that move. (What moves for a debugging consumer is the log's end.)"""
+        """The session that hears of the partitions that move. (What moves for a debugging consumer
+        is the log's end.)"""
         return self.session if self.replica_id != DEBUGGING_CONSUMER else None
 
-    def _name(self, partitions: Partitions, session: FetchSession | None = None) -> Partitions:
-        """Enter what the request names into `partitions`, which are those of `session`, if there is one already."""
+    def _name(
+        self, partitions: Partitions, session: FetchSession | None = None
+    ) -> Turns[Partitions]:
+        """Enter what the request names into `partitions`, which are those of `session`, if there is
+        one already."""
         by_id = self.context.api_version >= VERSION_TOPIC_ID
-        image = self.context.broker.image
+        image, pace = self.context.broker.image, Pace()
         for topic in self.request.topics:
             name, topic_id = topic.topic, ZERO_UUID
             if by_id:
@@ -198,33 +226,45 @@ class Fetch:
                     wish.last_fetched_epoch,
                     wish.log_start_offset,
                 )
+                if pace.due():
+                    yield
         return partitions
 
-    def look(self) -> bool:
-        """Read what is there now; True when it is enough to answer, or when something has to be warmed up first."""
+    def look(self) -> Turns[bool]:
+        """Read the records available now. True if they suffice for an answer, or if some must first
+        be read from disk."""
         self.found, self.urgent, reader = [], False, self.reader
         reader.look()
         if self._overtaken:
             return True
-        watched = self._watched
+        watched, pace = self._watched, Pace(LOOKED_AT_ONCE)
         for fetched in list((self.wanted if watched is None else watched.dirty).values()):
+            if pace.due():
+                yield
             data = self._look_at(fetched)
             if data is not None:
                 self.found.append((fetched, data))
                 if data.error_code:
                     self.urgent = True
         self.counted = True
-        return self.urgent or reader.is_cold or reader.bytes >= self.request.min_bytes
+        return self.urgent or reader.is_cold or reader.bytes >= self.min_bytes
 
     async def look_until(self, keys: list[Hashable], deadline: float) -> None:
-        """Look, and again whenever one of `keys` is touched, until there is enough, with nothing left out because it lies
-        cold on the disk, or until `deadline` (trio's clock)."""
+        """Look, and again whenever one of `keys` is touched, until there is enough, with nothing
+        left out because it lies cold on the disk, or until `deadline` (trio's clock)."""
         await self.reader.warm_up()
         while True:
-            await self.context.broker.purgatory.until(self.look, keys, deadline)
+            if len(self.wanted) > LOOKED_AT_ONCE:
+                await self.context.broker.purgatory.until_in_turns(self.look, keys, deadline)
+            else:
+                look = self._look_now
+                await self.context.broker.purgatory.until(look, keys, deadline)
             if not self.reader.is_cold:
                 return
             await self.reader.warm_up()
+
+    def _look_now(self) -> bool:
+        return at_once(self.look())
 
     @property
     def deadline(self) -> float:
@@ -263,7 +303,7 @@ class Fetch:
             and diverging is None
             and nearer < 0
             and fetched.high_watermark == high_watermark
-            and fetched.told_log_start_offset == log.log_start_offset
+            and fetched.sent_log_start_offset == log.log_start_offset
         ):
             if (
                 watched is not None
@@ -294,13 +334,14 @@ class Fetch:
         elif nearer >= 0 or (
             self.incremental
             and self.replica_id >= 0
-            and fetched.told_log_start_offset != log.log_start_offset
+            and fetched.sent_log_start_offset != log.log_start_offset
         ):
             self.urgent = True
         return answer
 
     def _nearer(self, partition: Partition, offset: int) -> int:
-        """The replica that a consumer of this rack had better read from, -1 where that is the leader (KIP-392)."""
+        """The replica that a consumer of this rack had better read from, -1 where that is the
+        leader (KIP-392)."""
         broker = self.context.broker
         if broker.config.replica_selector_class != RACK_AWARE_SELECTOR or not partition.leads:
             return -1
@@ -309,7 +350,8 @@ class Fetch:
         )
 
     def code_of(self, error: KafkaError) -> int:
-        """The error's code; clients too old to know that of a failed disk are sent to find another leader."""
+        """The error's code; clients too old to know that of a failed disk are sent to find another
+        leader."""
         if (
             error.code == ErrorCode.KAFKA_STORAGE_ERROR
             and self.context.api_version < VERSION_STORAGE_ERROR
@@ -325,6 +367,8 @@ class Fetch:
             if known is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             fetched.topic = known.name
+        if broker.authorization.authorizer is not None:
+            self._check_allowed(fetched.topic)
         try:
             partition = broker.replicas.partition(fetched.topic, fetched.partition)
         except KafkaError:
@@ -339,10 +383,21 @@ class Fetch:
         check_may_read(partition, fetched.current_leader_epoch, from_follower=any_replica)
         return partition
 
+    def _check_allowed(self, topic: str) -> None:
+        """Raises TOPIC_AUTHORIZATION_FAILED, also to a follower that is none of the cluster's."""
+        context = self.context
+        if self.replica_id >= 0:
+            may_read = allows_cluster(context, Operation.CLUSTER_ACTION)
+        else:
+            may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic)
+        if not may_read:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
     def _read(
         self, partition: Partition, fetched: FetchedPartition
     ) -> tuple[Found, EpochEnd | None]:
-        """What the partition has for this reader, and where the client's log diverges from ours. Raises KafkaError."""
+        """What the partition has for this reader, and where the client's log diverges from ours.
+        Raises KafkaError."""
         diverging = divergence(partition.log, fetched.fetch_offset, fetched.last_fetched_epoch)
         if diverging is not None:
             return Found(), diverging
@@ -355,7 +410,8 @@ class Fetch:
         return self.reader.read(fetched, partition, fetched.fetch_offset, limit), None
 
     def _count(self, partition: Partition, fetched: FetchedPartition) -> None:
-        """Tell the partition how far this follower is. Raises OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER."""
+        """Tell the partition how far this follower is. Raises OFFSET_OUT_OF_RANGE,
+        NOT_LEADER_OR_FOLLOWER."""
         log, offset = partition.log, fetched.fetch_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -403,30 +459,51 @@ class Fetch:
                     leader_id=leader[0], leader_epoch=leader[1]
                 )
 
-    def partitions(self) -> list[Partition]:
-        """Those of the wanted ones that are here."""
-        replicas = self.context.broker.replicas
-        found = (replicas.find(f.topic, f.partition) for f in self.wanted.values())
-        return [partition for partition in found if partition is not None]
+    def close(self) -> Turns[None]:
+        """Let go of what is not in the answer."""
+        yield from emptied(self.found)
+        if self.session is None:
+            wanted, self.wanted = self.wanted, {}
+            yield from cleared(wanted)
 
-    def keys(self) -> list[Hashable]:
+    def partitions(self) -> Turns[list[Partition]]:
+        """Those of the wanted ones that are here."""
+        replicas, pace = self.context.broker.replicas, Pace()
+        partitions: list[Partition] = []
+        for fetched in list(self.wanted.values()):
+            partition = replicas.find(fetched.topic, fetched.partition)
+            if partition is not None:
+                partitions.append(partition)
+            if pace.due():
+                yield
+        return partitions
+
+    def keys(self) -> Turns[list[Hashable]]:
         """Whom to wait for."""
         if (watched := self._watched) is not None:
             return [watched]
         keys: list[Hashable] = []
-        partitions = self.partitions()
+        partitions = yield from self.partitions()
         if self.replica_id != CONSUMER:
             keys += [partition.end_key for partition in partitions]
         if self.replica_id < 0:
             keys += partitions
         return keys
 
-    def answer(self) -> FetchResponse:
+    def answer(self) -> Turns[FetchResponse]:
         """The response: by topic, and in a session only what is news."""
         self._count_throttled()
+        if (wait_ms := self._wait_ms()) > 0:
+            return self._held_back(wait_ms)
         response = FetchResponse(session_id=self.session.id if self.session is not None else 0)
         topics: dict[Hashable, FetchableTopicResponse] = {}
+        leaders: set[int] = set()
+        pace = Pace()
         for fetched, data in self.found:
+            if pace.due():
+                yield
+            if data.error_code:
+                leaders.add(data.current_leader.leader_id)
             name = fetched.topic_id or fetched.topic
             topic = topics.get(name)
             if topic is None:
@@ -435,23 +512,52 @@ class Fetch:
                 )
                 response.responses.append(topic)
             topic.partitions.append(data)
+            if data.records is not None and data.records.length:
+                self._count_out(fetched.topic, data.records.length)
             if self.session is not None:
                 fetched.high_watermark = data.high_watermark
-                fetched.told_log_start_offset = data.log_start_offset
+                fetched.sent_log_start_offset = data.log_start_offset
                 served = data.records is not None and data.records.length
-                # Whoever was served goes to the end, so that a byte limit starves nobody. (It may be gone: the session's
-                # next request is handled while this one waits.)
+                # A partition that got records goes to the end, so that a byte limit starves none.
+                # (It may be gone: the session's next request is handled while this one waits.)
                 if self.incremental and served and self.wanted.pop(fetched.key, None):
                     self.wanted[fetched.key] = fetched
                     if self.session.dirty.pop(fetched.key, None):
                         self.session.dirty[fetched.key] = fetched
         if self.context.api_version >= VERSION_NODE_ENDPOINTS:
-            self._add_endpoints(response)
+            self._add_endpoints(response, leaders)
+        yield from cleared(topics)
         return response
 
-    def _add_endpoints(self, response: FetchResponse) -> None:
+    def _count_out(self, topic: str, size: int) -> None:
+        counted = self.context.broker.state.metrics.topic(topic)
+        if self.replica_id < 0:
+            counted.bytes_out += size
+        else:
+            counted.replication_bytes_out += size
+
+    def _wait_ms(self) -> int:
+        """How long the client must wait before it gets what was found; 0 where nothing holds it
+        back."""
+        quotas = self.context.broker.client_quotas
+        if not quotas.is_on or self.replica_id >= 0:
+            return 0
+        records = sum(data.records.length for _, data in self.found if data.records is not None)
+        return quotas.fetched(
+            self.context, records + PARTITION_BYTES * len(self.found) + RESPONSE_BYTES
+        )
+
+    def _held_back(self, wait_ms: int) -> FetchResponse:
+        """The empty answer to a client that must wait (KIP-219). It asks for the same again, also
+        for a session that would have been its first."""
+        if self.session is None or not self.incremental:
+            if self.session is not None:
+                self.context.broker.sessions.close(self.session.id)
+            return FetchResponse(throttle_time_ms=wait_ms)
+        return FetchResponse(throttle_time_ms=wait_ms, session_id=self.session.id)
+
+    def _add_endpoints(self, response: FetchResponse, leaders: set[int]) -> None:
         """Where the leaders that the answer names listen."""
-        leaders = {data.current_leader.leader_id for _, data in self.found if data.error_code}
         for leader in sorted(leaders):
             endpoint = self.context.broker.state.endpoint(leader, self.context.listener)
             if endpoint is not None:
@@ -459,3 +565,12 @@ class Fetch:
                 response.node_endpoints.append(
                     NodeEndpoint(node_id=leader, host=host, port=port, rack=rack)
                 )
+
+
+def _ended(session: FetchSession | None) -> Turns[None]:
+    """Let go of what a session that is over had, where that is much."""
+    if session is not None and len(session.partitions) > AT_ONCE:
+        partitions, dirty = session.partitions, session.dirty
+        session.partitions, session.dirty = {}, {}
+        yield from cleared(dirty)
+        yield from cleared(partitions)

@@ -1,7 +1,8 @@
-"""FetchSnapshot (59), versions 0–1: a snapshot of the metadata log, in pieces (KIP-630). v1 names directories (KIP-853).
+"""FetchSnapshot (59), versions 0–1: a snapshot of the metadata log, in pieces (KIP-630). v1 names
+directories (KIP-853).
 
-Which snapshots there are, a Fetch of the metadata log tells. The bytes are one document of `core/meta/snapshot.py`; a piece
-may begin and end anywhere in it.
+Which snapshots there are, a Fetch of the metadata log tells. The bytes are one document of
+`core/meta/snapshot.py`; a piece may begin and end anywhere in it.
 """
 
 from pk.core.api.metadata_fetch import leading, newest_image

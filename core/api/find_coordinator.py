@@ -1,19 +1,29 @@
 """FindCoordinator (10), versions 0–6: which broker coordinates a group or a transactional id.
 
-KIP-98 (v1: transactional ids), KIP-699 (v4: several keys), KIP-932 (v6: share groups). A group's coordinator is the leader of
-its partition of `__consumer_offsets`, that of a transactional id of `__transaction_state`; each topic is created when it is
-first asked for. Until the partition has a leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
+KIP-98 (v1: transactional ids), KIP-699 (v4: several keys), KIP-932 (v6: share groups). A group's
+coordinator is the leader of its partition of `__consumer_offsets`, that of a transactional id of
+`__transaction_state`, that of a share partition (its key is group:topic id:partition) of
+`__share_group_state`; each topic is created when it is first asked for. Until the partition has a
+leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
+from pk.core.api.authorization import ERRORS, allows, check, is_on
+from pk.core.api.long_requests import begin
 from pk.core.api.registry import Answer, Api
+from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
+from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.share.records import ShareKey
+from pk.core.turns import AT_ONCE, Pace, Turns
 from pk.core.values import NO_NODE
 from pk.core.wire.messages.find_coordinator import (
     Coordinator,
@@ -23,10 +33,14 @@ from pk.core.wire.messages.find_coordinator import (
 
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
+SHARE_KEY: Final = 2
 SEVERAL_KEYS_SINCE: Final = 4
+SHARE_SINCE: Final = 6
 
 
-Coordinators = GroupCoordinators | TransactionCoordinators
+_REFUSALS: Final = dict(ERRORS.values())
+
+Coordinators = GroupCoordinators | TransactionCoordinators | ShareCoordinators
 
 
 class _Found(NamedTuple):
@@ -44,24 +58,56 @@ def handle(context: Context, request: FindCoordinatorRequest) -> Answer[FindCoor
     """Look each key up; the topic is created first where it is missing."""
     if request.key_type == GROUP_KEY:
         coordinators: Coordinators = context.broker.coordinators
+        needed = ResourceType.GROUP
     elif request.key_type == TRANSACTION_KEY:
         coordinators = context.broker.transactions
+        needed = ResourceType.TRANSACTIONAL_ID
+    elif request.key_type == SHARE_KEY and context.api_version >= SHARE_SINCE:
+        coordinators = context.broker.share_coordinators
+        needed = ResourceType.CLUSTER
+        check(context, Operation.CLUSTER_ACTION, needed, CLUSTER_NAME)
     else:
         return _answer(context, request, lambda key: _UNKNOWN_TYPE)
-    if coordinators.topic not in context.broker.image.topics:
-        return _create_first(context, request, coordinators)
-    return _answer(context, request, lambda key: _find(context, coordinators, key))
+
+    def find(key: str) -> _Found:
+        if needed != ResourceType.CLUSTER and not allows(context, Operation.DESCRIBE, needed, key):
+            return _Found(error=ERRORS[needed][0])
+        return _find(context, coordinators, key)
+
+    if coordinators.topic not in context.broker.image.topics and _may_ask(context, request, needed):
+        return _create_first(context, request, coordinators, find)
+    return _answer(context, request, find)
+
+
+def _may_ask(context: Context, request: FindCoordinatorRequest, needed: ResourceType) -> bool:
+    """Whether the topic may be created for this request: somebody without any right creates
+    none."""
+    if needed == ResourceType.CLUSTER or not is_on(context):
+        return True
+    several = context.api_version >= SEVERAL_KEYS_SINCE
+    return any(
+        allows(context, Operation.DESCRIBE, needed, key, log=False)
+        for key in (request.coordinator_keys[:AT_ONCE] if several else [request.key])
+    )
 
 
 async def _create_first(
-    context: Context, request: FindCoordinatorRequest, coordinators: Coordinators
+    context: Context,
+    request: FindCoordinatorRequest,
+    coordinators: Coordinators,
+    find: Callable[[str], _Found],
 ) -> FindCoordinatorResponse:
     await coordinators.create_topic()
-    return _answer(context, request, lambda key: _find(context, coordinators, key))
+    return await finish(_answers(context, request, find))
 
 
 def _find(context: Context, coordinators: Coordinators, key: str) -> _Found:
     broker = context.broker
+    if coordinators is broker.share_coordinators:
+        try:
+            ShareKey.of_coordinator_key(key)
+        except ValueError:
+            return _UNKNOWN_TYPE
     number = coordinators.partition_of(key)
     led = broker.state.leader_of(coordinators.topic, number) if number is not None else None
     node = broker.image.brokers.get(led[0]) if led is not None else None
@@ -74,13 +120,22 @@ def _find(context: Context, coordinators: Coordinators, key: str) -> _Found:
 
 
 def _answer(
-    context: Context, request: FindCoordinatorRequest, find: Any
-) -> FindCoordinatorResponse:
-    if context.api_version >= SEVERAL_KEYS_SINCE:
-        return FindCoordinatorResponse(
-            coordinators=[_coordinator(key, find(key)) for key in request.coordinator_keys]
-        )
-    return _single(find(request.key))
+    context: Context, request: FindCoordinatorRequest, find: Callable[[str], _Found]
+) -> Answer[FindCoordinatorResponse]:
+    return begin(_answers(context, request, find))
+
+
+def _answers(
+    context: Context, request: FindCoordinatorRequest, find: Callable[[str], _Found]
+) -> Turns[FindCoordinatorResponse]:
+    if context.api_version < SEVERAL_KEYS_SINCE:
+        return _single(find(request.key))
+    response, pace = FindCoordinatorResponse(), Pace()
+    for key in request.coordinator_keys:
+        response.coordinators.append(_coordinator(key, find(key)))
+        if pace.due():
+            yield
+    return response
 
 
 def _coordinator(key: str, found: _Found, message: str | None = "") -> Coordinator:
@@ -95,6 +150,8 @@ def _coordinator(key: str, found: _Found, message: str | None = "") -> Coordinat
 
 
 def _single(found: _Found, message: str | None = None) -> FindCoordinatorResponse:
+    if found.error in _REFUSALS:
+        message = _REFUSALS[found.error]
     return FindCoordinatorResponse(
         node_id=found.node_id,
         host=found.host,

@@ -1,12 +1,13 @@
 """What brokers pass on to the controller (KIP-590).
 
-A request that is the controller's goes to whoever is that, in this process or in another (`ControllerLink.forward`, which
-looks for it as long as nothing can have happened). If the controller is lost between its decision and its answer, nobody can
-say what became of the request: the client gets REQUEST_TIMED_OUT, as from Apache Kafka, and finds out by looking. It is not
-sent again: the second answer would be about what the first try left behind.
+A request for the controller goes to the active one, in this process or another.
+(`ControllerLink.forward` looks for it as long as the request cannot have taken effect.) If the
+controller is lost between its decision and its answer, the outcome is unknown: the client gets
+REQUEST_TIMED_OUT, as from Apache Kafka, and finds out by looking. It is not sent again: the second
+answer would be about what the first try left behind.
 
-What a client has had done it finds done when it asks this broker again: the answer waits until the image here shows it, at
-most `SHOWN_MS_MAX`, for it has happened all the same.
+What a client has had done it finds done when it asks this broker again: the answer waits until the
+image here shows it, at most `SHOWN_MS_MAX`, for it has happened all the same.
 """
 
 from __future__ import annotations
@@ -17,15 +18,35 @@ from typing import Any, Final
 import trio
 
 from pk.core.api.registry import AnyApi
+from pk.core.auth.acls import AclBinding
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.meta.image import MetadataImage
+from pk.core.quota.entity import entity_of
 from pk.core.values import ZERO_UUID
+from pk.core.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from pk.core.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from pk.core.wire.messages.create_acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from pk.core.wire.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
 from pk.core.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from pk.core.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 TIMEOUT_MS: Final = 30_000
@@ -35,6 +56,9 @@ TIMEOUT_MS_MIN: Final = 5_000
 """What the way to the controller may take, however little time the request leaves it."""
 
 SHOWN_MS_MAX: Final = 5_000
+
+_RULES_MAX: Final = 100
+"""So many ACLs of a request are looked for: all of them come into force together."""
 
 
 def through(api: AnyApi) -> AnyApi:
@@ -47,8 +71,8 @@ def through(api: AnyApi) -> AnyApi:
 
 
 async def pass_on(context: Context, request: Any) -> Any:
-    """The active controller's answer to a client's request. Raises KafkaError: REQUEST_TIMED_OUT where no controller was
-    found in time or none answered, and what the envelope met."""
+    """The active controller's answer to a client's request. Raises KafkaError: REQUEST_TIMED_OUT
+    where no controller was found in time or none answered, and what the envelope met."""
     timeout_ms = max(getattr(request, "timeout_ms", TIMEOUT_MS), TIMEOUT_MS_MIN)
     response = await context.broker.link.forward(context, request, timeout_ms=timeout_ms)
     await _wait_until_shown(context.broker, request, response)
@@ -57,7 +81,8 @@ async def pass_on(context: Context, request: Any) -> Any:
 
 async def _wait_until_shown(broker: Broker, request: Any, response: Any) -> None:
     """Wait for an image that shows what was done, not for ever."""
-    # What this process's controller decided is in its image by now; another one's is known by what it makes.
+    # What this process's controller decided is in its image by now; another one's is known by what
+    # it makes.
     decided = broker.controller.image.offset if broker.controller is not None else 0
 
     def is_shown() -> bool:
@@ -69,7 +94,8 @@ async def _wait_until_shown(broker: Broker, request: Any, response: Any) -> None
 
 
 def shows(request: object, response: object, image: MetadataImage) -> bool:
-    """Whether `image` shows the topics and partitions that were made, and no more those that were deleted."""
+    """Whether `image` shows the topics, partitions and users that were made, and no more those that
+    were deleted."""
     match request, response:
         case CreateTopicsRequest(), CreateTopicsResponse():
             return request.validate_only or all(
@@ -86,7 +112,78 @@ def shows(request: object, response: object, image: MetadataImage) -> bool:
                 grown.error_code or _count(image, grown.name) >= wanted.get(grown.name, 0)
                 for grown in response.results
             )
+        case CreateAclsRequest(), CreateAclsResponse():
+            return all(
+                result.error_code or _rule(rule) in image.acls
+                for rule, result in zip(
+                    request.creations[:_RULES_MAX], response.results[:_RULES_MAX], strict=False
+                )
+            )
+        case CreateDelegationTokenRequest(), CreateDelegationTokenResponse():
+            return bool(response.error_code) or response.token_id in image.tokens
+        case DeleteAclsRequest(), DeleteAclsResponse():
+            return not any(
+                AclBinding(
+                    rule.resource_type,
+                    rule.resource_name,
+                    rule.pattern_type,
+                    rule.principal,
+                    rule.host,
+                    rule.operation,
+                    rule.permission_type,
+                )
+                in image.acls
+                for result in response.filter_results[:_RULES_MAX]
+                for rule in result.matching_acls[:_RULES_MAX]
+            )
+        case AlterUserScramCredentialsRequest(), AlterUserScramCredentialsResponse():
+            refused = {result.user for result in response.results if result.error_code}
+            return all(
+                (known := image.scram.get((new.name, new.mechanism))) is not None
+                and known.salt == new.salt
+                for new in request.upsertions
+                if new.name not in refused
+            ) and not any(
+                (gone.name, gone.mechanism) in image.scram
+                for gone in request.deletions
+                if gone.name not in refused
+            )
+        case AlterClientQuotasRequest(), AlterClientQuotasResponse():
+            return request.validate_only or _shows_quotas(request, response, image)
+        case _:
+            return True
+
+
+def _shows_quotas(
+    request: AlterClientQuotasRequest, response: AlterClientQuotasResponse, image: MetadataImage
+) -> bool:
+    answers = {
+        entity_of({part.entity_type: part.entity_name for part in answer.entity}): answer.error_code
+        for answer in response.entries[:_RULES_MAX]
+    }
+    for entry in request.entries[:_RULES_MAX]:
+        entity = entity_of({part.entity_type: part.entity_name for part in entry.entity})
+        known = image.quotas.get(entity, {})
+        if answers.get(entity, 1) == 0 and any(
+            (op.key in known) == op.remove
+            or (not op.remove and known[op.key] < op.value)
+            or (not op.remove and known[op.key] > op.value)
+            for op in entry.ops
+        ):
+            return False
     return True
+
+
+def _rule(rule: AclCreation) -> AclBinding:
+    return AclBinding(
+        rule.resource_type,
+        rule.resource_name,
+        rule.resource_pattern_type,
+        rule.principal,
+        rule.host,
+        rule.operation,
+        rule.permission_type,
+    )
 
 
 def _is_there(image: MetadataImage, name: str | None, topic_id: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Heartbeat (12), versions 0–4: a member is alive, and learns by the error code when to join again.
 
-KIP-345 (v3: static members). While the group's partition is being loaded every heartbeat is good: its member gets a whole
-session when that is done.
+KIP-345 (v3: static members). While the group's partition is being loaded every heartbeat is good:
+its member gets a whole session when that is done.
 """
 
 from pk.core.api.registry import Answer, Api

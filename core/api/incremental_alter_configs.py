@@ -6,15 +6,20 @@ this process's own (KIP-412): they change here and are gone when it ends. So a b
 is not its own.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol, cast
 
 from pk.core.api import forward
+from pk.core.api.authorization import check_configs
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import in_turns
+from pk.core.config import BrokerConfig, ConfigError
+from pk.core.config.log_limits import check_cleaners_change, check_cordoned
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import configs
 from pk.core.meta.events import BROKER, BROKER_LOGGER
@@ -29,7 +34,24 @@ ALTER_TIMEOUT_MS: Final = 30_000
 """These requests say no timeout; Kafka's brokers wait as long for their controller."""
 
 
-Check = Callable[[Context, int, str], None]
+class Change(Protocol):
+    """A key of a request to alter configs."""
+
+    name: str
+    value: str | None
+
+
+class Resource(Protocol):
+    """A resource of one."""
+
+    resource_type: int
+    resource_name: str
+
+    @property
+    def configs(self) -> Sequence[Change]: ...
+
+
+Check = Callable[[Context, Resource], None]
 PassOn = Callable[
     [Context, IncrementalAlterConfigsRequest], Awaitable[IncrementalAlterConfigsResponse]
 ]
@@ -39,13 +61,14 @@ async def handle(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource, or say why not."""
-    return await _handle(context, request, check_own_broker, forward.pass_on)
+    return await _handle(context, request, check_own_changes, forward.pass_on)
 
 
 async def handle_at_controller(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """The same on a controller's listener and for brokers that pass it on: any broker's keys may be changed."""
+    """The same on a controller's listener and for brokers that pass it on: any broker's keys may be
+    changed."""
     return await _handle(context, request, check_own_loggers, _decide)
 
 
@@ -54,7 +77,10 @@ async def _decide(
 ) -> IncrementalAlterConfigsResponse:
     config = context.broker.config
     return await decided(
-        context, lambda image: configs.incremental_alter(image, request, config), ALTER_TIMEOUT_MS
+        context,
+        lambda image: configs.incremental_alter(image, request, config),
+        request,
+        ALTER_TIMEOUT_MS,
     )
 
 
@@ -63,9 +89,10 @@ async def _handle(
 ) -> IncrementalAlterConfigsResponse:
     here: list[AlterConfigsResourceResponse] = []
     for_controller: list[AlterConfigsResource] = []
-    for resource in request.resources:
+    async for resource in in_turns(request.resources):
         try:
-            check(context, resource.resource_type, resource.resource_name)
+            check_configs(context, Operation.ALTER_CONFIGS, resource)
+            check(context, resource)
             if resource.resource_type == BROKER_LOGGER:
                 _alter_loggers(resource, validate_only=request.validate_only)
                 here.append(_answer(resource, None))
@@ -83,10 +110,38 @@ async def _handle(
     return response
 
 
-def check_own_loggers(context: Context, resource_type: int, name: str) -> None:
+def check_own_loggers(context: Context, resource: Resource) -> None:
     """Raises KafkaError(INVALID_REQUEST) where the resource is the loggers of another process."""
-    if resource_type == BROKER_LOGGER:
-        check_own_broker(context, resource_type, name)
+    if resource.resource_type == BROKER_LOGGER:
+        check_own_broker(context, resource.resource_type, resource.resource_name)
+
+
+def check_own_changes(context: Context, resource: Resource) -> None:
+    """Raises KafkaError(INVALID_REQUEST) where the resource is another broker, or this one cannot
+    be changed so while it runs: its directories, and how many cleaners it has now, only this broker
+    knows."""
+    check_own_broker(context, resource.resource_type, resource.resource_name)
+    if resource.resource_type != BROKER:
+        return
+    config = context.broker.config
+    for change in resource.configs:
+        operation = getattr(change, "config_operation", configs.Operation.SET)
+        if change.value is None or operation == configs.Operation.DELETE:
+            continue
+        try:
+            value = BrokerConfig({change.name: change.value})[change.name]
+        except ConfigError:
+            continue  # the controller says what is wrong with it
+        try:
+            if change.name == "log.cleaner.threads":
+                check_cleaners_change(cast(int, value), config.log_cleaner_threads)
+            elif change.name == "cordoned.log.dirs" and operation != configs.Operation.SUBTRACT:
+                named = cast(tuple[str, ...], value)
+                if operation == configs.Operation.APPEND:
+                    named = (*cast(tuple[str, ...], config[change.name]), *named)
+                check_cordoned(named, config.log_dirs)
+        except ConfigError as e:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
 
 
 def check_own_broker(context: Context, resource_type: int, name: str) -> None:
@@ -99,8 +154,8 @@ def check_own_broker(context: Context, resource_type: int, name: str) -> None:
         return
     node, own = configs.check_broker_name(name), context.broker.node_id
     if node != own and not (node is None and resource_type == BROKER):
-        said = "no id" if node is None else f"broker {node}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {own}, not {said}")
+        said = f"Unexpected broker id, expected {own}, but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, said)
 
 
 def _alter_loggers(resource: AlterConfigsResource, *, validate_only: bool) -> None:

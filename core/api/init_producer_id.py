@@ -1,12 +1,15 @@
 """InitProducerId (22), versions 0–5: an id and an epoch for a producer (KIP-98, KIP-360, KIP-890).
 
-Ids come from blocks that the controller hands to brokers, so that no two producers of a cluster ever share one. With a
-transactional id the answer is its coordinator's (core/txn/machine.py): it fences earlier producers of that id.
+Ids come from blocks that the controller hands to brokers, so that no two producers of a cluster
+ever share one. With a transactional id the answer is its coordinator's (core/txn/machine.py): it
+fences earlier producers of that id.
 """
 
 from typing import Final
 
+from pk.core.api.authorization import check
 from pk.core.api.registry import Api
+from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -17,9 +20,14 @@ PRODUCER_FENCED_SINCE: Final = 4
 
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A fresh id with epoch 0, or what the coordinator decides. Raises INVALID_REQUEST for half of what a producer had: its
-    id without its epoch, or the epoch alone; and what `TransactionMachine.init_producer_id` raises."""
+    """A fresh id with epoch 0, or what the coordinator decides. Raises INVALID_REQUEST for half of
+    what a producer had: its id without its epoch, or the epoch alone; and what
+    `TransactionMachine.init_producer_id` raises."""
     transactional_id = request.transactional_id
+    if transactional_id is not None:
+        check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    elif not context.broker.authorization.allows_any(context, Operation.WRITE, ResourceType.TOPIC):
+        check(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
     if transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):

@@ -1,4 +1,5 @@
-"""LeaveGroup (13), versions 0–5: members go, and the others need not wait for their sessions to end.
+"""LeaveGroup (13), versions 0–5: members go, and the others need not wait for their sessions to
+end.
 
 KIP-345 (v3: several members, static ones by instance id), KIP-800 (v5: reasons).
 """

@@ -18,7 +18,8 @@ _VERSION_TYPES: Final = 1
 
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    """List them: all topics and brokers, those groups and subscriptions that have keys of their own.
+    """List them: all topics and brokers, those groups and subscriptions that have keys of their
+    own.
 
     Raises UNSUPPORTED_VERSION for a type that has no configs: a newer client may know more.
     """

@@ -1,37 +1,62 @@
-"""ListGroups (16), versions 0–5: the groups that this broker coordinates, by state (KIP-518, v4) and type (KIP-848, v5)."""
+"""ListGroups (16), versions 0–5: the groups that this broker coordinates, by state (KIP-518, v4)
+and type (KIP-848, v5)."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
-from pk.core.api.registry import Answer, Api
+from pk.core.api.authorization import allows, allows_cluster, is_on
+from pk.core.api.long_requests import begin, large_or_not
+from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
-from pk.core.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from pk.core.broker.turns import finish
+from pk.core.group.machine import normalized
+from pk.core.turns import Turns, joined
+from pk.core.wire.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 
 
 def handle(context: Context, request: ListGroupsRequest) -> Answer[ListGroupsResponse]:
-    """Ask every coordinator; COORDINATOR_LOAD_IN_PROGRESS where one does not know its groups yet."""
+    """Ask every coordinator; COORDINATOR_LOAD_IN_PROGRESS where one does not know its groups
+    yet."""
+    return begin(_handle(context, request))
+
+
+def _handle(
+    context: Context, request: ListGroupsRequest
+) -> Turns[ListGroupsResponse | Awaitable[Outcome[ListGroupsResponse]]]:
     coordinators = context.broker.coordinators
     coordinators.check_loaded()
+    states = yield from normalized(request.states_filter)
+    types = yield from normalized(request.types_filter)
     answers = [
-        coordinator.submit(
-            lambda machine, _, now_ms: machine.list_groups(
-                request.states_filter, request.types_filter, now_ms
-            )
-        )
+        coordinator.submit(lambda machine, _, now_ms: machine.list_groups(states, types, now_ms))
         for coordinator in coordinators
         if coordinator.is_active
     ]
     if all(isinstance(a, list) for a in answers):
-        return ListGroupsResponse(groups=[group for groups in answers for group in groups])
-    return _wait(answers)
+        groups = yield from joined(answers)
+        return ListGroupsResponse(groups=_visible(context, groups))
+    return _wait(context, answers)
 
 
-async def _wait(answers: list[Any]) -> ListGroupsResponse:
-    return ListGroupsResponse(
-        groups=[group for groups in await all_of(answers) for group in groups]
-    )
+def _visible(context: Context, groups: list[ListedGroup]) -> list[ListedGroup]:
+    """Those that the asker may describe."""
+    if not is_on(context) or allows_cluster(context, Operation.DESCRIBE, log=False):
+        return groups
+    kind = ResourceType.GROUP
+    return [g for g in groups if allows(context, Operation.DESCRIBE, kind, g.group_id, log=False)]
+
+
+async def _wait(context: Context, answers: list[Any]) -> Outcome[ListGroupsResponse]:
+    groups = await finish(joined(await all_of(answers)))
+    return large_or_not(ListGroupsResponse(groups=_visible(context, groups)))
 
 
 API = Api(key=16, versions=(0, 5), handle=handle, parks=True)

@@ -1,10 +1,11 @@
 """ListOffsets (2), versions 0–11: the offset at a time, or at one of the places that have a name.
 
-KIP-79 (by time), KIP-98 (v2: isolation), KIP-207 (a new leader that does not know its high watermark), KIP-320 (v4: epochs),
-KIP-734 (v7: -3), KIP-405 (v8: -4, v9: -5), KIP-1005, KIP-1023 (v11: -6).
+KIP-79 (by time), KIP-98 (v2: isolation), KIP-207 (a new leader that does not know its high
+watermark), KIP-320 (v4: epochs), KIP-734 (v7: -3), KIP-405 (v8: -4, v9: -5), KIP-1005, KIP-1023
+(v11: -6).
 
-Version 0, older than times in records, asks for up to `max_num_offsets` places at which to begin: starts of segments that
-were last written at or before the time, newest first, and the log's end.
+Version 0, older than times in records, asks for up to `max_num_offsets` places at which to begin:
+starts of segments that were last written at or before the time, newest first, and the log's end.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from pk.core.api.long_requests import in_turns
+from pk.core.api.authorization import allows
 from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log import recovery
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Log
+from pk.core.turns import cleared
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -62,10 +66,13 @@ async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
         (t.name, p.partition_index) for t in request.topics for p in t.partitions
     ):
         (repeated if key in seen else seen).add(key)
+    await finish(cleared(seen))
     async for topic, wish, answer in in_turns(_each(request, response)):
         try:
             if (topic, wish.partition_index) in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition named twice")
+            if not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if context.api_version < VERSION_ONE_OFFSET:
                 answer.old_style_offsets = await _starts(context, request, topic, wish)
                 continue
@@ -138,7 +145,7 @@ def _not_available(context: Context) -> KafkaError:
 
 
 async def _search(partition: Partition, end: int, search: Callable[[], Any]) -> Found:
-    """A search through the log's files, off the loop; what lies at or above `end` is not told."""
+    """Search the log's files, off the loop; a record at or after `end` does not count as found."""
     found = await offload(search, directory=partition.log.log_dir.path)
     if found is None or found[0] >= end:
         return NOTHING
@@ -148,7 +155,8 @@ async def _search(partition: Partition, end: int, search: Callable[[], Any]) -> 
 async def _starts(
     context: Context, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
 ) -> list[int]:
-    """Version 0: offsets in falling order; a consumer is told none above the high watermark. Raises KafkaError."""
+    """Version 0: offsets in falling order; a consumer gets none above the high watermark. Raises
+    KafkaError."""
     partition = context.broker.replicas.partition(topic, wish.partition_index)
     if request.replica_id != DEBUGGING_CONSUMER:
         partition.check_leader()
@@ -169,7 +177,8 @@ async def _starts(
 
 
 def _segment_starts(log: Log, modified_ms: dict[int, int], when: int, now_ms: int) -> list[int]:
-    """Where segments start and the log ends, newest first, from the last that was not written to after `when` on."""
+    """Where segments start and the log ends, newest first, from the last that was not written to
+    after `when` on."""
     segments = log.segments
     places = [
         (max(s.base_offset, log.log_start_offset), modified_ms.get(s.base_offset, now_ms))
@@ -182,8 +191,8 @@ def _segment_starts(log: Log, modified_ms: dict[int, int], when: int, now_ms: in
 
 
 def _modified_ms(log: Log) -> dict[int, int]:
-    """When each segment was last written to, by base offset; its latest record's time where the disk does not tell (one
-    in memory). Raises StorageError."""
+    """When each segment was last written to, by base offset; its latest record's time where the
+    disk does not tell (one in memory). Raises StorageError."""
     try:
         modified_ms = recovery.find(log.disk, log.directory).modified_ms
         return {

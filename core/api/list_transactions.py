@@ -1,13 +1,18 @@
-"""ListTransactions (66), versions 0–2: the transactions that this broker coordinates (KIP-664), also by how long they are
-open (v1, KIP-994) and by a regular expression of RE2's that the whole id must match (v2, KIP-1152)."""
+"""ListTransactions (66), versions 0–2: the transactions that this broker coordinates (KIP-664),
+also by how long they are open (v1, KIP-994) and by a regular expression of RE2's that the whole id
+must match (v2, KIP-1152)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
+from inspect import isawaitable
+from typing import Any, Final
 
+from pk.core.api.authorization import allows
 from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.regex import matcher
 from pk.core.txn.transaction import STATES
@@ -16,29 +21,39 @@ from pk.core.wire.messages.list_transactions import (
     ListTransactionsResponse,
 )
 
+UNKNOWN: Final = ""
+"""Stands for all states that do not exist: a filter of nothing else lets no transaction through."""
+
 
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """Ask every coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS where one does not know its transactions yet,
-    INVALID_REGULAR_EXPRESSION."""
+    """Ask every coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS where one does not know its
+    transactions yet, INVALID_REGULAR_EXPRESSION."""
     transactions = context.broker.transactions
     transactions.check_loaded()
     matches = _matcher(request.transactional_id_pattern)
-    response = ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in STATES]
-    )
+    response = ListTransactionsResponse()
+    states: set[str] = set()
+    async for name in in_turns(request.state_filters):
+        states.add(name if name in STATES else UNKNOWN)
+        if name not in STATES:
+            response.unknown_state_filters.append(name)
+    ids = {id_ async for id_ in in_turns(request.producer_id_filters)}
     for coordinator in transactions:
         if not coordinator.is_active:
             continue
         answer: Any = coordinator.submit(
             lambda machine, _, now_ms: machine.list_transactions(
-                request.state_filters,
-                request.producer_id_filters,
+                states,
+                ids,
                 request.duration_filter,
                 matches,
                 now_ms,
             )
         )
-        response.transaction_states += await answer if isinstance(answer, Awaitable) else answer
+        async for state in in_turns(await answer if isawaitable(answer) else answer):
+            id_, kind = state.transactional_id, ResourceType.TRANSACTIONAL_ID
+            if allows(context, Operation.DESCRIBE, kind, id_, log=False):
+                response.transaction_states.append(state)
     return response
 
 

@@ -1,19 +1,74 @@
-"""Going through what one request names without keeping the loop from everybody else: that may be a million things."""
+"""Requests that name 200,000 things, answered without keeping the loop from everybody else.
 
-from collections.abc import AsyncIterator, Iterable
-from typing import Final, TypeVar
+A handler goes through what is named in turns (core/turns.py). `begin` runs its work up to the first
+pause. Most requests are done by then, and are answered without a checkpoint; the others go on turn
+by turn, while their connection waits. A handler that awaits anyway uses `in_turns`.
 
-import trio
+While a request pauses, the image, leaderships and groups may change: what is said of an element is
+true when it is said, as if each had come in a request of its own. What must be decided as one is
+the coordinator's (core/broker/coordinator).
 
-T = TypeVar("T")
+Requests that are large are decoded in a thread, and their answers are encoded in one
+(net/connection.py). Freeing 200,000 objects takes as long as making them: `let_go` does that in
+turns.
+"""
 
-AT_ONCE: Final = 256
-"""Looked at between two checkpoints: a millisecond or two."""
+from collections.abc import Awaitable
+from inspect import isawaitable
+from typing import Any, TypeVar, cast
+
+from pk.core.api.registry import Holding, Large, Outcome
+from pk.core.broker.turns import finish, in_turns, pause
+from pk.core.turns import AT_ONCE, FREED_AT_ONCE, Pace, Turns
+from pk.core.wire.elements import arrays_of, has_many
+from pk.core.wire.schema import Message
+
+__all__ = ["begin", "in_turns", "large_or_not", "let_go"]
+
+R = TypeVar("R", bound=Message)
 
 
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Each of `items`; those beyond the first `AT_ONCE` after a checkpoint for as many."""
-    for done, item in enumerate(items):
-        if done and not done % AT_ONCE:
-            await trio.lowlevel.checkpoint()
-        yield item
+def begin(work: Turns[Any]) -> Any:
+    """What `work` comes to, where it does not pause; else what the connection must wait for. It may
+    come to a response, or to an awaitable of one."""
+    try:
+        next(work)
+    except StopIteration as done:
+        return done.value
+    return Holding(_go_on(work))
+
+
+async def _go_on(work: Turns[Any]) -> Outcome[Any] | Awaitable[Outcome[Any]]:
+    await pause()
+    result = await finish(work)
+    return result if isawaitable(result) else Large(result)
+
+
+def large_or_not(response: R) -> R | Large[R]:
+    """`response`, as a large one where it has many elements."""
+    return Large(response) if has_many(response, AT_ONCE) else response
+
+
+async def let_go(messages: list[Any]) -> None:
+    """Free large messages in turns, and empty the list. Nothing else may refer to them: their
+    elements live until their turn comes."""
+    pace = Pace(FREED_AT_ONCE)
+    heap: list[list[Any]] = [messages]
+    del messages
+    while heap:
+        if not heap[-1]:
+            heap.pop()
+            continue
+        each, count = heap[-1].pop(), 1
+        for name, holds_arrays in arrays_of(cast(type[Any], type(each))):
+            value = getattr(each, name)
+            if value and (holds_arrays or len(value) > AT_ONCE):
+                # A copy: what it was taken from may be in use elsewhere, and keeps its elements
+                # then.
+                heap.append(value.copy())
+            elif value:
+                count += len(value)
+            value = None
+        each = None
+        if pace.due(count):
+            await pause()

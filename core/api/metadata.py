@@ -10,18 +10,22 @@ that asks for it is answered UNKNOWN_TOPIC_OR_PARTITION, as Apache Kafka does, a
 afterwards: clients ask again.
 """
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from typing import Final
 
 import trio
 
-from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from pk.core.api.authorization import allows, allows_cluster, cluster_operations, is_on
+from pk.core.api.authorized import NOT_ASKED, TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Large
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import pause
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.topic_names import is_name
+from pk.core.turns import AT_ONCE
 from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_NODE, ZERO_UUID, Uuid
 from pk.core.wire.messages.metadata import (
     MetadataRequest,
@@ -39,53 +43,80 @@ _VERSION_TOPIC_IDS: Final = 12
 Alive = dict[int, tuple[str, int, str | None]]
 """Brokers that are alive and reachable by the asker's listener: host, port, rack."""
 
+_UNDESCRIBED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
+
 LARGE_PARTITIONS: Final = 500
 """Beyond so many, an answer is made in a thread: it takes the loop milliseconds."""
 
 
 def handle(
     context: Context, request: MetadataRequest
-) -> MetadataResponse | Awaitable[MetadataResponse | Large]:
-    """Answer from the image. Where there are other brokers, a client that asks in the moment in which one of them was
-    lost waits for the next leader: one that learns of the old leader may not ask again for a second.
+) -> MetadataResponse | Awaitable[MetadataResponse | Large[MetadataResponse]]:
+    """Answer from the image. Where there are other brokers, a client that asks in the moment in
+    which one of them was lost waits for the next leader: one that learns of the old leader may not
+    ask again for a second.
 
     Raises KafkaError(INVALID_REQUEST) for a topic that is named by nothing, or by an id before
     version 12.
     """
     if len(context.broker.image.brokers) > 1 or _large(context, request):
         return _wait_first(context, request)
-    answer = _answer(context, request)
+    answer = _answer(context, request, frozenset())
     _create_missing(context, request)
     return answer
 
 
-def _create_missing(context: Context, request: MetadataRequest) -> None:
-    """Have unknown topics made. Only once the request is answered: the answer says that they are unknown."""
+async def _create_missing_in_turns(context: Context, request: MetadataRequest) -> None:
+    """The same, of a request that names many."""
+    topics = request.topics or []
+    for first in range(0, len(topics), AT_ONCE):
+        _create_missing(context, request, slice(first, first + AT_ONCE))
+        await pause()
+
+
+def _create_missing(context: Context, request: MetadataRequest, which: slice = slice(None)) -> None:
+    """Have unknown topics made. Only once the request is answered: the answer says that they are
+    unknown."""
     if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
         return
     known = context.broker.image.topics
     missing = [
         topic.name
-        for topic in request.topics or ()
+        for topic in (request.topics or [])[which]
         if topic.name
         and topic.topic_id == ZERO_UUID
         and topic.name not in known
         and topic.name != METADATA_TOPIC
         and is_name(topic.name)
+        and _may_create(context, topic.name)
     ]
     context.broker.topics_on_demand.create(missing)
 
 
-async def _wait_first(context: Context, request: MetadataRequest) -> MetadataResponse | Large:
-    # The client may have lost its leader just now. So have we, then, and the news lies beside its question.
+def _may_create(context: Context, name: str) -> bool:
+    """Whether the asker may have a missing topic made."""
+    return (
+        not is_on(context)
+        or allows_cluster(context, Operation.CREATE, log=False)
+        or allows(context, Operation.CREATE, ResourceType.TOPIC, name)
+    ) and allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name, log=False)
+
+
+async def _wait_first(
+    context: Context, request: MetadataRequest
+) -> MetadataResponse | Large[MetadataResponse]:
+    # The client may have lost its leader just now. So have we, then, and the news lies beside its
+    # question.
     await trio.lowlevel.checkpoint()
     await context.broker.lost_leaders.wait_for_verdict()
-    answer: MetadataResponse | Large
+    answer: MetadataResponse | Large[MetadataResponse]
+    just_fenced = context.broker.just_fenced.nodes()
     if _large(context, request):
-        answer = Large(await offload(_answer, context, request))
+        answer = Large(await offload(_answer, context, request, just_fenced))
+        await _create_missing_in_turns(context, request)
     else:
-        answer = _answer(context, request)
-    _create_missing(context, request)
+        answer = _answer(context, request, just_fenced)
+        _create_missing(context, request)
     return answer
 
 
@@ -97,43 +128,69 @@ def _large(context: Context, request: MetadataRequest) -> bool:
     for topic in request.topics or ():
         found = known.get(topic.name or "")
         count += len(found.partitions) if found is not None else 1
-    return count > LARGE_PARTITIONS
+        if count > LARGE_PARTITIONS:
+            return True
+    return False
 
 
 def _wants_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None or (not request.topics and version < _VERSION_NULL_IS_ALL)
 
 
-def _answer(context: Context, request: MetadataRequest) -> MetadataResponse:
+def _answer(
+    context: Context, request: MetadataRequest, just_fenced: Collection[int]
+) -> MetadataResponse:
     image = context.broker.image
     version = context.api_version
     alive = _endpoints(image, context.listener)
+    named = alive | _endpoints(image, context.listener, just_fenced)
     brokers = [
         MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
-        for node, (host, port, rack) in sorted(alive.items())
+        for node, (host, port, rack) in sorted(named.items())
     ]
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     wanted = request.topics
     if wanted is None or _wants_all(request, version):
-        answers = [_topic(t, alive, version, operations) for t in image.topics.values()]
+        answers = [_topic(t, alive, version) for t in _visible(context, image)]
     else:
         answers = [
-            _one(name, topic_id, image, alive, version, operations)
+            _one(context, request, name, topic_id, image, alive)
             for name, topic_id in _asked(wanted, version)
         ]
+    if request.include_topic_authorized_operations:
+        _add_operations(context, answers)
     cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=brokers,
         cluster_id=image.cluster_id,
         controller_id=controller_of(context),
         topics=answers,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if cluster else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(context) if cluster else NOT_ASKED,
     )
+
+
+def _visible(context: Context, image: MetadataImage) -> Iterable[TopicImage]:
+    """Those of all topics that the asker may know of."""
+    topics = image.topics.values()
+    if not is_on(context):
+        return topics
+    kind = ResourceType.TOPIC
+    return [t for t in topics if allows(context, Operation.DESCRIBE, kind, t.name, log=False)]
+
+
+def _add_operations(context: Context, answers: Iterable[MetadataResponseTopic]) -> None:
+    """What the asker may do with each topic that it may describe (KIP-430)."""
+    authorization = context.broker.authorization
+    for topic in answers:
+        if topic.error_code not in _UNDESCRIBED:
+            topic.topic_authorized_operations = authorization.operations(
+                context, ResourceType.TOPIC, topic.name or "", TOPIC_OPERATIONS
+            )
 
 
 def controller_of(context: Context) -> int:
     """The broker that clients take for the controller: the one that is, or, where it is none of
-    those that are alive, this one, which passes on what is the controller's, or any other that does.
+    those that are alive, this one, which passes on what is the controller's, or any other that
+    does.
     """
     image, node = context.broker.image, context.broker.node_id
     for candidate in (image.controller_id, node, *sorted(image.brokers)):
@@ -143,11 +200,13 @@ def controller_of(context: Context) -> int:
     return NO_NODE
 
 
-def _endpoints(image: MetadataImage, listener: str) -> Alive:
-    """Brokers that are alive and reachable by `listener`: host, port, rack."""
-    found = {}
+def _endpoints(image: MetadataImage, listener: str, fenced: Collection[int] | None = None) -> Alive:
+    """Brokers that are alive, or those of `fenced`, and reachable by `listener`: host, port,
+    rack."""
+    found: Alive = {}
     for node, broker in image.brokers.items():
-        endpoint = None if broker.fenced else broker.endpoint(listener)
+        wanted = not broker.fenced if fenced is None else node in fenced
+        endpoint = broker.endpoint(listener) if wanted else None
         if endpoint is not None:
             found[node] = endpoint.host, endpoint.port, broker.rack
     return found
@@ -157,7 +216,7 @@ def _asked(
     wanted: Iterable[MetadataRequestTopic], version: int
 ) -> Iterable[tuple[str | None, Uuid]]:
     """(name, id) of each topic once. An id counts before a name."""
-    asked = {}
+    asked: dict[tuple[str | None, Uuid], None] = {}
     for topic in wanted:
         by_id = topic.topic_id != ZERO_UUID
         if (by_id or topic.name is None) and version < _VERSION_TOPIC_IDS:
@@ -171,16 +230,22 @@ def _asked(
 
 
 def _one(
+    context: Context,
+    request: MetadataRequest,
     name: str | None,
     topic_id: Uuid,
     image: MetadataImage,
     alive: Alive,
-    version: int,
-    operations: int,
 ) -> MetadataResponseTopic:
     topic = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
+    asked = topic.name if topic is not None else name
+    if asked is not None and not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, asked):
+        # An id is no secret, a name is: the answer has the one that was asked with.
+        return MetadataResponseTopic(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id
+        )
     if topic is not None:
-        return _topic(topic, alive, version, operations)
+        return _topic(topic, alive, context.api_version)
     if name is None:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
@@ -188,21 +253,22 @@ def _one(
     code = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
     )
-    return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
+    creates = request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable
+    if creates and not _may_create(context, name):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return MetadataResponseTopic(error_code=code, name=name)
 
 
 def _topic(
     topic: TopicImage,
     alive: Alive,
     version: int,
-    operations: int,
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=[_partition(p, alive, version) for p in topic.partitions],
-        topic_authorized_operations=operations,
     )
 
 

@@ -1,11 +1,14 @@
-"""Fetch (1) on a controller's listener, versions 4–18: the metadata log, topic `__cluster_metadata` (KIP-595).
+"""Fetch (1) on a controller's listener, versions 4–18: the metadata log, topic `__cluster_metadata`
+(KIP-595).
 
-By name, from v13 on by id. Sessions are not kept (the answer's session id is 0): a follower names one partition. What is there
-is answered at once, whole appends (core/broker/controller/metadata_feed.py); at the end of the log the fetch waits for more. The high
+By name, from v13 on by id. Sessions are not kept (the answer's session id is 0): a follower names
+one partition. Records that exist are sent at once, as whole appends
+(core/broker/controller/metadata_feed.py); at the end of the log the fetch waits for more. The high
 watermark is the log's end: nothing is sent that is not durable.
 
-Who is too far back gets the id of a snapshot (v12, KIP-630), or OFFSET_OUT_OF_RANGE; whose log is another than ours gets a
-diverging epoch (v12) or OFFSET_OUT_OF_RANGE. Where this node is not the controller: NOT_LEADER_OR_FOLLOWER, and who is.
+Who is too far back gets the id of a snapshot (v12, KIP-630), or OFFSET_OUT_OF_RANGE; whose log is
+another than ours gets a diverging epoch (v12) or OFFSET_OUT_OF_RANGE. Where this node is not the
+controller: NOT_LEADER_OR_FOLLOWER, and who is.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
+from pk.core.api.authorization import check
 from pk.core.api.registry import Api
+from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.embedded_store import TOPIC_ID
 from pk.core.broker.requests.context import Context
@@ -40,7 +45,8 @@ VERSION_NODE_ENDPOINTS: Final = 16
 
 
 def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
-    """Answer, or wait for more."""
+    """Answer, or wait for more. Raises KafkaError(CLUSTER_AUTHORIZATION_FAILED)."""
+    check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     if request.cluster_id is not None and request.cluster_id != newest_image(context).cluster_id:
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     response = FetchResponse()
@@ -98,7 +104,8 @@ async def _fetch(
 
 
 def newest_image(context: Context) -> MetadataImage:
-    """The newest that this node has: the controller's, whose broker may not have reacted yet, else the broker's."""
+    """The newest that this node has: the controller's, whose broker may not have reacted yet, else
+    the broker's."""
     controller = context.broker.controller
     if controller is not None and controller.active:
         return controller.image
@@ -106,8 +113,9 @@ def newest_image(context: Context) -> MetadataImage:
 
 
 def leading(context: Context, epoch: int) -> Controller:
-    """This process's controller, if it is the active one, and its epoch is the one that the follower knows (-1: it does not
-    say). Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+    """This process's controller, if it is the active one, and its epoch is the one that the
+    follower knows (-1: it does not say). Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
     controller = context.broker.controller
     if controller is None or not controller.active:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,19 +1,25 @@
 """OffsetFetch (9), versions 0–10: how far a group has read.
 
-KIP-88 (v2: all topics), KIP-320 (v5: leader epochs), KIP-447 (v7: RequireStable), KIP-709 (v8: several groups), KIP-848 (v9:
-members), v10 topics by id. With RequireStable a partition that an open transaction would commit to is
-UNSTABLE_OFFSET_COMMIT. What was never committed has offset -1 and no error; in version 0,
-which knew offsets in ZooKeeper only, it is UNKNOWN_TOPIC_OR_PARTITION.
+KIP-88 (v2: all topics), KIP-320 (v5: leader epochs), KIP-447 (v7: RequireStable), KIP-709 (v8:
+several groups), KIP-848 (v9: members), v10 topics by id. With RequireStable a partition that an
+open transaction would commit to is UNSTABLE_OFFSET_COMMIT. What was never committed has offset -1
+and no error; in version 0, which knew offsets in ZooKeeper only, it is UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Final
 
-from pk.core.api.registry import Answer, Api
+from pk.core.api.authorization import allows, is_on, refusal
+from pk.core.api.long_requests import begin, large_or_not
+from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.turns import COMMAND, Pace, Turns, at_once
 from pk.core.values import NO_EPOCH, NO_OFFSET, ZERO_UUID
 from pk.core.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -35,34 +41,51 @@ TOPIC_ID_SINCE: Final = 10
 
 def handle(context: Context, request: OffsetFetchRequest) -> Answer[OffsetFetchResponse]:
     """Ask the coordinator of every group."""
-    version = context.api_version
+    return begin(_handle(context, request))
+
+
+def _handle(
+    context: Context, request: OffsetFetchRequest
+) -> Turns[OffsetFetchResponse | Awaitable[Outcome[OffsetFetchResponse]]]:
+    version, pace = context.api_version, Pace()
     if version < SEVERAL_GROUPS_SINCE:
         group = _only_group(request)
-        answer = _fetch(context, group, request.require_stable)
+        answer = yield from _fetch(context, group, request.require_stable, pace)
         if isinstance(answer, OffsetFetchResponseGroup):
-            return _old(answer, version)
+            return (yield from _old(answer, version))
         return _wait_old(answer, version)
-    answers = [_fetch(context, group, request.require_stable) for group in request.groups]
-    if all(isinstance(a, OffsetFetchResponseGroup) for a in answers):
-        return OffsetFetchResponse(groups=answers)
-    return _wait(answers)
+    answers: list[Any] = []
+    at_hand = True
+    for group in request.groups:
+        answer = yield from _fetch(context, group, request.require_stable, pace)
+        answers.append(answer)
+        at_hand = at_hand and isinstance(answer, OffsetFetchResponseGroup)
+        if pace.due(COMMAND):
+            yield
+    return OffsetFetchResponse(groups=answers) if at_hand else _wait(answers)
 
 
-async def _wait_old(answer: Any, version: int) -> OffsetFetchResponse:
-    return _old(await answer, version)
+async def _wait_old(answer: Any, version: int) -> Outcome[OffsetFetchResponse]:
+    return large_or_not(await finish(_old(await answer, version)))
 
 
-async def _wait(answers: list[Any]) -> OffsetFetchResponse:
-    return OffsetFetchResponse(groups=await all_of(answers))
+async def _wait(answers: list[Any]) -> Outcome[OffsetFetchResponse]:
+    return large_or_not(OffsetFetchResponse(groups=await all_of(answers)))
 
 
-def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: bool) -> Any:
+def _fetch(
+    context: Context, group: OffsetFetchRequestGroup, require_stable: bool, pace: Pace
+) -> Turns[Any]:
     """A group's answer, or an awaitable of it; an error is the group's own."""
+    if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        return _failed(group, refusal(ResourceType.GROUP), context.api_version)
     refused: list[OffsetFetchResponseTopics] = []
     by_id = context.api_version >= TOPIC_ID_SINCE
     asked = group
     if by_id and group.topics is not None:
-        asked, refused = _named(context, group)
+        asked, refused = yield from _named(context, group, pace)
+    if is_on(context) and asked.topics is not None:
+        asked = yield from _without_denied(context, asked, refused, pace)
     try:
         answer = context.broker.coordinators.submit(
             group.group_id,
@@ -71,7 +94,7 @@ def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: boo
     except KafkaError as e:
         return _failed(group, e, context.api_version)
     if isinstance(answer, OffsetFetchResponseGroup):
-        return _finish(context, answer, refused)
+        return (yield from _finish(context, answer, refused, pace))
     return _finish_later(context, group, answer, refused)
 
 
@@ -82,28 +105,47 @@ async def _finish_later(
     refused: list[OffsetFetchResponseTopics],
 ) -> OffsetFetchResponseGroup:
     try:
-        return _finish(context, await answer, refused)
+        return await finish(_finish(context, await answer, refused, Pace()))
     except KafkaError as e:
         return _failed(group, e, context.api_version)
 
 
 def _finish(
-    context: Context, answer: OffsetFetchResponseGroup, refused: list[OffsetFetchResponseTopics]
-) -> OffsetFetchResponseGroup:
-    """Give every topic its id, where they go by that; one that has none any more cannot be named."""
+    context: Context,
+    answer: OffsetFetchResponseGroup,
+    refused: list[OffsetFetchResponseTopics],
+    pace: Pace,
+) -> Turns[OffsetFetchResponseGroup]:
+    """Leave out what the asker may not know of. Give every topic its id, where they go by that; one
+    that has none any more cannot be named."""
+    if is_on(context):
+        # Those that were asked for by name are allowed.
+        found = answer.topics
+        answer.topics = []
+        for topic in found:
+            if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name, log=False):
+                answer.topics.append(topic)
+            if pace.due():
+                yield
     if context.api_version >= TOPIC_ID_SINCE:
         topics = context.broker.image.topics
+        named: list[OffsetFetchResponseTopics] = []
         for topic in answer.topics:
             if topic.topic_id == ZERO_UUID and topic.name in topics:
                 topic.topic_id = topics[topic.name].topic_id
-        answer.topics = [t for t in answer.topics if t.topic_id != ZERO_UUID] + refused
+            if topic.topic_id != ZERO_UUID:
+                named.append(topic)
+            if pace.due():
+                yield
+        answer.topics = named
+    answer.topics += refused
     return answer
 
 
 def _named(
-    context: Context, group: OffsetFetchRequestGroup
-) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
-    """The request with the topics' names, and the answers for ids that nobody has."""
+    context: Context, group: OffsetFetchRequestGroup, pace: Pace
+) -> Turns[tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]]:
+    """The request with the topics' names, and the answers for unknown ids."""
     kept: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
     for topic in group.topics or ():
@@ -112,7 +154,9 @@ def _named(
             topic.name = known.name
             kept.append(topic)
         else:
-            refused.append(_failed_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+            refused.append((yield from _failed_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID, pace)))
+        if pace.due():
+            yield
     named = OffsetFetchRequestGroup(
         group_id=group.group_id,
         member_id=group.member_id,
@@ -120,6 +164,31 @@ def _named(
         topics=kept,
     )
     return named, refused
+
+
+def _without_denied(
+    context: Context,
+    group: OffsetFetchRequestGroup,
+    refused: list[OffsetFetchResponseTopics],
+    pace: Pace,
+) -> Turns[OffsetFetchRequestGroup]:
+    """The request without topics that the asker may not describe, whose answers are added to
+    `refused`."""
+    kept: list[OffsetFetchRequestTopics] = []
+    for topic in group.topics or ():
+        if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            kept.append(topic)
+        else:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refused.append((yield from _failed_topic(topic, error, pace)))
+        if pace.due():
+            yield
+    return OffsetFetchRequestGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=kept,
+    )
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -135,11 +204,12 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     )
 
 
-def _failed_topic(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
+def _failed_topic(
+    topic: OffsetFetchRequestTopics, error: int, pace: Pace
+) -> Turns[OffsetFetchResponseTopics]:
+    answer = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
+    for index in topic.partition_indexes:
+        answer.partitions.append(
             OffsetFetchResponsePartitions(
                 partition_index=index,
                 committed_offset=NO_OFFSET,
@@ -147,9 +217,10 @@ def _failed_topic(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetchRes
                 metadata="",
                 error_code=error,
             )
-            for index in topic.partition_indexes
-        ],
-    )
+        )
+        if pace.due():
+            yield
+    return answer
 
 
 def _failed(
@@ -158,42 +229,40 @@ def _failed(
     """The group's error; version 1 can say it only partition by partition."""
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     if version < TOP_LEVEL_ERROR_SINCE:
-        answer.topics = [_failed_topic(topic, error.code) for topic in group.topics or ()]
+        answer.topics = [
+            at_once(_failed_topic(topic, error.code, Pace())) for topic in group.topics or ()
+        ]
     return answer
 
 
-def _old(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
-    if version < NO_ERROR_FOR_NONE_SINCE:
-        for topic in group.topics:
-            for partition in topic.partitions:
-                if partition.committed_offset == NO_OFFSET and not partition.error_code:
-                    partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=p.partition_index,
-                        committed_offset=p.committed_offset,
-                        committed_leader_epoch=p.committed_leader_epoch,
-                        metadata=p.metadata,
-                        error_code=p.error_code,
-                    )
-                    for p in topic.partitions
-                ],
+def _old(group: OffsetFetchResponseGroup, version: int) -> Turns[OffsetFetchResponse]:
+    response, pace = OffsetFetchResponse(error_code=group.error_code), Pace()
+    for topic in group.topics:
+        answer = OffsetFetchResponseTopic(name=topic.name)
+        response.topics.append(answer)
+        for found in topic.partitions:
+            error = found.error_code
+            if version < NO_ERROR_FOR_NONE_SINCE and found.committed_offset == NO_OFFSET:
+                error = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answer.partitions.append(
+                OffsetFetchResponsePartition(
+                    partition_index=found.partition_index,
+                    committed_offset=found.committed_offset,
+                    committed_leader_epoch=found.committed_leader_epoch,
+                    metadata=found.metadata,
+                    error_code=error,
+                )
             )
-            for topic in group.topics
-        ],
-    )
+            if pace.due():
+                yield
+    return response
 
 
 def _error_response(
     request: OffsetFetchRequest, error: KafkaError, version: int
 ) -> OffsetFetchResponse:
     if version < SEVERAL_GROUPS_SINCE:
-        return _old(_failed(_only_group(request), error, version), version)
+        return at_once(_old(_failed(_only_group(request), error, version), version))
     return OffsetFetchResponse(groups=[_failed(group, error, version) for group in request.groups])
 
 

@@ -1,13 +1,17 @@
-"""OffsetForLeaderEpoch (23), versions 2–4: where an epoch ends in the leader's log (KIP-101, KIP-279, KIP-320).
+"""OffsetForLeaderEpoch (23), versions 2–4: where an epoch ends in the leader's log (KIP-101,
+KIP-279, KIP-320).
 
-A consumer asks to find out whether the log was truncated below its position, a follower to find out where to truncate.
+A consumer asks to find out whether the log was truncated below its position, a follower to find out
+where to truncate.
 """
 
 from collections.abc import Iterator
 
-from pk.core.api.long_requests import in_turns
+from pk.core.api.authorization import allows_cluster, check
 from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import in_turns
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -23,8 +27,11 @@ async def handle(
 ) -> OffsetForLeaderEpochResponse:
     """The largest epoch not above the one asked for, and the offset at which it ends."""
     response = OffsetForLeaderEpochResponse()
+    of_cluster = allows_cluster(context, Operation.CLUSTER_ACTION, log=False)
     async for topic, wish, answer in in_turns(_each(request, response)):
         try:
+            if not of_cluster:
+                check(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
             partition = context.broker.replicas.partition(topic, wish.partition)
             partition.check_leader(wish.current_leader_epoch)
             answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(

@@ -1,27 +1,44 @@
 """Produce (0), versions 0–13: append a batch to each partition named.
 
-KIP-98 (idempotence), KIP-467 (which record was wrong), KIP-516 (v13: topics by id), KIP-951 (the new leader in the answer).
-Apache Kafka says 0–13 too (KAFKA-18659: librdkafka took the absence of 0 for the absence of compression), but serves from
-3 on. Versions 0–2 bring message sets of the formats v0 and v1, which become one batch a partition (core/record/convert.py).
+KIP-98 (idempotence), KIP-467 (which record was wrong), KIP-516 (v13: topics by id), KIP-951 (the
+new leader in the answer). Apache Kafka says 0–13 too (KAFKA-18659: librdkafka took the absence of 0
+for the absence of compression), but serves from 3 on. Versions 0–2 bring message sets of the
+formats v0 and v1, which become one batch a partition (core/record/convert.py).
 
-From version 3 on there is exactly one batch a partition. The records inside are looked at before the append: small batches
-here and now, large and compressed ones in a thread, while the connection waits, since the batch lies in its buffer.
-With acks=-1 the answer waits for the high watermark; with acks=0 there is none, and an error closes the connection when
-everything else of the request is appended.
+From version 3 on there is exactly one batch a partition. The records are checked before the append:
+small batches at once, large ones in a thread. Meanwhile the connection waits, because its buffer
+holds the batch. With acks=-1 the answer waits for the high watermark; with acks=0 there is none,
+and an error closes the connection when everything else of the request is appended.
 
-The first batch of a transaction in a partition needs the word of the transaction's coordinator (KIP-890), and the connection
-waits for it: from version 12 on the coordinator is asked to add the partition, before that whether the client has added it.
+The first batch of a transaction in a partition needs the word of the transaction's coordinator
+(KIP-890), and the connection waits for it: from version 12 on the coordinator is asked to add the
+partition, before that whether the client has added it.
 
-Internal topics are their coordinators' to write: a record of anybody else's would be read as the coordinator's state.
+Internal topics are their coordinators' to write: a record of anybody else's would be read as the
+coordinator's state.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
+from pk.core.api.authorization import allows
+from pk.core.api.produce_answer import (
+    ACKS_ALL,
+    ACKS_NONE,
+    UNUSUAL,
+    VERSION_ABORTABLE,
+    VERSION_ADDS_PARTITIONS,
+    VERSION_BATCH,
+    VERSION_TOPIC_ID,
+    VERSION_ZSTD,
+    ProduceAnswer,
+    Waiting,
+)
 from pk.core.api.registry import NO_RESPONSE, Answer, Api, Holding
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
@@ -30,23 +47,30 @@ from pk.core.broker.requests.record_validation import (
     INLINE_RECORDS,
     Admitted,
     admit,
+    admit_inline,
     admit_messages,
     is_small,
     is_small_set,
     read_one_batch,
 )
+from pk.core.broker.turns import finish, in_turns
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.log.log import Origin
 from pk.core.log.producers import Producers, Verification
-from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from pk.core.record.batch import (
+    ATTRIBUTES_AT,
+    HEADER,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 from pk.core.record.compress import Codec
-from pk.core.record.walk import RecordError
+from pk.core.turns import AT_ONCE, Pace, Turns, at_once, emptied
 from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
+from pk.core.wire.elements import has_many
 from pk.core.wire.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -54,18 +78,9 @@ from pk.core.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-ACKS_ALL = -1
-ACKS_NONE = 0
-VERSION_BATCH = 3
-VERSION_STORAGE_ERROR = 4
-VERSION_ZSTD = 7
-VERSION_CURRENT_LEADER = 10
-VERSION_ABORTABLE = 11
-VERSION_ADDS_PARTITIONS = 12
-VERSION_TOPIC_ID = 13
-
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id that Apache Kafka lets write to internal topics: its tools that copy them use it."""
+"""The client id that Apache Kafka lets write to internal topics: its tools that copy them use
+it."""
 
 RETRIED = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -76,22 +91,8 @@ RETRIED = (
 )
 """After these the coordinator may say yes when it is asked again."""
 
-UNUSUAL = CONTROL_BIT | TRANSACTIONAL_BIT | Codec.ZSTD
-"""Attributes that not every batch may have."""
-
-
-class _Waiting(NamedTuple):
-    """A batch that is appended and cannot be answered yet."""
-
-    partition: Partition
-    answer: PartitionProduceResponse
-    next_offset: int
-    leader_epoch: int
-    """In which it was appended."""
-
-
 Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
-"""A partition of the request: its topic's name ("" where nobody knows its id), what is sent, and its answer."""
+"""A partition of the request: its topic's name ("" if the id is unknown), its data, its answer."""
 
 
 class _Produce:
@@ -99,11 +100,12 @@ class _Produce:
 
     __slots__ = (
         "acks_all",
+        "answer",
         "context",
+        "denied",
         "now_ms",
+        "refused",
         "request",
-        "response",
-        "untold",
         "verified",
         "waiting",
     )
@@ -113,17 +115,23 @@ class _Produce:
         self.request = request
         self.acks_all = request.acks == ACKS_ALL
         self.now_ms = context.broker.clock.now_ms()
-        self.response = ProduceResponse()
-        self.waiting: list[_Waiting] | None = None
-        self.untold: str | None = None
-        """What the first partition was refused for, of a request that has no answer (acks=0)."""
+        self.answer = ProduceAnswer(context, request.acks)
+        self.waiting: list[Waiting] | None = None
         self.verified: dict[TopicPartition, Verification | KafkaError] = {}
         """What came of asking the coordinator of the transaction."""
+        id_ = request.transactional_id
+        self.denied = id_ is not None and not allows(
+            context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_
+        )
+        """Whether the producer may not use its transactional id."""
+        self.refused = False
+        """Whether it does, so that the whole request is refused. Known once `items` has ended."""
 
-    def items(self) -> list[Item]:
+    def items(self) -> Turns[list[Item]]:
         """Every partition of the request; their answers are in the response already."""
         items: list[Item] = []
-        topics = self.response.responses
+        pace = Pace()
+        topics = self.answer.response.responses
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         for topic in self.request.topic_data:
             answers: list[PartitionProduceResponse] = []
@@ -141,14 +149,22 @@ class _Produce:
                 answer = PartitionProduceResponse(index=data.index)
                 answers.append(answer)
                 items.append((name, data, answer))
+                if self.denied and not self.refused:
+                    self.refused = _is_transactional(data.records)
+                if pace.due():
+                    yield
         return items
 
     def find(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader | None]:
-        """The partition that takes the batch, and the batch's header (None for messages of an old format); raises
-        KafkaError where it may not."""
+        """The partition that takes the batch, and the batch's header (None for messages of an old
+        format); raises KafkaError where it may not."""
         context = self.context
+        if self.refused:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not name and context.api_version >= VERSION_TOPIC_ID:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not allows(context, Operation.WRITE, ResourceType.TOPIC, name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = context.broker.replicas.partition(name, data.index)
         if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {name}")
@@ -182,17 +198,21 @@ class _Produce:
         )
 
     async def verify(self, items: list[Item]) -> None:
-        """Ask the coordinator about every partition in which a batch would begin its transaction."""
+        """Ask the coordinator about every partition in which a batch would begin its
+        transaction."""
         producer: tuple[int, int] | None = None
         asked: dict[TopicPartition, tuple[Producers, int]] = {}
-        for name, data, _ in items:
+        async for name, data, _ in in_turns(items):
             try:
                 partition, header = self.find(name, data)
                 if header is None or not self.must_verify(partition, header):
                     continue
                 partition.check_leader()
-            except KafkaError:
-                continue  # it is refused when its turn comes
+            except KafkaError as e:
+                # When its turn comes it is refused for this, whatever has changed: nothing of it
+                # was verified, and a client that hears of that gives up.
+                self.verified[TopicPartition(name, data.index)] = e
+                continue
             producer = producer or (header.producer_id, header.producer_epoch)
             if producer != (header.producer_id, header.producer_epoch):
                 self.verified[partition.tp] = KafkaError(
@@ -208,7 +228,7 @@ class _Produce:
         def begin() -> None:
             for tp, (producers, sequence) in asked.items():
                 self.verified[tp] = producers.begin_verification(
-                    producer_id, epoch, sequence, self.now_ms
+                    producer_id, epoch, sequence, self.now_ms, second_protocol=ask is Ask.ADD
                 )
 
         ask = Ask.VERIFY
@@ -253,6 +273,10 @@ class _Produce:
             origin=Origin.CLIENT,
             timestamps=timestamps,
         )
+        if not appended.duplicate:
+            counted = self.context.broker.state.metrics.topic(partition.tp.topic)
+            counted.messages_in += appended.last_offset - appended.base_offset + 1
+            counted.bytes_in += len(batch)
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms
         answer.log_start_offset = appended.log_start_offset
@@ -260,91 +284,35 @@ class _Produce:
         if partition.high_watermark < next_offset if acks_all else partition.flushing:
             if self.waiting is None:
                 self.waiting = []
-            self.waiting.append(_Waiting(partition, answer, next_offset, partition.leader_epoch))
-
-    def refuse(self, answer: PartitionProduceResponse, error: KafkaError, name: str) -> None:
-        """Say in the answer what was wrong; with no answer to come, `finish` closes the connection."""
-        if self.request.acks == ACKS_NONE:
-            self.untold = self.untold or f"produce to {name}-{answer.index} with acks=0: {error}"
-            return
-        answer.base_offset = -1
-        answer.error_code = self._code_of(error)
-        answer.error_message = error.message
-        if isinstance(error, RecordError):
-            answer.record_errors = [
-                BatchIndexAndErrorMessage(
-                    batch_index=error.batch_index, batch_index_error_message=error.message
-                )
-            ]
-        if (
-            error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            and self.context.api_version >= VERSION_CURRENT_LEADER
-        ):
-            self._name_leader(answer, name)
-
-    def _code_of(self, error: KafkaError) -> int:
-        """The error's code; clients too old to know that of a failed disk are sent to find another leader."""
-        if (
-            error.code == ErrorCode.KAFKA_STORAGE_ERROR
-            and self.context.api_version < VERSION_STORAGE_ERROR
-        ):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return error.code
-
-    def _name_leader(self, answer: PartitionProduceResponse, name: str) -> None:
-        """KIP-951: who leads now, and where it listens."""
-        broker, endpoints = self.context.broker, self.response.node_endpoints
-        leader = broker.state.leader_of(name, answer.index)
-        if leader is None:
-            return
-        node_id, epoch = leader
-        answer.current_leader = LeaderIdAndEpoch(leader_id=node_id, leader_epoch=epoch)
-        endpoint = broker.state.endpoint(node_id, self.context.listener)
-        if endpoint is not None and all(known.node_id != node_id for known in endpoints):
-            host, port, rack = endpoint
-            endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack))
+            self.waiting.append(Waiting(partition, answer, next_offset, partition.leader_epoch))
 
     def finish(self) -> Any:
-        """The response, or what awaits it. Raises ProtocolError where something is wrong and no response is wanted."""
-        if self.untold is not None:
-            raise ProtocolError(self.untold)
+        """The response, or what awaits it. Raises ProtocolError where something is wrong and no
+        response is wanted."""
+        if self.answer.unanswered is not None:
+            raise ProtocolError(self.answer.unanswered)
         if self.waiting is not None:
-            for topic in self.request.topic_data:
-                for data in topic.partition_data:
-                    data.records = (
-                        None  # all is appended: do not keep the connection's buffer while it waits
-                    )
             return self._wait(self.waiting)
-        return NO_RESPONSE if self.request.acks == ACKS_NONE else self.response
+        return NO_RESPONSE if self.request.acks == ACKS_NONE else self.answer.response
 
-    async def _wait(self, waiting: list[_Waiting]) -> Any:
-        """Wait for the high watermark (acks=-1), or for the sync that is under way (acks=1)."""
+    async def _wait(self, waiting: list[Waiting]) -> Any:
         if self.request.acks == ACKS_NONE:
             return NO_RESPONSE
-        deadline = self.context.broker.clock.time() + max(self.request.timeout_ms, 0) / 1000
-        for partition, answer, next_offset, epoch in waiting:
-            try:
-                if self.acks_all:
-                    done = await partition.wait_for_high_watermark(next_offset, deadline, epoch)
-                else:
-                    done = await partition.wait_for_flush(next_offset, deadline)
-                error = None if done else KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-            except KafkaError as e:
-                error = e
-            if error is not None:
-                answer.base_offset = -1
-                answer.error_code, answer.error_message = self._code_of(error), error.message
-        return self.response
+        await self.answer.wait(waiting, self.request.timeout_ms)
+        return self.answer.response
 
 
 def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]:
-    """Append every batch; one that cannot be says so in its own answer, the others are not touched by it."""
+    """Append every batch; one that cannot be says so in its own answer, the others are not touched
+    by it."""
     produce = _Produce(context, request)
-    items = produce.items()
+    if has_many(request, AT_ONCE):
+        return Holding(_handle_many(produce))
+    items = at_once(produce.items())
     if not -1 <= request.acks <= 1:
         for name, _, answer in items:
-            produce.refuse(answer, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS), name)
-        return produce.response
+            produce.answer.refuse(answer, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS), name)
+        return produce.answer.response
     looked_at = 0
     for i, (name, data, answer) in enumerate(items):
         try:
@@ -353,34 +321,59 @@ def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]
             small = _is_small(data.records, header, partition.config)
             if not small or looked_at > INLINE_RECORDS or produce.must_verify(partition, header):
                 return Holding(_continue(produce, items[i:]))
-            produce.append(partition, _admit(data.records, header, partition.config), answer)
+            admitted = _admit_inline(data.records, header, partition.config)
+            if admitted is None:
+                return Holding(_continue(produce, items[i:]))
+            produce.append(partition, admitted, answer)
         except KafkaError as e:
-            produce.refuse(answer, e, name)
+            produce.answer.refuse(answer, e, name)
+        data.records = None  # a request that waits does not keep its connection's buffer
     return produce.finish()
+
+
+async def _handle_many(produce: _Produce) -> Any:
+    """The same, of a request that names many partitions: in turns."""
+    items = await finish(produce.items())
+    if -1 <= produce.request.acks <= 1:
+        return await _continue(produce, items)
+    async for name, _, answer in in_turns(items):
+        produce.answer.refuse(answer, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS), name)
+    await finish(emptied(items))
+    return produce.answer.response
 
 
 async def _continue(produce: _Produce, items: list[Item]) -> Any:
-    """The rest of a request with more than the loop should do at once, or whose transaction must be verified: what is large
-    is looked at in a thread."""
+    """The rest of a request with more than the loop should do at once, or whose transaction must be
+    verified: what is large is looked at in a thread."""
     await produce.verify(items)
-    for name, data, answer in items:
+    async for name, data, answer in in_turns(items):
         try:
             partition, header = produce.find(name, data)
             config = partition.config
+            admitted = None
             if _is_small(data.records, header, config):
-                admitted = _admit(data.records, header, config)
+                admitted = _admit_inline(data.records, header, config)
                 await trio.lowlevel.checkpoint()
-            else:
+            if admitted is None:
                 admitted = await offload(_admit, data.records, header, config)
             produce.append(partition, admitted, answer)
         except KafkaError as e:
-            produce.refuse(answer, e, name)
+            produce.answer.refuse(answer, e, name)
+        data.records = None
+    await finish(emptied(items))
     return produce.finish()
 
 
+def _is_transactional(records: memoryview | None) -> bool:
+    """Whether the first batch belongs to a transaction."""
+    if records is None or len(records) < HEADER.size or records[MAGIC_AT] != MAGIC:
+        return False
+    return records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
+
+
 def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
-    """What a producer hears when the coordinator did not say yes. What may be otherwise in a moment is an error that every
-    client tries again after, without looking for another leader."""
+    """What a producer hears when the coordinator did not say yes. What may be otherwise in a moment
+    is an error that every client tries again after, without looking for another leader."""
     if code == ErrorCode.INVALID_TXN_STATE:
         return KafkaError(code, "Partition was not added to the transaction")
     if code in RETRIED and not (code == ErrorCode.CONCURRENT_TRANSACTIONS and ask is Ask.ADD):
@@ -393,8 +386,15 @@ def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
 
 
 def _is_small(records: memoryview | None, header: BatchHeader | None, config: TopicConfig) -> bool:
-    """Whether `_admit` may run on the loop."""
+    """Whether `_admit_inline` may be called on the loop."""
     return is_small_set(records) if header is None else is_small(header, config)
+
+
+def _admit_inline(records: Any, header: BatchHeader | None, config: TopicConfig) -> Admitted | None:
+    """What to append; None where `_admit` has to find out in a thread."""
+    if header is None:
+        return admit_messages(records, config)
+    return admit_inline(records, header, config)
 
 
 def _admit(records: Any, header: BatchHeader | None, config: TopicConfig) -> Admitted:

@@ -1,15 +1,18 @@
 """What an API is to the server: its versions, its handler, and how it says that a request failed.
 
-A handler is `handle(context, request)`. It returns the response, or an awaitable of it where it must wait. A plain
-function that returns a response runs without a checkpoint, and the next frame is handled at once. An awaitable is parked:
+A handler is `handle(context, request)`. It returns the response, or an awaitable of it where it
+must wait. A plain function that returns a response runs without a checkpoint, and the next frame is
+handled at once. An awaitable is parked:
 
-- `parks=True`: the requests behind it on the connection are handled meanwhile (answers keep their order). For what waits
-  long and owns no view of the connection's buffer: Produce after its append, Fetch, JoinGroup, SyncGroup, commits.
+- `parks=True`: the requests behind it on the connection are handled meanwhile (answers keep their
+  order). For what waits long and owns no view of the connection's buffer: Produce after its append,
+  Fetch, JoinGroup, SyncGroup, commits.
 - otherwise the connection handles nothing more until it is done, as Kafka does with every request.
-- `Holding(awaitable)`: so too, for one request of an API that parks: it still uses the buffer. What it comes to may be an
-  awaitable again, which is then parked.
+- `Holding(awaitable)`: so too, for one request of an API that parks: it still uses the buffer. What
+  it comes to may be an awaitable again, which is then parked.
 
-An awaitable may come to `Large(response)`: writing it takes many milliseconds, so that is done in a thread.
+An awaitable may come to `Large(response)`: writing it takes many milliseconds, so that is done in a
+thread.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 
 @dataclass(slots=True)
 class Holding(Generic[Response]):
-    """Wait for this before anything else of the connection is handled: it still reads the connection's buffer."""
+    """Wait for this before anything else of the connection is handled: it still reads the
+    connection's buffer."""
 
     work: Awaitable[Outcome[Response] | Awaitable[Outcome[Response]]]
 
@@ -66,7 +70,8 @@ class Api(Generic[Request, Response]):
     """First and last version that is honoured."""
     handle: Callable[[Context, Request], Answer[Response]]
     error_response: Callable[[Request, KafkaError, int], Response] | None = None
-    """(request, error, version) → the response that says so. None: the response's own `error_code` (and `error_message`, where it has one)."""
+    """(request, error, version) → the response that says so. None: the response's own `error_code`
+    (and `error_message`, where it has one)."""
     parks: bool = False
     forwarded: bool = False
     """Whether it is the controller's to answer: a broker passes it on (core/api/forward.py)."""

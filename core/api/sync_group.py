@@ -1,7 +1,8 @@
-"""SyncGroup (14), versions 0–5: the leader of a rebalance hands in the assignments, every member gets its own.
+"""SyncGroup (14), versions 0–5: the leader of a rebalance hands in the assignments, every member
+gets its own.
 
-KIP-345 (v3: static members), KIP-559 (v5: protocol type and name). The answer waits for the leader's assignments, and for
-their record to be safe (core/group/classic.py).
+KIP-345 (v3: static members), KIP-559 (v5: protocol type and name). The answer waits for the
+leader's assignments, and for their record to be safe (core/group/classic.py).
 """
 
 from pk.core.api.registry import Answer, Api

@@ -1,26 +1,34 @@
 """TxnOffsetCommit (28), versions 0–5: a transaction stores how far its input was read (KIP-98).
 
-KIP-447 (v3: the member and its generation), KIP-890 (v4 TRANSACTION_ABORTABLE, v5: the group's partition is added to the
-transaction by this request). The coordinator of the transaction is asked first, as before a batch of a producer
-(core/broker/coordinator/add_partitions_manager.py): here the partition is that of the group in `__consumer_offsets`.
+KIP-447 (v3: the member and its generation), KIP-890 (v4 TRANSACTION_ABORTABLE, v5: the group's
+partition is added to the transaction by this request). The coordinator of the transaction is asked
+first, as before a batch of a producer (core/broker/coordinator/add_partitions_manager.py): here the
+partition is that of the group in `__consumer_offsets`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from inspect import isawaitable
+from itertools import chain
 from typing import Any, Final
 
+from pk.core.api.authorization import allows
 from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.add_partitions_manager import Ask
-from pk.core.broker.coordinator.coordinator import told
+from pk.core.broker.coordinator.coordinator import error_for_client
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
 from pk.core.log.producers import Verification
 from pk.core.machine import Decision
-from pk.core.values import NO_SEQUENCE, OFFSETS_TOPIC, TopicPartition
+from pk.core.turns import Pace, Turns, at_once, emptied
+from pk.core.values import NO_SEQUENCE, OFFSETS_TOPIC, TopicPartition, Uuid
 from pk.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -33,16 +41,17 @@ LOADING_SINCE: Final = 2
 
 
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """Sort out what does not exist, have the transaction verified, and let the group's coordinator decide."""
-    refused = _refuse_missing(context, request)
+    """Sort out what does not exist, have the transaction verified, and let the group's coordinator
+    decide."""
+    refused = await finish(_refuse_missing(context, request))
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
     try:
         response = await _commit(context, request)
     except KafkaError as e:
-        response = _error_response(request, e, context.api_version)
-    merged = {topic.name: topic for topic in refused}
-    for topic in response.topics:
+        response = await finish(_failed_all(request, e, context.api_version))
+    merged: dict[str, TxnOffsetCommitResponseTopic] = {}
+    async for topic in in_turns(chain(refused, response.topics)):
         same = merged.setdefault(topic.name, topic)
         if same is not topic:
             same.partitions += topic.partitions
@@ -55,22 +64,30 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
     coordinator = context.broker.coordinators.coordinator(request.group_id)
     verification = await _verify(context, request)
 
-    def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
+    def decide(machine: GroupMachine, _: object, now_ms: int) -> Turns[Decision[Any]]:
         producers = coordinator.partition.log.producers
         if verification is not None and not producers.is_verified(
             request.producer_id, request.producer_epoch, verification
         ):
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE)  # it ended meanwhile
-        topics = context.broker.image.topics
-        ids = {t.name: topics[t.name].topic_id for t in request.topics if t.name in topics}
-        return machine.commit_in_transaction(request, ids, now_ms)
+            # A marker came meanwhile, possibly that of the producer's last transaction: the client
+            # asks again, and hears whether this one goes on. INVALID_TXN_STATE would end Java's
+            # producer for good.
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        topics, ids, pace = context.broker.image.topics, dict[str, Uuid](), Pace()
+        for topic in request.topics:
+            if (known := topics.get(topic.name)) is not None:
+                ids[topic.name] = known.topic_id
+            if pace.due():
+                yield
+        return (yield from machine.commit_in_transaction(request, ids, now_ms))
 
     answer = coordinator.submit(decide)
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await answer if isawaitable(answer) else answer
 
 
 async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verification | None:
-    """Ask the transaction's coordinator, unless the transaction is known to write here. Raises KafkaError."""
+    """Ask the transaction's coordinator, unless the transaction is known to write here. Raises
+    KafkaError."""
     broker = context.broker
     coordinator = broker.coordinators.coordinator(request.group_id)
     partition = coordinator.partition
@@ -86,7 +103,11 @@ async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verifica
     def begin() -> None:
         nonlocal verification
         verification = producers.begin_verification(
-            producer_id, epoch, NO_SEQUENCE, broker.clock.now_ms()
+            producer_id,
+            epoch,
+            NO_SEQUENCE,
+            broker.clock.now_ms(),
+            second_protocol=ask is Ask.ADD,
         )
 
     ask = Ask.VERIFY
@@ -99,47 +120,68 @@ async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verifica
         ask, request.transactional_id, producer_id, epoch, [tp], begin
     )
     if errors[tp] != ErrorCode.NONE:
-        raise told(KafkaError(errors[tp]))
+        raise error_for_client(KafkaError(errors[tp]))
     return verification
 
 
 def _refuse_missing(
     context: Context, request: TxnOffsetCommitRequest
-) -> list[TxnOffsetCommitResponseTopic]:
-    """Take out of the request what does not exist; returns the answers to it."""
+) -> Turns[list[TxnOffsetCommitResponseTopic]]:
+    """Take out of the request what does not exist, or may not be read; returns the answers to
+    it."""
     refused: list[TxnOffsetCommitResponseTopic] = []
-    image = context.broker.image
+    kept: list[TxnOffsetCommitRequestTopic] = []
+    image, pace = context.broker.image, Pace()
     for topic in request.topics:
-        missing = [
-            p for p in topic.partitions if image.partition(topic.name, p.partition_index) is None
-        ]
+        denied = not allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
+        there: list[TxnOffsetCommitRequestPartition] = []
+        missing: list[TxnOffsetCommitResponsePartition] = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if denied:
+                missing.append(_failed(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            elif image.partition(topic.name, index) is not None:
+                there.append(partition)
+            else:
+                missing.append(_failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            if pace.due():
+                yield
         if missing:
-            topic.partitions = [p for p in topic.partitions if p not in missing]
-            refused.append(_failed(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    request.topics = [topic for topic in request.topics if topic.partitions]
+            refused.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=missing))
+            topic.partitions = there
+        if there:
+            kept.append(topic)
+    named, request.topics = request.topics, kept
+    yield from emptied(named)
     return refused
 
 
-def _failed(name: str, partitions: list[Any], code: int) -> TxnOffsetCommitResponseTopic:
-    return TxnOffsetCommitResponseTopic(
-        name=name,
-        partitions=[
-            TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in partitions
-        ],
-    )
+def _failed(index: int, code: int) -> TxnOffsetCommitResponsePartition:
+    return TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+
+def _failed_all(
+    request: TxnOffsetCommitRequest, error: KafkaError, version: int
+) -> Turns[TxnOffsetCommitResponse]:
+    """Every partition with the same error."""
+    code = error.code
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    response, pace = TxnOffsetCommitResponse(), Pace()
+    for topic in request.topics:
+        answer = TxnOffsetCommitResponseTopic(name=topic.name)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            answer.partitions.append(_failed(partition.partition_index, code))
+            if pace.due():
+                yield
+    return response
 
 
 def _error_response(
     request: TxnOffsetCommitRequest, error: KafkaError, version: int
 ) -> TxnOffsetCommitResponse:
-    """Every partition with the same error."""
-    code = error.code
-    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return TxnOffsetCommitResponse(
-        topics=[_failed(topic.name, topic.partitions, code) for topic in request.topics]
-    )
+    return at_once(_failed_all(request, error, version))
 
 
 API = Api(

@@ -1,5 +1,5 @@
-"""UnregisterBroker (64), version 0: forget a broker that will not come back (KIP-631). Its replicas stay
-assigned to it: they are for a reassignment to move."""
+"""UnregisterBroker (64), version 0: forget a broker that will not come back (KIP-631). Its replicas
+stay assigned to it: they are for a reassignment to move."""
 
 from typing import Final
 
@@ -20,7 +20,10 @@ async def handle(context: Context, request: UnregisterBrokerRequest) -> Unregist
     """Forget it. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     return await decided(
-        context, lambda image: brokers.unregister_broker(image, request, config), TIMEOUT_MS
+        context,
+        lambda image: brokers.unregister_broker(image, request, config),
+        request,
+        TIMEOUT_MS,
     )
 
 

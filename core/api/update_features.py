@@ -1,11 +1,15 @@
-"""UpdateFeatures (57), versions 0–2: finalize features, or turn them off (KIP-584). v1 has a kind of upgrade
-in place of a flag, and can validate only (KIP-778); v2 answers for the whole (KIP-1022)."""
+"""UpdateFeatures (57), versions 0–2: finalize features, or turn them off (KIP-584). v1 has a kind
+of upgrade in place of a flag, and can validate only (KIP-778); v2 answers for the whole
+(KIP-1022)."""
 
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
+from pk.core.machine import Decision
 from pk.core.meta import features
+from pk.core.meta.events import Event
+from pk.core.meta.image import MetadataImage
 from pk.core.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -14,9 +18,11 @@ from pk.core.wire.messages.update_features import (
 
 async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """All or none. Raises KafkaError(NOT_CONTROLLER)."""
-    return await decided(
-        context, lambda image: features.update_features(image, request), request.timeout_ms
-    )
+
+    def decide(image: MetadataImage) -> Decision[Event]:
+        return features.update_features(image, request, controller_id=context.broker.node_id)
+
+    return await decided(context, decide, request, request.timeout_ms)
 
 
 def error_response(

@@ -1,8 +1,11 @@
-"""WriteTxnMarkers (27), versions 1–2: a transaction coordinator has the leaders of its partitions write their markers
-(KIP-98). Version 2 says which protocol the transaction keeps to (KIP-1228). Operators end hanging transactions with it.
+"""WriteTxnMarkers (27), versions 1–2: a transaction coordinator has the leaders of its partitions
+write their markers (KIP-98). Version 2 says which protocol the transaction keeps to (KIP-1228).
+Operators end hanging transactions with it.
 """
 
+from pk.core.api.authorization import allows_cluster, check
 from pk.core.api.registry import Api
+from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.write_txn_markers import (
@@ -16,6 +19,8 @@ from pk.core.wire.messages.write_txn_markers import (
 
 async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     """Write them, and wait until they are safe."""
+    if not allows_cluster(context, Operation.ALTER, log=False):
+        check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     broker = context.broker
     timeout_ms = broker.config.request_timeout_ms
     return await broker.markers.write(request, timeout_ms=timeout_ms)

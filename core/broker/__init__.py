@@ -1,1 +1,1 @@
-"""The broker: what runs between the sockets and the logs."""
+"""The broker: the parts between the sockets and the logs, and how they are assembled."""

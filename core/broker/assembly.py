@@ -16,8 +16,12 @@ from pk.core.broker.coordinator.broker_links import BrokerLinks
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.marker_sender import MarkerSender
 from pk.core.broker.coordinator.producer_ids import ProducerIds
+from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
+from pk.core.broker.coordinator.share_offsets import ShareOffsets
+from pk.core.broker.coordinator.share_state import ShareState
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.coordinator.write_markers import MarkerWriter
+from pk.core.broker.faults.faults import Faults
 from pk.core.broker.peers import Peers
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
@@ -29,8 +33,14 @@ from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import ReplicationQuotas
+from pk.core.broker.requests.audit_log import AuditLog
+from pk.core.broker.requests.authorization import Authorization
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation, OnDemand
+from pk.core.broker.requests.client_quotas import ClientQuotas
+from pk.core.broker.requests.just_fenced import JustFenced
+from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
+from pk.core.broker.telemetry.client_metrics import ClientMetrics
 from pk.core.log.dirs import LogDirs
 
 EVICTION_MS: Final = 120_000
@@ -55,15 +65,17 @@ def assemble(
     controller_served: Served = (),
     directory_failed: Callable[[], None] = _unheard,
     followers: Iterable[Follow] = (),
+    faults: Faults | None = None,
 ) -> Broker:
     """A broker that has not started. It holds no partition before the first image is published.
 
-    `link` leads to the active controller, `peers` to other brokers; `controller` is this process's own. `served` and
-    `controller_served` are what ApiVersions says on either kind of listener. `directory_failed` is called when a log
-    directory has failed, `followers` with each image that comes into force, before the coordinators.
+    `link` leads to the active controller, `peers` to other brokers; `controller` is this process's
+    own. `served` and `controller_served` are what ApiVersions says on either kind of listener.
+    `directory_failed` is called when a log directory has failed, `followers` with each image that
+    comes into force, before the coordinators. `faults` are given where tests may ask for some.
     """
     config, purgatory, proposals = state.config, Purgatory(), Proposals()
-    quotas = ReplicationQuotas(config, clock)
+    quotas, client_quotas = ReplicationQuotas(config, clock), ClientQuotas(config, clock)
     replicas = Replicas(
         dirs,
         config,
@@ -74,8 +86,10 @@ def assemble(
         doom=background.doom,
         propose=proposals.add,
         directory_failed=directory_failed,
+        log_flushed=state.metrics.log_flushed,
     )
-    lost_leaders = LostLeaders(state, purgatory)
+    authorization = Authorization(config, AuditLog())
+    lost_leaders, just_fenced = LostLeaders(state, purgatory), JustFenced()
 
     def fetcher(leader: int, index: int) -> ReplicaFetcher:
         return ReplicaFetcher(
@@ -85,13 +99,22 @@ def assemble(
     assignments = AssignmentsManager(state, replicas, link)
     topic_creation = AutoTopicCreation(state, link, purgatory)
     start_soon = background.start_soon
-    coordinators = GroupCoordinators(state, replicas, start_soon, random, topic_creation)
+    share_coordinators = ShareCoordinators(state, replicas, start_soon, topic_creation)
+    share_state = ShareState(state, share_coordinators, BrokerLinks(state, peers), purgatory)
+    coordinators = GroupCoordinators(
+        state, replicas, start_soon, random, topic_creation, share_state
+    )
+    share_offsets = ShareOffsets(
+        state, replicas, coordinators, share_state, BrokerLinks(state, peers)
+    )
     producer_ids = ProducerIds(state, link)
     markers = MarkerWriter(replicas, clock, [coordinators])
     sender = MarkerSender(state, BrokerLinks(state, peers), markers, start_soon)
     transactions = TransactionCoordinators(
         state, replicas, start_soon, sender, producer_ids, topic_creation
     )
+    share_partitions = SharePartitions(state, replicas, share_state, purgatory, start_soon)
+    client_metrics = ClientMetrics(state, clock, random) if config.pk_metrics_listener else None
     return Broker(
         state=state,
         background=background,
@@ -105,11 +128,14 @@ def assemble(
         sessions=FetchSessions(
             config.max_incremental_fetch_session_cache_slots, EVICTION_MS, random
         ),
+        authorization=authorization,
+        client_quotas=client_quotas,
         quotas=quotas,
         replicas=replicas,
         alter_partition=AlterPartitionManager(state, replicas, link, proposals),
         fetchers=ReplicaFetcherManager(state, replicas, purgatory, background.start_soon, fetcher),
         lost_leaders=lost_leaders,
+        just_fenced=just_fenced,
         assignments=assignments,
         alter_log_dirs=AlterLogDirsManager(
             replicas, dirs, background.start_soon, quotas.directories, assignments.moved
@@ -117,9 +143,31 @@ def assemble(
         topics_on_demand=OnDemand(topic_creation, background.start_soon),
         coordinators=coordinators,
         transactions=transactions,
+        share_coordinators=share_coordinators,
+        share_state=share_state,
+        share_offsets=share_offsets,
+        share_partitions=share_partitions,
         markers=markers,
-        add_partitions=AddPartitionsToTxnManager(state, transactions, BrokerLinks(state, peers)),
+        add_partitions=AddPartitionsToTxnManager(
+            state, transactions, BrokerLinks(state, peers), background.start_soon
+        ),
         producer_ids=producer_ids,
-        followers=[*followers, coordinators.apply, transactions.apply],
-        disconnected=[] if controller is None else [controller.disconnected],
+        faults=faults,
+        client_metrics=client_metrics,
+        followers=[
+            authorization.follow,
+            client_quotas.follow,
+            *followers,
+            just_fenced.follow,
+            coordinators.apply,
+            transactions.apply,
+            share_coordinators.apply,
+            share_partitions.apply,
+        ],
+        disconnected=[
+            *([] if controller is None else [controller.disconnected]),
+            share_partitions.disconnected,
+            *([] if faults is None else [faults.disconnected]),
+            *([] if client_metrics is None else [client_metrics.disconnected]),
+        ],
     )

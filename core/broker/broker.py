@@ -1,10 +1,13 @@
-"""The broker: what it knows of the cluster, the partitions it holds, the coordinators it runs. Handlers find everything here.
+"""The broker: its view of the cluster, the partitions it holds, the coordinators it runs. Request
+handlers use this object.
 
-It reacts to images. `publish(image)` compares the new image with the last one and does what the difference asks for: logs
-are made and opened, leaders take over, topics go, coordinators follow their partitions. Only when all that is done is the
-image in force for handlers, so that a client told of a topic finds it.
+It reacts to images. `publish(image)` compares the new image with the last one and acts on the
+difference: logs are created and opened, leaders take over, topics are deleted, coordinators follow
+their partitions. Only when all that is done does the image take effect for handlers, so that a
+client that learns of a topic can use it.
 
-Its parts do not know it: each is given the few things it needs, when `assemble` (assembly.py) makes them all.
+Its parts do not know it: `assemble` (assembly.py) creates them all and gives each the few things
+that it needs.
 """
 
 from __future__ import annotations
@@ -17,14 +20,19 @@ from typing import Final
 import trio
 
 from pk.core.broker.background import Background
+from pk.core.broker.broker_metrics import BrokerMetrics
 from pk.core.broker.clock import Clock
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import Link
 from pk.core.broker.coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.producer_ids import ProducerIds
+from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
+from pk.core.broker.coordinator.share_offsets import ShareOffsets
+from pk.core.broker.coordinator.share_state import ShareState
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.coordinator.write_markers import MarkerWriter
+from pk.core.broker.faults.faults import Faults
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
@@ -34,8 +42,13 @@ from pk.core.broker.replication.lost_leaders import LostLeaders
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import ReplicationQuotas
+from pk.core.broker.requests.authorization import Authorization
 from pk.core.broker.requests.auto_topic_creation import OnDemand
+from pk.core.broker.requests.client_quotas import ClientQuotas
+from pk.core.broker.requests.just_fenced import JustFenced
+from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
+from pk.core.broker.telemetry.client_metrics import ClientMetrics
 from pk.core.config import BrokerConfig
 from pk.core.meta.events import BROKER
 from pk.core.meta.image import Changes, MetadataImage, changes
@@ -44,68 +57,90 @@ Served = Sequence[tuple[int, int, int]]
 """(api key, first version, last version)."""
 
 Follow = Callable[[MetadataImage, Changes], None]
-"""Called with each image that comes into force, and what it changed."""
+"""Called with each image that takes effect, and what it changed."""
 
 ROOM_RETRY_S: Final = 1.0
 ROOM_RETRY_S_MAX: Final = 16.0
-"""How long it takes to look again whether a full disk has room: the first time, and later."""
+"""How long to wait before checking a full disk for space again: the first time, and later."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Broker:
-    """One broker's runtime. Its background work lives in the nursery given to `start`."""
+    """One broker's runtime. Its background tasks run in the nursery given to `start`."""
 
     state: BrokerState
     background: Background
     clock: Clock
     random: Random
     served: Served
-    """What ApiVersions says."""
+    """The response to ApiVersions."""
     controller_served: Served
-    """What it says on a controller listener."""
+    """The same on a controller listener."""
     link: Link
-    """To the active controller, wherever it is."""
+    """The client of the active controller, wherever it is."""
     controller: Controller | None
-    """The one in this process, active or not; None where the process has not that role."""
+    """The controller in this process, active or not; None if the process does not have that
+    role."""
     purgatory: Purgatory
     sessions: FetchSessions
+    authorization: Authorization
+    """Who may do what."""
+    client_quotas: ClientQuotas
+    """How much clients may take."""
     quotas: ReplicationQuotas
-    """How fast throttled replicas may copy."""
+    """How fast throttled replicas may be copied."""
     replicas: Replicas
     """The partitions that this broker holds."""
     alter_partition: AlterPartitionManager
-    """Keeps the in-sync replicas of what this broker leads."""
+    """Maintains the in-sync replicas of partitions that this broker leads."""
     fetchers: ReplicaFetcherManager
-    """Copy from their leaders what this broker follows."""
+    """Copy partitions that this broker follows from their leaders."""
     lost_leaders: LostLeaders
+    just_fenced: JustFenced
     assignments: AssignmentsManager
     """Tell the controller which directory holds each replica."""
     alter_log_dirs: AlterLogDirsManager
     topics_on_demand: OnDemand
-    """Makes topics that clients ask for by name."""
+    """Creates topics that clients request by name."""
     coordinators: GroupCoordinators
     transactions: TransactionCoordinators
+    share_coordinators: ShareCoordinators
+    share_state: ShareState
+    """Sends requests to share coordinators, wherever they are."""
+    share_offsets: ShareOffsets
+    """The progress of share groups in their topics."""
+    share_partitions: SharePartitions
+    """What members of share groups fetch from this broker."""
     markers: MarkerWriter
-    """Writes the markers that end transactions in partitions of this broker."""
+    """Writes transaction markers to partitions of this broker."""
     add_partitions: AddPartitionsToTxnManager
-    """Asks the coordinators of transactions, wherever they are."""
+    """Sends requests to transaction coordinators, wherever they are."""
     producer_ids: ProducerIds
+    faults: Faults | None
+    """What tests asked for; None without `pk.faults.enable`."""
+    client_metrics: ClientMetrics | None
+    """What clients push; None where nothing shows it (`pk.metrics.listener`)."""
     followers: list[Follow]
     disconnected: list[Callable[[int], None]]
-    """Called with a connection's id (`Context.connection_id`) when that connection has ended."""
+    """Called with a connection's id (`Context.connection_id`) when that connection has closed."""
     _publishing: trio.Lock = field(default_factory=trio.Lock)
     _lacks_room: trio.Event = field(default_factory=trio.Event)
-    """Set when a log could not be made since its disk was full."""
+    """Set when a log could not be created because its disk was full."""
 
     @property
     def config(self) -> BrokerConfig:
-        """With the dynamic keys of the image in force."""
+        """The config, with the dynamic keys of the current image."""
         return self.state.config
 
     @property
     def image(self) -> MetadataImage:
-        """The image in force."""
+        """The current image."""
         return self.state.image
+
+    @property
+    def metrics(self) -> BrokerMetrics:
+        """What it counts."""
+        return self.state.metrics
 
     @property
     def node_id(self) -> int:
@@ -114,30 +149,35 @@ class Broker:
 
     @property
     def cluster_id(self) -> str:
-        """Of the cluster; "" where it is not known yet."""
+        """The cluster's id; "" if it is not known yet."""
         return self.state.cluster_id
 
     @property
     def broker_epoch(self) -> int:
-        """Of this registration with the controller; -1 before it."""
+        """The epoch of this registration with the controller; -1 before it."""
         return self.state.broker_epoch
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Begin background work; before it the broker only holds state."""
+        """Start background tasks; before that, the broker only holds state."""
         self.background.start(nursery)
         nursery.start_soon(self.alter_partition.run)
         nursery.start_soon(self.assignments.run)
         nursery.start_soon(self._await_room)
 
     async def stop_coordinators(self) -> None:
-        """Close them all: who waits for one is sent elsewhere."""
+        """Close all coordinators: clients that wait for one are sent to the next."""
         await self.coordinators.stop()
         await self.transactions.stop()
+        await self.share_coordinators.stop()
+        self.share_partitions.close()
+        self.share_state.close()
+        self.share_offsets.close()
         self.add_partitions.close()
 
     async def publish(self, image: MetadataImage) -> None:
-        """React to what the controller committed, then put `image` in force. Later images wait for earlier ones; one that
-        is not newer than what is in force is dropped, since it comes from whoever was the controller before."""
+        """React to what the controller committed, then make `image` current. Later images wait for
+        earlier ones; an image that is not newer than the current one is dropped, since it comes
+        from a previous controller."""
         async with self._publishing:
             if image.offset <= self.image.offset:
                 return
@@ -153,13 +193,15 @@ class Broker:
     async def _react(self, image: MetadataImage, found: Changes) -> None:
         await self.fetchers.release(found)
         opened = await self.replicas.prepare(image, found, self.config)
-        gone = self.replicas.commit(image, found, opened)
+        later = await self.replicas.commit(image, found, opened)
+        gone = self.replicas.commit_internal(later)
         self.state.image = image
-        # Without a checkpoint: a coordinator must not outlive the leadership that it rests on, nor see the next one.
+        # Without a checkpoint: a coordinator must not outlive the leadership that it depends on,
+        # nor overlap with the next.
         for follow in self.followers:
             follow(image, found)
         self.purgatory.touch(MetadataImage)
-        # These may be late: what nobody fetches yet is fetched a moment later.
+        # These may be late: a partition that is not fetched yet is fetched a moment later.
         await self.fetchers.follow(opened, found)
         await self.assignments.follow(opened, found)
         await self.replicas.retire(gone)
@@ -167,7 +209,8 @@ class Broker:
             self._lacks_room.set()
 
     async def _await_room(self) -> None:
-        """Make the logs for which there was no room on the disk, once there is, though no image comes that asks for it."""
+        """Create the logs that did not fit on the disk once there is space, even if no new image
+        arrives."""
         wait_s = ROOM_RETRY_S
         while True:
             await self._lacks_room.wait()

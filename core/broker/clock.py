@@ -43,3 +43,20 @@ class TrioClock:
     def time(self) -> float:
         """Seconds of trio's clock."""
         return trio.current_time()
+
+
+class ShiftedClock:
+    """Another clock whose time of day can be wrong, for tests. Deadlines stay as they are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.shift_ms = 0
+        """How far the time of day is ahead."""
+
+    def now_ms(self) -> int:
+        """The other clock's time of day, shifted."""
+        return self._clock.now_ms() + self.shift_ms
+
+    def time(self) -> float:
+        """Seconds of trio's clock."""
+        return self._clock.time()

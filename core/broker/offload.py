@@ -1,13 +1,15 @@
 """Work that blocks, off the loop.
 
-fsync, renames, scans and cold reads take milliseconds to seconds; the loop serves every connection and must not. They run
-in threads, with a limiter a log directory, so that one slow disk leaves threads for the others.
+fsync, renames, scans and cold reads take milliseconds to seconds; the loop serves every connection
+and must not. They run in threads, with a limiter a log directory, so that one slow disk leaves
+threads for the others.
 
-Under the simulator's clock a call in a thread looks idle and every timeout would fire at once. There `inline()` makes the
-same calls run where they stand, which is what makes a simulated run a function of its seed.
+Under the simulator's clock a call in a thread looks idle and every timeout would fire at once.
+There `inline()` makes the same calls run where they stand, which is what makes a simulated run a
+function of its seed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar, TypeVarTuple
@@ -24,9 +26,11 @@ _limiters: trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]] = trio.lowlevel
 
 
 async def offload(fn: Callable[[*Args], T], *args: *Args, directory: str = "") -> T:
-    """Run `fn(*args)` in a thread and wait for it, cancelled or not: half-done disk work has no owner.
+    """Run `fn(*args)` in a thread and wait for it, cancelled or not: half-done disk work has no
+    owner.
 
-    `directory` names the log directory the work touches; each has `THREADS_PER_DIRECTORY` threads at most.
+    `directory` names the log directory the work touches; each has `THREADS_PER_DIRECTORY` threads
+    at most.
     """
     if _inline.get():
         await trio.lowlevel.checkpoint()
@@ -35,7 +39,7 @@ async def offload(fn: Callable[[*Args], T], *args: *Args, directory: str = "") -
 
 
 @contextmanager
-def inline() -> Iterator[None]:
+def inline() -> Generator[None]:
     """Within it, and in tasks started within it, offloaded work runs on the loop."""
     token = _inline.set(True)
     try:
@@ -53,7 +57,7 @@ def _limiter(directory: str) -> trio.CapacityLimiter:
     try:
         limiters = _limiters.get()
     except LookupError:
-        limiters = {}
+        limiters: dict[str, trio.CapacityLimiter] = {}
         _limiters.set(limiters)
     limiter = limiters.get(directory)
     if limiter is None:

@@ -1,8 +1,10 @@
-"""How a node talks to another: connections to brokers and controllers, as what runs above the sockets sees them.
+"""How a node talks to another: connections to brokers and controllers, as what runs above the
+sockets sees them.
 
-`net/peers.py` makes them of TCP; a simulation makes them of memory, loses and delays what they carry, and nobody above
-can tell. A channel has one order: requests go out as they were asked, answers come back in that order, so one that waits
-long (a Fetch) holds those behind it: who must not wait has a channel of their own.
+`net/peers.py` makes them of TCP; a simulation makes them of memory, loses and delays what they
+carry, and nothing above can tell. A channel has one order: requests go out as they were asked,
+answers come back in that order, so one that waits long (a Fetch) holds those behind it: who must
+not wait has a channel of their own.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from typing import Any, Protocol
 class PeerLost(Exception):
     """The peer was not reached, its connection broke, or no answer came in time.
 
-    From `Peers.connect`: nothing was asked. From `Channel.request`: whether the peer acted on it is unknown.
+    From `Peers.connect`: nothing was asked. From `Channel.request`: whether the peer acted on it is
+    unknown.
     """
 
-    def __init__(self, message: str, *, refused: bool = False) -> None:
+    def __init__(self, message: str, *, refused: bool = False, answered: bool = False) -> None:
         super().__init__(message)
+        self.answered = answered
+        """Whether the peer is alive, and did not take the connection for what it is."""
         self.refused = refused
-        """Whether the peer's machine answered that nobody listens there: the process is gone, not only slow."""
+        """Whether the peer's machine refused the connection: the process is gone, not only slow."""
 
 
 class Channel(Protocol):
@@ -32,19 +37,22 @@ class Channel(Protocol):
         ...
 
     def when_lost(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called as soon as the peer is found to have gone, before those who wait for it are told; not where
-        this side ends the channel."""
+        """Have `tell` called as soon as the peer is found to have gone, before those who wait for
+        it hear of it; not where this side ends the channel."""
         ...
 
     def version_of(self, api_key: int) -> int:
-        """The highest version of an API that both sides know. Raises KafkaError(UNSUPPORTED_VERSION)."""
+        """The highest version of an API that both sides know. Raises
+        KafkaError(UNSUPPORTED_VERSION)."""
         ...
 
     async def request(self, request: Any, *, timeout_ms: float, version: int | None = None) -> Any:
-        """Send `request`, in the highest common version unless one is given, and wait for its answer.
+        """Send `request`, in the highest common version unless one is given, and wait for its
+        answer.
 
-        A request without an answer in `timeout_ms` ends the channel, and those behind it fail too. Who is cancelled only
-        stops waiting. `records` of the answer are views of a buffer that belongs to this answer alone.
+        A request without an answer in `timeout_ms` ends the channel, and those behind it fail too.
+        Who is cancelled only stops waiting. `records` of the answer are views of a buffer that
+        belongs to this answer alone.
 
         Raises PeerLost; KafkaError(UNSUPPORTED_VERSION) where there is no common version.
         """
@@ -59,5 +67,5 @@ class Peers(Protocol):
     """Where channels come from."""
 
     async def connect(self, host: str, port: int, *, timeout_ms: float) -> Channel:
-        """A new channel to whoever listens there, versions exchanged. Raises PeerLost."""
+        """A new channel to the peer at that address, versions exchanged. Raises PeerLost."""
         ...

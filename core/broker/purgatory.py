@@ -1,8 +1,9 @@
-"""Waiting for something to move: a high watermark, a log end, a group, an image.
+"""Waits for something to advance: a high watermark, a log end, a group, an image.
 
-Kafka's purgatory is an object with callbacks: try, watch, try again, complete once. Here it is an await. A waiter looks,
-registers, and sleeps until one of its keys is touched; then it looks again. Between the look and the registration nothing
-awaits, so no touch can fall into the gap, which is what Kafka's second try is for.
+Kafka's purgatory is an object with callbacks: try, watch, try again, complete once. Here it is an
+await. A waiter checks, registers, and sleeps until one of its keys is touched; then it checks
+again. Nothing awaits between the check and the registration, so no touch can be missed, which is
+the purpose of Kafka's second try.
 """
 
 from collections.abc import Callable, Collection, Hashable
@@ -10,19 +11,28 @@ from heapq import heapify, heappop, heappush
 
 import trio
 
+from pk.core.broker.turns import finish, in_turns
+from pk.core.turns import Turns
+
 
 class Purgatory:
-    """Requests that wait, by the keys that may end their waiting."""
+    """Requests that wait, by the keys that may complete them."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, set[trio.Event]] = {}
 
+    @property
+    def size(self) -> int:
+        """How many keys requests wait for."""
+        return len(self._waiting)
+
     async def until(
         self, ready: Callable[[], bool], keys: Collection[Hashable], deadline: float
     ) -> bool:
-        """Wait until `ready()`, asked again whenever one of `keys` is touched.
+        """Wait until `ready()`, checked again whenever one of `keys` is touched.
 
-        `deadline` is in seconds of trio's clock. Returns what `ready()` says at the end: False means the time ran out.
+        `deadline` is in seconds of trio's clock. Returns the last result of `ready()`: False means
+        that the time ran out.
         """
         with trio.CancelScope(deadline=deadline):
             while True:
@@ -38,8 +48,31 @@ class Purgatory:
                         self._leave(key, touched)
         return ready()
 
+    async def until_in_turns(
+        self, ready: Callable[[], Turns[bool]], keys: Collection[Hashable], deadline: float
+    ) -> bool:
+        """As `until`, for a look that takes several turns (core/turns.py): what is touched
+        meanwhile is looked at again.
+
+        `keys` may be many too.
+        """
+        with trio.CancelScope(deadline=deadline):
+            while True:
+                touched = trio.Event()
+                try:
+                    async for key in in_turns(keys):
+                        self._waiting.setdefault(key, set()).add(touched)
+                    if await finish(ready()):
+                        return True
+                    await touched.wait()
+                finally:
+                    async for key in in_turns(keys):
+                        if touched in self._waiting.get(key, ()):
+                            self._leave(key, touched)
+        return await finish(ready())
+
     def touch(self, key: Hashable) -> None:
-        """Have everyone who waits on `key` look again."""
+        """Have every waiter on `key` check again."""
         waiting = self._waiting.get(key)
         if waiting:
             for touched in waiting:
@@ -58,7 +91,7 @@ class Purgatory:
 
 
 class Held:
-    """Who waits for something that grows to reach a number: it wakes those whose number it has reached, and no other."""
+    """Waiters for a growing number: wakes only those whose number is reached."""
 
     __slots__ = ("_count", "_waiting")
 
@@ -67,7 +100,7 @@ class Held:
         self._count = 0
 
     async def wait(self, number: int) -> None:
-        """Until `number` is reached, or everybody is released."""
+        """Wait until `number` is reached, or all are released."""
         released = trio.Event()
         self._count += 1
         entry = (number, self._count, released)
@@ -80,13 +113,13 @@ class Held:
                 heapify(self._waiting)
 
     def release(self, number: int) -> None:
-        """`number` is reached."""
+        """Wake the waiters for numbers up to `number`."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= number:
             heappop(waiting)[2].set()
 
     def release_all(self) -> None:
-        """Nothing is as it was: everybody looks again."""
+        """Wake all waiters, which must check again."""
         waiting, self._waiting = self._waiting, []
         for _, _, released in waiting:
             released.set()

@@ -1,12 +1,14 @@
-"""One way to read a partition, for whatever serves its records: consumers' fetches, followers', share groups.
+"""Reads partitions for every kind of reader: consumers' fetches, followers' fetches, share groups.
 
-A request reads in *looks*: it reads what there is from each of its partitions, and when that is not enough it waits and
-looks again. A look never waits for the disk. Where finding the records would, the partition is left out and noted as
-`cold`; `warm_up` reads what was noted in threads, and the next look finds it in the page cache. What a look returns are
-slices: stretches of files that the kernel sends by itself.
+A request reads in rounds (*looks*): it reads what is available from each of its partitions, and if
+that is not enough, it waits and looks again. A look never waits for the disk. If finding the
+records would, the partition is left out and recorded as `cold`; `warm_up` reads such data in
+threads, and the next look finds it in the page cache. A look returns slices: ranges of files that
+the kernel sends by itself.
 
-How far a reader may read depends on who it is (`UpTo`). The bytes of one look are bounded over all its partitions, but its
-first batch goes out whole even beyond the bound (KIP-74), or a client with a small buffer would never get on.
+How far a reader may read depends on its kind (`UpTo`). The bytes of a look are limited over all its
+partitions, but its first batch is always sent whole, even beyond the limit (KIP-74); otherwise a
+client with a small buffer would be stuck.
 """
 
 from collections.abc import Callable, Hashable
@@ -28,14 +30,14 @@ from pk.core.record.compress import Codec
 from pk.core.values import NO_EPOCH
 
 _CODEC_AT = 22
-"""Where in a batch the byte is whose low bits name the codec."""
+"""The position in a batch of the byte whose low bits are the codec."""
 
 
 class UpTo(Enum):
-    """Where a reader has to stop."""
+    """Where a reader must stop."""
 
     HIGH_WATERMARK = 0
-    """A consumer of whatever is replicated."""
+    """A consumer of replicated records."""
     LAST_STABLE_OFFSET = 1
     """A consumer of committed records."""
     LOG_END = 2
@@ -43,15 +45,15 @@ class UpTo(Enum):
 
 
 class Found(NamedTuple):
-    """What one partition has for a reader."""
+    """The records of one partition for a reader."""
 
     records: Slice = EMPTY
     aborted: list[AbortedTxn] | None = None
-    """For a reader of committed records: the transactions whose records it must leave out."""
+    """For read_committed readers: the aborted transactions whose records to skip."""
 
 
 class Reader:
-    """What one request reads, look by look."""
+    """The reads of one request, look by look."""
 
     __slots__ = (
         "_bytes_left",
@@ -76,8 +78,9 @@ class Reader:
     ) -> None:
         """A reader of at most `bytes_max` bytes a look.
 
-        `committed`: wants to know of aborted transactions. `every_first_whole`: each partition's first batch goes out
-        whole, not only the first of all. `reads_zstd`: whether the client knows that codec.
+        `committed`: returns aborted transactions. `every_first_whole`: each partition's first batch
+        is sent whole, not only the first of all. `reads_zstd`: whether the client supports that
+        codec.
         """
         self._up_to = up_to
         self._bytes_max = bytes_max
@@ -88,29 +91,30 @@ class Reader:
         self._warmed: set[Hashable] = set()
         self._bytes_left = bytes_max
         self.bytes = 0
-        """How many bytes this look has found."""
+        """How many bytes this look has read."""
 
     @property
     def is_cold(self) -> bool:
-        """Whether this look left something out that `warm_up` must read first."""
+        """Whether this look left out something that `warm_up` must read first."""
         return bool(self._cold)
 
     def look(self) -> None:
-        """Begin the next look."""
+        """Start the next look."""
         self._cold = []
         self._bytes_left, self.bytes = self._bytes_max, 0
 
     async def warm_up(self) -> None:
-        """Read in threads what the last look would have waited for; the next one finds it in the page cache."""
+        """Read in threads what the last look would have waited for; the next one finds it in the
+        page cache."""
         for key, read, directory in self._cold:
             self._warmed.add(key)
             try:
                 await offload(read, directory=directory)
             except KafkaError:
-                continue  # the next look meets it too, and says so to the client
+                continue  # the next look fails too, and tells the client
 
     def end_of(self, partition: Partition) -> int:
-        """The offset at which this reader has to stop."""
+        """The offset at which this reader must stop."""
         if self._up_to is UpTo.LOG_END:
             return partition.log.log_end_offset
         if self._up_to is UpTo.HIGH_WATERMARK:
@@ -118,12 +122,13 @@ class Reader:
         return partition.log.last_stable_offset(partition.high_watermark)
 
     def read(self, key: Hashable, partition: Partition, offset: int, bytes_max: int) -> Found:
-        """The batches of `partition` from the one that holds `offset` on, as far as this reader may read: at most
-        `bytes_max` bytes and what the look has left. `key` names the partition in this request. Empty where there is
-        nothing yet, where it does not fit, or where it is cold.
+        """The batches of `partition` from the one that contains `offset` on, as far as this reader
+        may read: at most `bytes_max` bytes, and no more than the look has left. `key` identifies
+        the partition in this request. Empty if there is nothing yet, if it does not fit, or if it
+        is cold.
 
-        Raises KafkaError: OFFSET_OUT_OF_RANGE, OFFSET_NOT_AVAILABLE beyond what a follower has, KAFKA_STORAGE_ERROR,
-        CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
+        Raises KafkaError: OFFSET_OUT_OF_RANGE, OFFSET_NOT_AVAILABLE beyond what a follower has,
+        KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
         """
         log = partition.log
         if not partition.leads and offset > log.log_end_offset:
@@ -163,8 +168,9 @@ class Reader:
 
 
 def check_may_read(partition: Partition, current_leader_epoch: int, *, from_follower: bool) -> None:
-    """Raise what keeps a client that knows `current_leader_epoch` (-1: none) from reading here: no leader, a fenced or an
-    unknown epoch (KIP-320). `from_follower`: any replica will do (KIP-392)."""
+    """Raise the error that keeps a client with `current_leader_epoch` (-1: none) from reading here:
+    no leader, a fenced or an unknown epoch (KIP-320). `from_follower`: any replica may serve
+    (KIP-392)."""
     if from_follower and not partition.leads:
         partition.check_readable(current_leader_epoch)
     else:
@@ -172,8 +178,9 @@ def check_may_read(partition: Partition, current_leader_epoch: int, *, from_foll
 
 
 def divergence(log: Log, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-    """Where a reader's log leaves ours, if it does, by the epoch of the last record that it has before `offset` (KIP-595);
-    an epoch of -1 is not checked. Raises KafkaError(OFFSET_OUT_OF_RANGE) where that cannot be said."""
+    """Where a reader's log diverges from ours, if it does, by the epoch of its last record before
+    `offset` (KIP-595); an epoch of -1 is not checked. Raises KafkaError(OFFSET_OUT_OF_RANGE) if
+    that is unknown."""
     if last_fetched_epoch == NO_EPOCH:
         return None
     found = log.end_offset_for_epoch(last_fetched_epoch)

@@ -1,19 +1,22 @@
-"""Everything of a node but its sockets, its signals and the real disk: the broker, the controller, or both, put together.
+"""A node without its sockets, signals and real disk: the broker, the controller, or both, put
+together.
 
-A node is a broker, a controller, or both (`process.roles`), and there are three ways it comes to its metadata:
+A node is a broker, a controller, or both (`process.roles`). It gets its metadata in one of three
+ways:
 
-- it holds the *embedded* store: it is the controller from the start, and nobody else can be;
-- it has a store that *campaigns* (ZooKeeper): it follows whoever is the controller, and campaigns all the while; when it wins
-  it is the controller until the office is lost, then again a follower and a candidate. Its broker goes on meanwhile;
-- it has no store (`process.roles=broker`): it follows.
+- with the *embedded* store it is the controller from the start, and no other node can be;
+- with a store that *campaigns* (ZooKeeper) it follows the current controller and keeps campaigning;
+  when it wins, it is the controller until it loses the office, then again a follower and a
+  candidate. Its broker continues throughout;
+- without a store (`process.roles=broker`) it follows.
 
-Images reach the broker from the own controller while that is active, else from the follower, never from both; an older one
-than the broker has is dropped. None reaches it before the broker is registered: an image from an earlier life of this broker
-could name it as a leader still, in an epoch that is over.
+The broker gets images from its own controller while that is active, else from the follower, never
+from both; an image older than the broker's is dropped. It gets none before it is registered: an
+image from an earlier life of this broker could still name it as a leader, in an epoch that is over.
 
-`net/node.py` makes one on sockets and the real disk; tests/sim makes several on memory and a seed, with trio's mock clock:
-there is no state of the module, no clock but the one given (and trio's, for waiting), no chance but the one given, and no
-thread where offload runs inline.
+`net/node.py` creates one with sockets and the real disk; tests/sim creates several with memory and
+a seed, on trio's mock clock: there is no module state, no clock but the given one (and trio's, for
+waiting), no randomness but the given one, and no thread if offload runs inline.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ import trio
 from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Served
-from pk.core.broker.clock import Clock
+from pk.core.broker.clock import Clock, ShiftedClock
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import Client, ControllerLink, Locator
@@ -37,6 +40,7 @@ from pk.core.broker.controller.embedded_store import DIRECTORY as METADATA_DIREC
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.metadata_follower import MetadataFollower
 from pk.core.broker.controller.static_locator import StaticLocator
+from pk.core.broker.faults.faults import Faults
 from pk.core.broker.offload import THREADS_PER_DIRECTORY, is_inline, offload
 from pk.core.broker.peers import Peers
 from pk.core.broker.requests.context import Context, Dispatch
@@ -53,44 +57,38 @@ from pk.core.log.files import Disk
 from pk.core.meta.events import Endpoint
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MetadataLost, MetadataStore, StoreFailed
-from pk.core.values import TopicPartition, Uuid, uuid_text
+from pk.core.values import TopicPartition, new_id, uuid_text
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.controller_registration import ControllerRegistrationRequest, Listener
 
 logger = logging.getLogger("pk.node")
 
 DRAIN_S = 5.0
-"""How long answers that are owed may take to leave when the node ends."""
+"""How long pending responses may take to leave when the node ends."""
 
 PATIENCE = 0.2
-"""The share of it after which those who wait for their group are sent away."""
+"""The fraction of it after which clients that wait for their group are sent away."""
 
 HAND_OVER_S = 5.0
 """How long the controller may take to move leadership away from a broker that ends."""
 
 WAITING_S = 5.0
-"""After so long a broker that starts says what it waits for."""
+"""After this long, a starting broker logs what it waits for."""
 
 CAMPAIGN_AGAIN_S = 0.1
-"""Between two campaigns."""
+"""The interval between campaigns."""
 
 
 class StartError(Exception):
     """The node cannot start; the message is one sentence for the operator."""
 
 
-def new_id(random: Random) -> Uuid:
-    """An id that nobody has: 128 random bits, none that prints with a leading dash."""
-    while (value := random.randbytes(16))[0] >> 2 == 62:
-        pass
-    return value
-
-
 async def hold_directories(
     config: BrokerConfig, disk: Disk, random: Random, *, holder: str
 ) -> LogDirs:
-    """Take the locks of the log directories and read what they say. The one who makes a cluster draws its id; others learn
-    it from the controller and are told by `LogDirs.identify`. `holder` is who this is, for the next who comes.
+    """Lock the log directories and read their state. The node that creates a cluster draws its id;
+    others learn it from the controller and record it with `LogDirs.identify`. `holder` names this
+    process, for others that try to lock them.
 
     Raises LogDirError.
     """
@@ -100,14 +98,14 @@ async def hold_directories(
     def hold() -> LogDirs:
         cluster_id = cluster_of(disk, paths)
         if cluster_id is None and makes_cluster:
-            cluster_id = uuid_text(new_id(random))
+            cluster_id = uuid_text(new_id(random.randbytes))
         return LogDirs.open(
             disk,
             paths,
             cluster_id=cluster_id or "",
             node_id=config.node_id,
             holder=holder,
-            new_id=lambda: new_id(random),
+            new_id=lambda: new_id(random.randbytes),
         )
 
     try:
@@ -117,9 +115,9 @@ async def hold_directories(
 
 
 class Runtime:
-    """See the top of this file. In this order: `broker.start(nursery)`, a controller's listeners, `run` (started when the
-    node is ready to serve), the other listeners, `serve`, `stop`; cancel the nursery; `close`. A crash is the nursery
-    cancelled, and nothing else."""
+    """A node's life cycle, in this order: `broker.start(nursery)`, a controller's listeners, `run`
+    (started when the node is ready to serve), the other listeners, `serve`, `stop`; cancel the
+    nursery; `close`. A crash is only the cancelled nursery."""
 
     def __init__(
         self,
@@ -130,6 +128,7 @@ class Runtime:
         clock: Clock,
         random: Random,
         peers: Peers,
+        controller_peers: Peers | None = None,
         dispatch: Dispatch,
         served: Served,
         controller_served: Served = (),
@@ -139,13 +138,15 @@ class Runtime:
         controller_endpoints: Sequence[Endpoint] = (),
         compactor: Compactor | None = None,
     ) -> None:
-        """`dirs` is what `hold_directories` gave, on `disk`. `dispatch` calls the handlers of this process's controller.
-        `served` and `controller_served` are what ApiVersions says on either kind of listener.
+        """`dirs` comes from `hold_directories`, on `disk`. `dispatch` calls the handlers of this
+        process's controller. `peers` reaches brokers' listeners, `controller_peers` those of
+        controllers, where they differ. `served` and `controller_served` are the responses to
+        ApiVersions on either kind of listener.
 
-        `store` is for stores that campaign: a node with `pk.metadata.store=embedded` makes its own in its first log directory.
-        `locator` says who the controller is; by default the config does. `endpoints` are those of the listeners for brokers
-        and clients, as advertised, `controller_endpoints` those of a controller's. `compactor` compacts logs; by default
-        threads on `disk` do.
+        `store` is for stores that campaign: a node with `pk.metadata.store=embedded` makes its own
+        in its first log directory. `locator` finds the controller; the default uses the config.
+        `endpoints` are the advertised listeners for brokers and clients, `controller_endpoints`
+        those of a controller. `compactor` compacts logs; by default threads on `disk` do.
         """
         self._config = config
         self._dirs = dirs
@@ -154,19 +155,24 @@ class Runtime:
         self._store = store
         self._embedded = config.is_controller and config.pk_metadata_store == EMBEDDED
         self._alone = self._embedded and not config.controller_listener_names
-        """Whether nobody else can ever be in this cluster: no other node could reach the controller."""
+        """Whether this cluster can never have another node: none could reach the controller."""
         self._controller_endpoints = controller_endpoints
         self._dispatch = dispatch
         cluster_id = _cluster_of(dirs, disk)
         state = self._state = BrokerState(config, node_id=config.node_id, cluster_id=cluster_id)
         background = self._background = Background()
+        faults: Faults | None = None
+        if config.pk_faults_enable:
+            clock = shifted = ShiftedClock(clock)
+            faults = Faults(shifted)
         if self._embedded:
             self._store = EmbeddedStore(disk, self._metadata_directory(), clock.now_ms)
         self._controller = self._make_controller(clock, peers)
         locator = locator if locator is not None else StaticLocator(config)
+        to_controllers = controller_peers if controller_peers is not None else peers
         self._link = ControllerLink(
             locator,
-            peers,
+            to_controllers,
             controller=self._controller,
             answer_here=self._answer_here,
             request_bytes_max=config.socket_request_max_bytes,
@@ -176,11 +182,11 @@ class Runtime:
             self._link,
             dirs,
             endpoints,
-            new_id=lambda: new_id(random),
+            new_id=lambda: new_id(random.randbytes),
             doom=background.doom,
             registered_again=lambda: background.start_soon(self._publish_newest),
         )
-        self._follower = self._make_follower(locator, peers)
+        self._follower = self._make_follower(locator, to_controllers)
         self.broker = assemble(
             state,
             background,
@@ -194,25 +200,28 @@ class Runtime:
             controller_served=controller_served,
             directory_failed=self.lifecycle.directory_failed,
             followers=[self.lifecycle.follow],
+            faults=faults,
         )
         self._upkeep = ScheduledTasks(self.broker.replicas, dirs, config)
         self._compactor = compactor if compactor is not None else InThread(disk)
         self._newest = MetadataImage(cluster_id=cluster_id)
-        """The newest image that is known; the broker's may be behind it."""
+        """The newest known image; the broker's may be behind it."""
         self._learned = trio.Event()
-        """Set when the cluster's id is known, which a node with empty directories learns from the metadata log."""
+        """Set when the cluster's id is known, which a node with empty directories learns from the
+        metadata log."""
         self._refused: Exception | None = None
         self._trouble = ""
-        """What stands between this node and the controller's office, other than another controller."""
+        """What keeps this node from being the controller, apart from another controller."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         if cluster_id:
             self._learned.set()
 
     async def _answer_here(self, client: Client | None, request: Any) -> Any:
-        """What this process's controller answers; `client` is a `Context`, None for what this node asks itself."""
+        """The response of this process's controller; `client` is a `Context`, None for this node's
+        own requests."""
         if client is None:
             api = MESSAGES[request.API_KEY]
-            client = Context(self.broker, api.key, api.versions[1], client_id="")
+            client = Context(self.broker, api.key, api.versions[1], client_id="", own=True)
         assert isinstance(client, Context)
         return await self._dispatch(client, request)
 
@@ -234,9 +243,10 @@ class Runtime:
             self._store.depose(controller_id, endpoint)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start, say so when requests can be served, and go on until cancelled.
+        """Start, signal readiness when requests can be served, and run until cancelled.
 
-        Raises StartError; LogDirError where a directory is another's, and when the broker cannot go on.
+        Raises StartError; LogDirError if a directory belongs to another node, or if the broker
+        cannot continue.
         """
         config = self._config
         self._disk.read_failed = self._hear_of(trio.lowlevel.current_trio_token())
@@ -256,14 +266,14 @@ class Runtime:
             task_status.started()
 
     async def serve(self) -> None:
-        """The listeners are open: have the controller unfence this broker, and return when it has."""
+        """The listeners are open: have the controller unfence this broker; return when it has."""
         if self._config.is_broker:
             await self.lifecycle.serve()
 
     async def stop(self, drain: Callable[[float], Awaitable[None]]) -> None:
-        """Come to an orderly end, as far as `run` has to go on for it: leadership is handed over while requests are still
-        served; then `drain(grace_s)` is called, twice: it stops the listeners and lets answers leave. Then cancel `run`, and
-        call `close(clean=True)`."""
+        """End cleanly, as far as `run` must still be running: leadership is handed over while
+        requests are still served; then `drain(grace_s)` is called twice: it stops the listeners and
+        lets responses leave. Then cancel `run`, and call `close(clean=True)`."""
         if self._config.is_broker:
             await self.lifecycle.hand_over(HAND_OVER_S)
         await drain(DRAIN_S * PATIENCE)
@@ -272,7 +282,8 @@ class Runtime:
         self._high_watermarks = self._upkeep.high_watermarks()
 
     async def close(self, *, clean: bool) -> None:
-        """Make everything durable and leave the mark of a clean end; after a fault of ours only give the locks back."""
+        """Make everything durable and leave the mark of a clean end; after a fault of ours only
+        release the locks."""
         self._link.close()
         if self._store is not None:
             try:
@@ -282,9 +293,9 @@ class Runtime:
         await offload(self._close_logs if clean else self._dirs.release)
 
     def _close_logs(self) -> None:
-        """In a thread, and in more of them where those have something to wait for."""
+        """In a thread, and in more of them if there is something to wait for."""
         threads = 1 if is_inline() else THREADS_PER_DIRECTORY
-        # One that never registered leaves the mark of its last life, which is as true as it was.
+        # A broker that never registered leaves the mark of its last life, which is still true.
         epoch = (
             self._state.broker_epoch
             if self._state.broker_epoch >= 0
@@ -293,7 +304,8 @@ class Runtime:
         self._dirs.close(self._high_watermarks, epoch, threads=threads)
 
     def _hear_of(self, loop: trio.lowlevel.TrioToken) -> Callable[[str, OSError], None]:
-        """What the disk calls, in any thread, with a path that it cannot read: the directory that holds it goes offline."""
+        """What the disk calls, in any thread, with an unreadable path: the directory that contains
+        it goes offline."""
 
         def tell(path: str, error: OSError) -> None:
             with contextlib.suppress(trio.RunFinishedError):
@@ -304,7 +316,7 @@ class Runtime:
         return tell
 
     async def _watch(self) -> None:
-        """End with a reason when the broker cannot go on. Nothing is marked as clean then."""
+        """End with a reason when the broker cannot continue. Nothing is then marked as clean."""
         await self._background.doomed.wait()
         if self._refused is not None:
             raise self._refused
@@ -315,7 +327,7 @@ class Runtime:
     # --- the controller ---
 
     def _make_controller(self, clock: Clock, peers: Peers) -> Controller | None:
-        """The one of this process; None where it has no store."""
+        """This process's controller; None without a store."""
         if self._store is None:
             return None
         controller = Controller(
@@ -328,11 +340,12 @@ class Runtime:
         return controller
 
     async def _register_controller(self) -> None:
-        """Let the cluster know where this controller listens (KIP-919). Nothing hangs on it but what operators see."""
+        """Register this controller's listeners with the cluster (KIP-919). Only operators use
+        this."""
         config = self._config
         request = ControllerRegistrationRequest(
             controller_id=config.node_id,
-            incarnation_id=new_id(self._random),
+            incarnation_id=new_id(self._random.randbytes),
             listeners=[
                 Listener(
                     name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
@@ -349,9 +362,11 @@ class Runtime:
                 return
 
     def _metadata_directory(self) -> str:
-        """Where the metadata log lies: the first directory of `log.dirs`, or that in which it was found.
+        """The directory of the metadata log: the first one of `log.dirs`, or the one in which it
+        was found.
 
-        Raises StartError rather than begin an empty one while the directory that may hold it is out of service.
+        Raises StartError rather than starting an empty log while a directory that may contain it is
+        out of service.
         """
         dirs = self._dirs
         for directory in dirs.usable:
@@ -360,7 +375,8 @@ class Runtime:
         failed = [directory.path for directory in dirs.directories if directory.failed]
         if failed:
             raise StartError(
-                f"the metadata log is in none of the log directories that work; {', '.join(failed)} may hold it"
+                "the metadata log is in none of the log directories that work; "
+                f"{', '.join(failed)} may hold it"
             )
         return dirs.usable[0].path
 
@@ -375,8 +391,9 @@ class Runtime:
             ) from e
 
     async def _govern(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Run the embedded controller. After a failed append it loads its log and goes on; if it cannot, so cannot the
-        node: a broker without a controller could do nothing right for long."""
+        """Run the embedded controller. After a failed append it loads its log and continues; if
+        that fails, so does the node: a broker without a controller cannot work correctly for
+        long."""
         controller = self._controller
         assert controller is not None
         try:
@@ -388,12 +405,12 @@ class Runtime:
             self._background.doom(f"the metadata log failed, so there is no controller: {e}")
 
     async def _campaign(self) -> None:
-        """Be the controller whenever it is this node's turn; between terms of office, a candidate."""
+        """Be the controller whenever it is this node's turn; between terms, be a candidate."""
         controller, store = self._controller, self._store
         assert controller is not None and store is not None
         while True:
             try:
-                fresh = uuid_text(new_id(self._random))
+                fresh = uuid_text(new_id(self._random.randbytes))
                 held = self._dirs.logs_held
                 await controller.open(self._state.cluster_id, fresh, logs_held=held)
             except (StoreFailed, KafkaError) as e:
@@ -419,7 +436,8 @@ class Runtime:
     # --- the broker ---
 
     async def _begin(self, nursery: trio.Nursery) -> None:
-        """Register, open what the cluster says is ours, and begin what goes on in the background."""
+        """Register, open the partitions that the cluster assigns to this broker, and start its
+        background tasks."""
         config, broker, dirs = self._config, self.broker, self._dirs
         async with trio.open_nursery() as waiting:
             waiting.start_soon(self._say_that_it_waits)
@@ -444,7 +462,10 @@ class Runtime:
         broker.replicas.remove_leftovers()
         broker.alter_log_dirs.resume()
         nursery.start_soon(self._upkeep.run)
-        nursery.start_soon(LogRetention(broker.replicas, config).run)
+        retention = LogRetention(broker.replicas, config)
+        nursery.start_soon(retention.run)
+        if broker.faults is not None:
+            broker.faults.clock_moved += [retention.check, self._upkeep.expire_producers]
         nursery.start_soon(Cleaner(broker.replicas, lambda: broker.config, self._compactor).run)
 
     async def _register(self) -> None:
@@ -460,13 +481,14 @@ class Runtime:
             raise StartError(str(e)) from e
 
     async def _learn(self) -> None:
-        """Wait until it is known which cluster this is. Raises StartError."""
+        """Wait until the cluster's id is known. Raises StartError."""
         timeout_ms = self._config.initial_broker_registration_timeout_ms
         with trio.move_on_after(timeout_ms / 1000):
             await self._learned.wait()
             return
         raise StartError(
-            f"no controller told within {timeout_ms} ms which cluster this is: {self._why_alone}"
+            f"no controller answered within {timeout_ms} ms which cluster this is: "
+            f"{self._why_alone}"
         )
 
     @property
@@ -484,8 +506,8 @@ class Runtime:
             logger.warning("still waiting for a controller: %s", self._why_alone)
 
     async def _publish(self, image: MetadataImage) -> None:
-        """Take an image that is newer than what is known, or the newest one again; the broker reacts to it if it is the
-        broker's time."""
+        """Accept an image that is newer than the known one, or the newest one again; the broker
+        reacts if it is ready to."""
         if image.offset < self._newest.offset:
             return
         self._newest = image
@@ -495,7 +517,7 @@ class Runtime:
             await self.broker.publish(image)
 
     async def _publish_newest(self) -> None:
-        """Take it again: this broker did not know itself in it until now."""
+        """Accept it again: this broker was not registered in it until now."""
         await self._publish(self._newest)
 
     async def _identify(self, cluster_id: str) -> None:
@@ -509,11 +531,11 @@ class Runtime:
         self._learned.set()
 
     def _knows_us(self, image: MetadataImage) -> bool:
-        """Whether the image is of a time since this broker registered."""
+        """Whether the image is from after this broker's registration."""
         me = image.brokers.get(self._config.node_id)
         return me is not None and me.broker_epoch == self._state.broker_epoch
 
 
 def _cluster_of(dirs: LogDirs, disk: Disk) -> str:
-    """Whose the directories are; "" where that is to be learned."""
+    """The cluster id in the directories; "" if still unknown."""
     return cluster_of(disk, [directory.path for directory in dirs.usable]) or ""

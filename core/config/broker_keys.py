@@ -11,7 +11,7 @@ add.partitions.to.txn.retry.backoff.ms INT 20 valid=1..
     The first wait before a partition is offered to a transaction again, in ms.
 
 advertised.listeners LIST null
-    What clients are told to connect to, where it is not what listeners says.
+    The addresses that clients get, if they differ from listeners.
 
 alter.config.policy.class.name CLASS null
     The class that may refuse changes of configs.
@@ -232,8 +232,19 @@ telemetry.max.bytes INT 1048576 valid=1..
 
 
 OWN: Final = """
+pk.authentication.timeout.ms LONG 30000 valid=1..
+    How long a connection may take for its TLS handshake and SASL authentication, in ms.
+
 pk.connection.max.parked INT 100 valid=1..
     How many requests of one connection may wait for something before it is read no more.
+
+pk.faults.enable BOOLEAN false
+    Whether tests may ask this broker for faults: failed, delayed and dropped requests, a clock
+    that is wrong (pk faults, pk.testing). Never where data matters.
+
+pk.log.format STRING text valid=text,json
+    How the broker writes what it logs to standard error: lines for people, or one JSON object an
+    event.
 
 pk.loop.slice.us INT 1000 valid=1..
     How long one connection is served without a look at the others, in microseconds.
@@ -249,12 +260,17 @@ pk.metadata.store STRING embedded
     Where the metadata log lives: embedded is a directory of the only controller's own;
     zookeeper://HOST:PORT,HOST:PORT/PATH lets any of several nodes be the controller.
 
+pk.metrics.listener STRING null
+    HOST:PORT where the node serves its metrics to Prometheus (/metrics), and says by /healthz and
+    /readyz how it is. Who reaches it may read them: use a loopback or an internal address. Needs
+    the extra metrics.
+
 pk.request.bytes.max LONG 268435456 valid=1..
     How many bytes of requests all connections may hold in memory together.
 
 pk.security.ignore BOOLEAN false
     Whether the broker starts though its config promises security that pk does not have (TLS,
-    SASL, an authorizer). Everybody can then read and write everything.
+    Kerberos, an authorizer). Everybody can then read and write everything.
 
 pk.zookeeper.session.timeout.ms INT 6000 valid=1..
     After how much silence ZooKeeper takes the controller's office from a node, in ms.

@@ -10,7 +10,7 @@ group.consumer.assignors LIST uniform,range
     The assignors that the coordinator offers consumer groups; the first is the default.
 
 group.consumer.heartbeat.interval.ms INT 5000 valid=1..
-    How often members of consumer groups are told to send heartbeats, in ms.
+    How often members of consumer groups must send heartbeats, in ms.
 
 group.consumer.max.assignment.interval.ms INT 15000 valid=0..
     The most that a group may set as its assignment interval, in ms.
@@ -78,7 +78,7 @@ group.share.delivery.count.limit INT 5 valid=2..10
     How often a record is delivered to a share group before it is given up.
 
 group.share.heartbeat.interval.ms INT 5000 valid=1..
-    How often members of share groups are told to send heartbeats, in ms.
+    How often members of share groups must send heartbeats, in ms.
 
 group.share.max.assignment.interval.ms INT 15000 valid=0..
     The most that a share group may set as its assignment interval, in ms.
@@ -135,7 +135,7 @@ group.streams.assignment.interval.ms INT 1000 valid=0.. dynamic=cluster
     How long a streams group's new assignment waits for more changes to join it, in ms.
 
 group.streams.heartbeat.interval.ms INT 5000 valid=1..
-    How often members of streams groups are told to send heartbeats, in ms.
+    How often members of streams groups must send heartbeats, in ms.
 
 group.streams.initial.rebalance.delay.ms INT 3000 valid=0..
     How long a new streams group waits for more members, in ms.

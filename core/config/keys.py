@@ -53,12 +53,6 @@ class Scope(IntEnum):
 
 
 _INT_BITS: Final = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}
-_NUMBER_WORDS: Final = {
-    Type.SHORT: "a whole number of 16 bits",
-    Type.INT: "a whole number of 32 bits",
-    Type.LONG: "a whole number of 64 bits",
-    Type.DOUBLE: "a number",
-}
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _COMMA: Final = re.compile(r"\s*,\s*")
 
@@ -112,21 +106,26 @@ class Key:
             return None
         return value_text(value)
 
+    def invalid(self, text: str, why: str) -> ConfigError:
+        """The error for a value, in Apache's words: scripts look for them."""
+        shown = "[hidden]" if self.sensitive else text[:80]
+        return ConfigError(f"Invalid value {shown} for configuration {self.name}: {why}")
+
     def _convert(self, text: str) -> Value:
         kind = self.type
         if kind is Type.BOOLEAN:
             lowered = text.lower()
             if lowered not in ("true", "false"):
-                raise ConfigError(f"{self.name} must be true or false, not {text!r}")
+                raise self.invalid(text, "Expected value to be either true or false")
             return lowered == "true"
         if kind in _INT_BITS:
             bits = _INT_BITS[kind]
             # An int of a million digits costs seconds: its length is looked at first.
             if len(text) > 20 or not _WHOLE.fullmatch(text):
-                raise ConfigError(f"{self.name} must be {_NUMBER_WORDS[kind]}, not {text[:80]!r}")
+                raise self.invalid(text, f"Not a number of type {kind.name}")
             number = int(text)
             if not -(1 << bits) <= number < 1 << bits:
-                raise ConfigError(f"{self.name} must be {_NUMBER_WORDS[kind]}, not {text!r}")
+                raise self.invalid(text, f"Not a number of type {kind.name}")
             return number
         if kind is Type.DOUBLE:
             try:
@@ -134,11 +133,19 @@ class Key:
                     raise ValueError
                 return float(text)
             except ValueError:
-                message = f"{self.name} must be {_NUMBER_WORDS[kind]}, not {text[:80]!r}"
-                raise ConfigError(message) from None
+                raise self.invalid(text, "Not a number of type DOUBLE") from None
         if kind is Type.LIST:
             return tuple(_COMMA.split(text)) if text else ()
         return text
+
+
+_REQUIREMENTS: Final = {
+    "log.cleaner.dedupe.buffer.size": "must be at least 1MB per cleaner thread.",
+    "log.retention.ms": "must be unlimited (-1) or, greater than or equal to 1",
+    "log.roll.jitter.ms": "must be greater than or equal to 0",
+    "log.roll.ms": "must be greater than or equal to 1",
+}
+"""Bounds that Apache Kafka checks apart from a key's definition, and its words for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +159,6 @@ class _Bounds:
     fold: bool = False
     nonempty: bool = False
     nonzero: bool = False
-    text: str = ""
 
     def check(self, key: Key, value: Value) -> None:
         if self.low is not None or self.high is not None:
@@ -161,20 +167,40 @@ class _Bounds:
                 self.high is None or value <= self.high
             )
             if not inside and value != self.also:
-                raise ConfigError(f"{key.name} must be {self.text}, not {value_text(value)}")
+                _check_requirement(key)
+                raise key.invalid(value_text(value), f"Value must be {self._wanted(value)}")
         elif self.words:
             self._check_words(key, value)
         elif self.nonempty and not value:
             raise ConfigError(f"{key.name} must not be empty")
         elif self.nonzero and value == 0:
+            _check_requirement(key)
             raise ConfigError(f"{key.name} must not be 0")
+
+    def _wanted(self, value: float) -> str:
+        """What a number that is out of bounds should have been; without an exception, the bound
+        that it crossed."""
+        low, high = (None if x is None else f"{x:.0f}" for x in (self.low, self.high))
+        if self.also is not None and high is not None:
+            return f"between {low} and {high} or equal to {self.also:.0f}"
+        if self.low is not None and value < self.low:
+            return f"at least {low}"
+        return f"no more than {high}"
 
     def _check_words(self, key: Key, value: Value) -> None:
         for word in value if isinstance(value, tuple) else (value,):
             seen = word.lower() if self.fold and isinstance(word, str) else word
             if seen not in self.words:
-                choice = ", ".join(self.words)
-                raise ConfigError(f"{key.name} must be one of {choice}, not {word!r}")
+                any_case = " (case insensitive)" if self.fold else ""
+                choice = f"String must be one of{any_case}: {', '.join(self.words)}"
+                raise key.invalid("null" if word is None else str(word), choice)
+
+
+def _check_requirement(key: Key) -> None:
+    """Refuses a value out of bounds in the words of Apache's requirement, if there is one. Raises
+    ConfigError."""
+    if key.name in _REQUIREMENTS:
+        raise ConfigError(f"requirement failed: {key.name} {_REQUIREMENTS[key.name]}")
 
 
 def _parse_bounds(text: str) -> _Bounds:
@@ -187,12 +213,10 @@ def _parse_bounds(text: str) -> _Bounds:
     if ".." in text:
         also, _, interval = text.rpartition("|")
         low, _, high = interval.partition("..")
-        said = f"at least {low}" if not high else f"between {low} and {high}"
         return _Bounds(
             low=float(low),
             high=float(high) if high else None,
             also=float(also) if also else None,
-            text=f"{said}, or {also}" if also else said,
         )
     fold = text.startswith("~")
     words = text.lstrip("~*").split(",")
@@ -258,10 +282,11 @@ def _key(head: list[str], doc: str) -> Key:
     )
 
 
-def nearest(name: str, known: Collection[str]) -> str:
-    """What to say of an unknown key: its name, and the nearest one that is known."""
+def nearest(name: str, known: Collection[str], what: str = "config name") -> str:
+    """What to say of an unknown key, in Apache's words: its name, and the nearest one that is
+    known."""
     found = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"there is no key {name}" + (f"; did you mean {found[0]}?" if found else "")
+    return f"Unknown {what}: {name}" + (f"; did you mean {found[0]}?" if found else "")
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""What a process is (`process.roles`), where its controller listens, and how others find it: Kafka's rules for the keys.
+"""What a process is (`process.roles`), where its controller listens, and how others find it:
+Kafka's rules for the keys.
 
-Without `process.roles` a process is broker and controller in one, which needs neither a controller listener nor the address
-of anybody; everything else is a cluster, and must say how its nodes meet.
+Without `process.roles` a process is broker and controller in one, which needs neither a controller
+listener nor the address of anybody; everything else is a cluster, and must say how its nodes meet.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def listener_names(config: RoleKeys) -> tuple[str, ...]:
 def voters(config: RoleKeys) -> tuple[Voter, ...]:
     """`controller.quorum.voters`. Raises ConfigError."""
     key = "controller.quorum.voters"
-    found = []
+    found: list[Voter] = []
     for text in cast(tuple[str, ...], config[key]):
         node_id, at, address = text.partition("@")
         if not at or not node_id.isascii() or not node_id.isdigit():
@@ -109,7 +110,8 @@ def check(config: RoleKeys) -> None:
     store = config.pk_metadata_store
     if store != EMBEDDED and not store.startswith(ZOOKEEPER):
         raise ConfigError(
-            f"pk.metadata.store must be embedded or zookeeper://HOST:PORT,HOST:PORT/PATH, not {store!r}"
+            "pk.metadata.store must be embedded or zookeeper://HOST:PORT,HOST:PORT/PATH, not "
+            f"{store!r}"
         )
     if config.is_controller:
         _check_controller(config)
@@ -155,7 +157,8 @@ def _check_broker_only(config: RoleKeys) -> None:
     nowhere = not (config.controller_quorum_voters or config.controller_quorum_bootstrap_servers)
     if nowhere and config.pk_metadata_store == EMBEDDED:
         raise ConfigError(
-            "process.roles=broker needs controller.quorum.bootstrap.servers: where its controller is"
+            "process.roles=broker needs controller.quorum.bootstrap.servers: where its controller "
+            "is"
         )
 
 

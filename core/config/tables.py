@@ -2,7 +2,7 @@
 
 A topic's or group's key that is not set takes its default from a broker key (its synonym). Keys of
 Kafka's whose feature does not exist here are accepted, described, and named in one warning
-(`unsupported_keys`); keys nobody knows are refused.
+(`unsupported_keys`); unknown keys are refused.
 """
 
 from collections.abc import Iterable, Mapping
@@ -111,4 +111,13 @@ def key_of(keys: Mapping[str, Key], name: str) -> Key:
     try:
         return keys[name]
     except KeyError:
-        raise ConfigError(nearest(name, keys)) from None
+        said = next((words for table, words in _UNKNOWN if table is keys), "config name")
+        raise ConfigError(nearest(name, keys, said)) from None
+
+
+_UNKNOWN: Final = (
+    (TOPIC_KEYS, "topic config name"),
+    (GROUP_KEYS, "group config name"),
+    (CLIENT_METRICS_KEYS, "client metrics configuration"),
+)
+"""How Apache calls a key that is missing in a table."""

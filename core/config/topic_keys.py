@@ -13,7 +13,7 @@ compression.lz4.level INT 9 valid=1..17
     The lz4 level, where the topic is compressed by the broker.
 
 compression.type STRING producer valid=uncompressed,zstd,lz4,snappy,gzip,producer
-    How records are stored: as the producer sent them, or compressed anew by the broker.
+    How records are stored: as the producer sent them, or recompressed by the broker.
 
 compression.zstd.level INT 3 valid=-131072..22
     The zstd level, where the topic is compressed by the broker.
@@ -73,7 +73,7 @@ preallocate BOOLEAN false
     Whether a segment's file gets its full size when it is made.
 
 remote.log.copy.disable BOOLEAN false
-    Whether nothing more is copied to remote storage, though what is there stays readable.
+    Whether nothing more is copied to remote storage, while copied data stays readable.
 
 remote.log.delete.on.disable BOOLEAN false
     Whether what is in remote storage is deleted when remote storage is turned off for the
@@ -109,7 +109,7 @@ consumer.assignment.interval.ms INT 1000 valid=0..
     How long the group's new assignment waits for more changes to join it, in ms.
 
 consumer.heartbeat.interval.ms INT 5000 valid=1..
-    How often members of the group are told to send heartbeats, in ms.
+    How often members of the group must send heartbeats, in ms.
 
 consumer.session.timeout.ms INT 45000 valid=1..
     After how much silence a member leaves the group, in ms.
@@ -124,7 +124,7 @@ share.delivery.count.limit INT 5 valid=2..10
     How often a record is delivered to the share group before it is given up.
 
 share.heartbeat.interval.ms INT 5000 valid=1..
-    How often members of the share group are told to send heartbeats, in ms.
+    How often members of the share group must send heartbeats, in ms.
 
 share.isolation.level STRING read_uncommitted valid=read_committed,read_uncommitted
     Whether the share group sees records of transactions that are not committed.
@@ -145,7 +145,7 @@ streams.assignment.interval.ms INT 1000 valid=0..
     How long the streams group's new assignment waits for more changes to join it, in ms.
 
 streams.heartbeat.interval.ms INT 5000 valid=1..
-    How often members of the streams group are told to send heartbeats, in ms.
+    How often members of the streams group must send heartbeats, in ms.
 
 streams.initial.rebalance.delay.ms INT 3000 valid=0..
     How long the streams group waits for more members before its first assignment, in ms.

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar, cast, overload
 
 from pk.core.config import roles
 from pk.core.config.keys import ConfigError, Value, parse_properties
+from pk.core.config.log_limits import EVERY_DIRECTORY, check_cleaners, check_cordoned
 from pk.core.config.roles import Listener
 from pk.core.config.tables import (
     TOPIC_KEYS,
@@ -25,6 +26,12 @@ REPLICA_SELECTORS: Final = (RACK_AWARE_SELECTOR, "org.apache.kafka.common.replic
 
 CONSUMER_ASSIGNORS: Final = ("uniform", "range")
 """What `group.consumer.assignors` may name: Kafka's own two."""
+
+SHARE_ASSIGNORS: Final = ("simple",)
+"""What `group.share.assignors` may be."""
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""What `authorizer.class.name` may name: Kafka's own one."""
 
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
@@ -69,7 +76,7 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises ConfigError for a key that nobody knows or a value that is refused."""
+        """Raises ConfigError for an unknown key or a value that is refused."""
         self.static = dict(static)
         """As given at the start: DescribeConfigs calls their source STATIC_BROKER_CONFIG."""
         self.dynamic_default = dict(dynamic_default or {})
@@ -81,7 +88,8 @@ class BrokerConfig:
         for name, text in self._given.items():
             self._values[name] = broker_key(name).parse(text)
         self.max_connections_per_ip_overrides = _per_ip(self)
-        """Address → how many connections may come from it, where that is not `max.connections.per.ip`."""
+        """Address → how many connections may come from it, where that is not
+        `max.connections.per.ip`."""
         self._topics = TopicConfig({}, self)
 
     @classmethod
@@ -147,14 +155,21 @@ class BrokerConfig:
             )
         if not self.group_consumer_assignors:
             raise ConfigError("group.consumer.assignors must name one at least")
+        if self.group_share_assignors != SHARE_ASSIGNORS:
+            raise ConfigError(
+                "group.share.assignors must be simple: share groups have no other assignor"
+            )
         if self.offsets_topic_compression_codec not in range(5):
             raise ConfigError("offsets.topic.compression.codec must be between 0 and 4")
-        if (
-            stray := set(cast(tuple[str, ...], self["cordoned.log.dirs"]))
-            - {"*"}
-            - set(self.log_dirs)
-        ):
-            raise ConfigError(f"cordoned.log.dirs has {min(stray)}, which log.dirs has not")
+        check_cordoned(cast(tuple[str, ...], self["cordoned.log.dirs"]), self.log_dirs)
+        check_cleaners(self.log_cleaner_threads, self.log_cleaner_dedupe_buffer_size)
+        if self.authorizer_class_name not in ("", STANDARD_AUTHORIZER):
+            raise ConfigError(
+                f"authorizer.class.name must be {STANDARD_AUTHORIZER}: pk has no other authorizer"
+            )
+        if self.authorizer_class_name:
+            _ = self.super_users
+        _ = self.pk_metrics_listener
         self._topics.check()
 
     # Identity and place
@@ -164,6 +179,10 @@ class BrokerConfig:
     listeners = Setting[tuple[Listener, ...]](lambda c: _listeners(c, "listeners"))
     advertised_listeners = Setting[tuple[Listener, ...]](lambda c: _advertised(c))
     inter_broker_listener_name = Setting[str](lambda c: _inter_broker_listener_name(c))
+    inter_broker_login = Setting[tuple[str, str, str]](lambda c: _inter_broker_login(c))
+    """How brokers reach each other: listener, security protocol, SASL mechanism."""
+    controller_login = Setting[tuple[str, str, str]](lambda c: _controller_login(c))
+    """The same for controllers."""
 
     # Roles: broker, controller or both, and how they meet (`roles.py`)
     process_roles = Setting[tuple[str, ...]](roles.roles)
@@ -190,21 +209,45 @@ class BrokerConfig:
 
     # The server
     connections_max_idle_ms = Setting[int]("connections.max.idle.ms")
+    max_connection_creation_rate = Setting[int]("max.connection.creation.rate")
     max_connections = Setting[int]("max.connections")
     max_connections_per_ip = Setting[int]("max.connections.per.ip")
     socket_listen_backlog_size = Setting[int]("socket.listen.backlog.size")
     socket_request_max_bytes = Setting[int]("socket.request.max.bytes")
     request_timeout_ms = Setting[int]("request.timeout.ms")
+    pk_authentication_timeout_ms = Setting[int]("pk.authentication.timeout.ms")
+    connection_failed_authentication_delay_ms = Setting[int](
+        "connection.failed.authentication.delay.ms"
+    )
+    delegation_token_secret_key = Setting[str | None]("delegation.token.secret.key")
+    delegation_token_expiry_time_ms = Setting[int]("delegation.token.expiry.time.ms")
+    delegation_token_expiry_check_interval_ms = Setting[int](
+        "delegation.token.expiry.check.interval.ms"
+    )
+    delegation_token_max_lifetime_ms = Setting[int]("delegation.token.max.lifetime.ms")
+    sasl_server_max_receive_size = Setting[int]("sasl.server.max.receive.size")
     pk_connection_max_parked = Setting[int]("pk.connection.max.parked")
+    pk_faults_enable = Setting[bool]("pk.faults.enable")
+    telemetry_max_bytes = Setting[int]("telemetry.max.bytes")
+    pk_log_format = Setting[str]("pk.log.format")
     pk_loop_slice_us = Setting[int]("pk.loop.slice.us")
     pk_memory_bytes_max = Setting[int]("pk.memory.bytes.max")
     pk_metadata_log_bytes_between_snapshots = Setting[int](
         "pk.metadata.log.bytes.between.snapshots"
     )
     pk_metadata_store = Setting[str]("pk.metadata.store")
+    pk_metrics_listener = Setting["tuple[str, int] | None"](lambda c: _metrics_listener(c))
+    """Host and port."""
     pk_request_bytes_max = Setting[int]("pk.request.bytes.max")
     pk_security_ignore = Setting[bool]("pk.security.ignore")
     pk_zookeeper_session_timeout_ms = Setting[int]("pk.zookeeper.session.timeout.ms")
+
+    # Authorization
+    authorizer_class_name = Setting[str](lambda c: c["authorizer.class.name"].strip())
+    super_users = Setting[frozenset[str]](lambda c: _super_users(c))
+    allow_everyone_if_no_acl_found = Setting[bool](
+        lambda c: (c["allow.everyone.if.no.acl.found"] or "").strip().lower() == "true"
+    )
 
     # Topics
     auto_create_topics_enable = Setting[bool]("auto.create.topics.enable")
@@ -250,6 +293,10 @@ class BrokerConfig:
     )
     replica_selector_class = Setting["str | None"]("replica.selector.class")
     replica_socket_timeout_ms = Setting[int]("replica.socket.timeout.ms")
+    controller_quota_window_num = Setting[int]("controller.quota.window.num")
+    controller_quota_window_size_seconds = Setting[int]("controller.quota.window.size.seconds")
+    quota_window_num = Setting[int]("quota.window.num")
+    quota_window_size_seconds = Setting[int]("quota.window.size.seconds")
     replication_quota_window_num = Setting[int]("replication.quota.window.num")
     replication_quota_window_size_seconds = Setting[int]("replication.quota.window.size.seconds")
 
@@ -262,7 +309,9 @@ class BrokerConfig:
     log_cleaner_io_max_bytes_per_second = Setting[float]("log.cleaner.io.max.bytes.per.second")
     log_cleaner_threads = Setting[int]("log.cleaner.threads")
     cordoned_log_dirs = Setting[tuple[str, ...]](
-        lambda c: c.log_dirs if "*" in c["cordoned.log.dirs"] else c["cordoned.log.dirs"]
+        lambda c: (
+            c.log_dirs if EVERY_DIRECTORY in c["cordoned.log.dirs"] else c["cordoned.log.dirs"]
+        )
     )
     log_dir_failure_timeout_ms = Setting[int]("log.dir.failure.timeout.ms")
     log_flush_offset_checkpoint_interval_ms = Setting[int](
@@ -338,6 +387,80 @@ class BrokerConfig:
     transaction_state_log_segment_bytes = Setting[int]("transaction.state.log.segment.bytes")
     transactional_id_expiration_ms = Setting[int]("transactional.id.expiration.ms")
 
+    # Share groups
+    group_share_assignors = Setting[tuple[str, ...]]("group.share.assignors")
+    group_share_assignment_interval_ms = Setting[int]("group.share.assignment.interval.ms")
+    group_share_delivery_count_limit = Setting[int]("group.share.delivery.count.limit")
+    group_share_heartbeat_interval_ms = Setting[int]("group.share.heartbeat.interval.ms")
+    group_share_max_assignment_interval_ms = Setting[int]("group.share.max.assignment.interval.ms")
+    group_share_max_delivery_count_limit = Setting[int]("group.share.max.delivery.count.limit")
+    group_share_max_heartbeat_interval_ms = Setting[int]("group.share.max.heartbeat.interval.ms")
+    group_share_max_partition_max_record_locks = Setting[int](
+        "group.share.max.partition.max.record.locks"
+    )
+    group_share_max_record_lock_duration_ms = Setting[int](
+        "group.share.max.record.lock.duration.ms"
+    )
+    group_share_max_session_timeout_ms = Setting[int]("group.share.max.session.timeout.ms")
+    group_share_max_share_sessions = Setting[int]("group.share.max.share.sessions")
+    group_share_max_size = Setting[int]("group.share.max.size")
+    group_share_min_assignment_interval_ms = Setting[int]("group.share.min.assignment.interval.ms")
+    group_share_min_delivery_count_limit = Setting[int]("group.share.min.delivery.count.limit")
+    group_share_min_heartbeat_interval_ms = Setting[int]("group.share.min.heartbeat.interval.ms")
+    group_share_min_partition_max_record_locks = Setting[int](
+        "group.share.min.partition.max.record.locks"
+    )
+    group_share_min_record_lock_duration_ms = Setting[int](
+        "group.share.min.record.lock.duration.ms"
+    )
+    group_share_min_session_timeout_ms = Setting[int]("group.share.min.session.timeout.ms")
+    group_share_partition_max_record_locks = Setting[int]("group.share.partition.max.record.locks")
+    group_share_record_lock_duration_ms = Setting[int]("group.share.record.lock.duration.ms")
+    group_share_session_timeout_ms = Setting[int]("group.share.session.timeout.ms")
+    share_coordinator_load_buffer_size = Setting[int]("share.coordinator.load.buffer.size")
+    share_coordinator_snapshot_update_records_per_snapshot = Setting[int](
+        "share.coordinator.snapshot.update.records.per.snapshot"
+    )
+    share_coordinator_state_topic_compression_codec = Setting[int](
+        "share.coordinator.state.topic.compression.codec"
+    )
+    share_coordinator_state_topic_min_isr = Setting[int]("share.coordinator.state.topic.min.isr")
+    share_coordinator_state_topic_num_partitions = Setting[int](
+        "share.coordinator.state.topic.num.partitions"
+    )
+    share_coordinator_state_topic_replication_factor = Setting[int](
+        "share.coordinator.state.topic.replication.factor"
+    )
+    share_coordinator_state_topic_segment_bytes = Setting[int](
+        "share.coordinator.state.topic.segment.bytes"
+    )
+    share_coordinator_write_timeout_ms = Setting[int]("share.coordinator.write.timeout.ms")
+
+    # Streams groups
+    group_streams_assignment_interval_ms = Setting[int]("group.streams.assignment.interval.ms")
+    group_streams_heartbeat_interval_ms = Setting[int]("group.streams.heartbeat.interval.ms")
+    group_streams_initial_rebalance_delay_ms = Setting[int](
+        "group.streams.initial.rebalance.delay.ms"
+    )
+    group_streams_max_assignment_interval_ms = Setting[int](
+        "group.streams.max.assignment.interval.ms"
+    )
+    group_streams_max_heartbeat_interval_ms = Setting[int](
+        "group.streams.max.heartbeat.interval.ms"
+    )
+    group_streams_max_session_timeout_ms = Setting[int]("group.streams.max.session.timeout.ms")
+    group_streams_max_size = Setting[int]("group.streams.max.size")
+    group_streams_max_standby_replicas = Setting[int]("group.streams.max.standby.replicas")
+    group_streams_min_assignment_interval_ms = Setting[int](
+        "group.streams.min.assignment.interval.ms"
+    )
+    group_streams_min_heartbeat_interval_ms = Setting[int](
+        "group.streams.min.heartbeat.interval.ms"
+    )
+    group_streams_min_session_timeout_ms = Setting[int]("group.streams.min.session.timeout.ms")
+    group_streams_num_standby_replicas = Setting[int]("group.streams.num.standby.replicas")
+    group_streams_session_timeout_ms = Setting[int]("group.streams.session.timeout.ms")
+
 
 class TopicConfig:
     """What one topic's logs run with: its own keys above its broker's. `config["any.key"]` is any
@@ -377,7 +500,11 @@ class TopicConfig:
     def check(self) -> None:
         """Raises ConfigError where keys contradict each other."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
-            raise ConfigError("min.compaction.lag.ms must not be above max.compaction.lag.ms")
+            raise ConfigError(
+                "conflict topic config setting min.compaction.lag.ms "
+                f"({self.min_compaction_lag_ms}) > max.compaction.lag.ms "
+                f"({self.max_compaction_lag_ms})"
+            )
 
     cleanup_policy = Setting[tuple[str, ...]]("cleanup.policy")
     compact = Setting[bool](lambda c: "compact" in c["cleanup.policy"])
@@ -417,7 +544,7 @@ class TopicConfig:
 
 
 def _parsable(given: Mapping[str, str]) -> dict[str, str]:
-    kept = {}
+    kept: dict[str, str] = {}
     for name, text in given.items():
         try:
             BrokerConfig({name: text})
@@ -429,7 +556,7 @@ def _parsable(given: Mapping[str, str]) -> dict[str, str]:
 
 def _protocols(config: BrokerConfig) -> dict[str, str]:
     pairs = cast(str, config["listener.security.protocol.map"]).split(",")
-    protocols = {}
+    protocols: dict[str, str] = {}
     for pair in filter(None, (p.strip() for p in pairs)):
         name, colon, protocol = pair.rpartition(":")
         if not colon or protocol.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
@@ -441,7 +568,8 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
 
 
 def _map_controllers(config: BrokerConfig, protocols: dict[str, str]) -> None:
-    """As Kafka does it: where nobody speaks of TLS or SASL, a controller's listener needs no entry in the map."""
+    """As Kafka does it: where no key asks for TLS or SASL, a controller's listener needs no entry
+    in the map."""
     names = [
         text.partition("://")[0].upper() for text in cast(tuple[str, ...], config["listeners"])
     ]
@@ -485,11 +613,46 @@ def _inter_broker_listener_name(config: BrokerConfig) -> str:
     return cast(str, protocol)
 
 
+def _inter_broker_login(config: BrokerConfig) -> tuple[str, str, str]:
+    name = config.inter_broker_listener_name
+    mechanism = cast(str, config["sasl.mechanism.inter.broker.protocol"])
+    return name, _protocols(config).get(name, "PLAINTEXT"), mechanism
+
+
+def _controller_login(config: BrokerConfig) -> tuple[str, str, str]:
+    # As Kafka: brokers use the first listener of controllers, and its keys.
+    name = next(iter(config.controller_listener_names), "")
+    mechanism = cast(str, config["sasl.mechanism.controller.protocol"])
+    return name, _protocols(config).get(name, "PLAINTEXT"), mechanism
+
+
 def _per_ip(config: BrokerConfig) -> dict[str, int]:
-    limits = {}
+    limits: dict[str, int] = {}
     for pair in filter(None, cast(str, config["max.connections.per.ip.overrides"]).split(",")):
         host, colon, count = pair.strip().rpartition(":")
         if not colon or not count.isascii() or not count.isdigit() or len(count) > 9:
             raise ConfigError(f"max.connections.per.ip.overrides: {pair!r} is no HOST:COUNT")
         limits[host] = int(count)
     return limits
+
+
+def _super_users(config: BrokerConfig) -> frozenset[str]:
+    """The principals in `super.users`: semicolons separate them, because names may hold commas."""
+    text = cast(str, config["super.users"] or "")
+    found = [part.strip() for part in text.split(";") if part.strip()]
+    for principal in found:
+        kind, colon, _ = principal.partition(":")
+        if not colon or not kind:
+            raise ConfigError(f"super.users: {principal!r} has no type: write User:{principal}")
+    return frozenset(found)
+
+
+def _metrics_listener(config: BrokerConfig) -> tuple[str, int] | None:
+    """The address of `pk.metrics.listener`. Raises ConfigError."""
+    text = cast("str | None", config["pk.metrics.listener"])
+    if text is None:
+        return None
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isdecimal() or not port.isascii() or int(port) > 65535:
+        raise ConfigError(f"pk.metrics.listener must be HOST:PORT, not {text[:80]!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)

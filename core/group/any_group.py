@@ -1,5 +1,5 @@
-"""What every group is asked, of whatever type it is: to be listed, to have offsets committed, fetched,
-deleted or expired, to be deleted. What only one type knows is in that type's own files.
+"""What every group is asked, of whatever type it is: to be listed, to have offsets committed,
+fetched, deleted or expired, to be deleted. What only one type knows is in that type's own files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ class GroupType(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
 
 
 class Committer(NamedTuple):

@@ -1,16 +1,20 @@
-"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, as decisions (KIP-62, 345, 394, 559, 800, 814).
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, as decisions (KIP-62,
+345, 394, 559, 800, 814).
 
-A rebalance has two phases. *Join*: the group is PreparingRebalance; every member's JoinGroup waits until all have come, or
-the longest rebalance timeout is over and those who did not come are dropped. Then the generation is counted up, a protocol is
-voted for, everybody is answered, the leader with everybody's metadata. *Sync*: CompletingRebalance; every member's SyncGroup
-waits until the leader's brings the assignments, which are written to the log; with that record the group is Stable.
+A rebalance has two phases. *Join*: the group is PreparingRebalance; every member's JoinGroup waits
+until all have come, or the longest rebalance timeout is over and those who did not come are
+dropped. Then the generation is counted up, a protocol is voted for, everybody is answered, the
+leader with everybody's metadata. *Sync*: CompletingRebalance; every member's SyncGroup waits until
+the leader's brings the assignments, which are written to the log; with that record the group is
+Stable.
 
-The rebalance of an empty group is special: everybody joins within moments of one another when a service starts, so the
-join phase lasts at least `group.initial.rebalance.delay.ms`, again and again as long as somebody new comes, up to the
-rebalance timeout.
+The rebalance of an empty group is special: everybody joins within moments of one another when a
+service starts, so the join phase lasts at least `group.initial.rebalance.delay.ms`, again and again
+as long as somebody new comes, up to the rebalance timeout.
 
-Four clocks run, each a timer of the Decision: a member's session; a new or pending member's patience; the join phase; the
-sync phase. A member one of whose requests waits here is alive whatever its session says.
+Four clocks run, each a timer of the Decision: a member's session; a new or pending member's
+patience; the join phase; the sync phase. A member one of whose requests waits here is alive
+whatever its session says.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from pk.core.group.settings import (
     NewId,
     Step,
 )
+from pk.core.turns import Pace, Turns
 from pk.core.values import STRING_BYTES_MAX
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -54,14 +59,16 @@ SYNC: Final = "sync"
 
 
 class ClassicGroups:
-    """All classic groups of one partition of `__consumer_offsets`. Every method that decides takes a Step and fills it."""
+    """All classic groups of one partition of `__consumer_offsets`. Every method that decides takes
+    a Step and fills it."""
 
     def __init__(self, settings: GroupSettings, new_id: NewId, groups: Groups) -> None:
         self.settings = settings
         self.groups = groups
         self._new_id = new_id
         self._loading = True
-        """Until `loaded`, records tell the whole of a group; after it, they confirm what was decided here."""
+        """Until `loaded`, records tell the whole of a group; after it, they confirm what was
+        decided here."""
 
     # JoinGroup
 
@@ -111,8 +118,8 @@ class ClassicGroups:
         return None
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """Whether `group.max.size` lets this one in. While a rebalance is prepared it is those who wait that count: so
-        a group that has become too large drops whoever rejoins last."""
+        """Whether `group.max.size` lets this one in. While a rebalance is prepared it is those who
+        wait that count: so a group that has become too large drops the last to rejoin."""
         size_max = self.settings.max_size
         member = group.members.get(member_id)
         if group.state is State.PREPARING_REBALANCE:
@@ -135,7 +142,8 @@ class ClassicGroups:
         if instance_id is not None and instance_id in group.static_members:
             self._rejoin_static(group, request, version, member_id, token, step)
         elif instance_id is None and version >= MEMBER_ID_REQUIRED_SINCE:
-            # The client repeats the request with this id (KIP-394), so that a lost answer leaves no ghost behind.
+            # The client repeats the request with this id (KIP-394), so that a lost answer leaves no
+            # ghost behind.
             group.pending_join.add(member_id)
             step.schedule((SESSION, group.group_id, member_id), request.session_timeout_ms)
             step.answer(token, _join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
@@ -171,7 +179,8 @@ class ClassicGroups:
         elif group.state is State.STABLE and same and not leads:
             step.answer(token, _joined(group, member, with_members=False))
         else:
-            # A leader that joins again wants a rebalance, whatever it says: the topics may have changed.
+            # A leader that joins again wants a rebalance, whatever it says: the topics may have
+            # changed.
             superseded = group.update(
                 member,
                 [(p.name, p.metadata) for p in request.protocols],
@@ -219,7 +228,8 @@ class ClassicGroups:
         token: Token,
         step: Step,
     ) -> None:
-        """A static member is back without its id: it takes its old place under a new one (KIP-345)."""
+        """A static member is back without its id: it takes its old place under a new one
+        (KIP-345)."""
         assert request.group_instance_id is not None
         leader_before = group.leader
         old, member = group.replace_static(request.group_instance_id, member_id)
@@ -239,7 +249,7 @@ class ClassicGroups:
         )
         step.schedule((SESSION, group.group_id, member_id), member.session_timeout_ms)
         if keeps_generation and group.select_protocol() == group.protocol:
-            # Nobody else need know, but the log must: the answer waits for the record.
+            # The other members need not know, but the log must: the answer waits for the record.
             step.take_back = lambda: group.put_back_static(old, member)
             step.records.append(
                 group.record({m.member_id: m.assignment for m in group.members.values()})
@@ -248,7 +258,8 @@ class ClassicGroups:
             response = _joined(group, member, with_members=leads)
             response.skip_assignment = leads
             if version < SKIP_ASSIGNMENT_SINCE:
-                # It must not think that it leads, or it would assign anew; so it hears the leader's old name (KIP-814).
+                # It must not think that it leads, or it would assign again; so it hears the
+                # leader's old name (KIP-814).
                 response.leader = leader_before or ""
             step.answer(token, response)
             return
@@ -258,7 +269,8 @@ class ClassicGroups:
         if group.state is State.PREPARING_REBALANCE:
             self._maybe_complete_join(group, step)
         else:
-            # In the sync phase the leader may be assigning to the old id by now; so everybody joins again.
+            # In the sync phase the leader may be assigning to the old id by now; so everybody joins
+            # again.
             self._prepare(group, step)
 
     # The join phase
@@ -314,7 +326,8 @@ class ClassicGroups:
         step.schedule((JOIN, group.group_id), delay_ms)
 
     def _complete_join(self, group: Group, step: Step) -> None:
-        """The join phase is over: drop who did not come (static members keep their place), begin the next generation."""
+        """The join phase is over: drop who did not come (static members keep their place), begin
+        the next generation."""
         step.cancel((JOIN, group.group_id))
         absent = [m for m in group.members.values() if not (m.awaits_join or m.is_static)]
         for member in absent:
@@ -395,7 +408,8 @@ class ClassicGroups:
     # Heartbeat and LeaveGroup
 
     def heartbeat(self, request: HeartbeatRequest, step: Step) -> None:
-        """Heartbeat. Raises INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+        """Heartbeat. Raises INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+        ILLEGAL_GENERATION."""
         group = self.groups.classic(request.group_id)
         if group is None:
             raise KafkaError(
@@ -409,27 +423,34 @@ class ClassicGroups:
         if group.state is State.PREPARING_REBALANCE:
             step.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS
 
-    def leave(self, request: LeaveGroupRequest, version: int, step: Step) -> None:
-        """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone (KIP-345)."""
+    def leave(self, request: LeaveGroupRequest, version: int, step: Step) -> Turns[None]:
+        """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone
+        (KIP-345)."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.classic(request.group_id)
         identities = (
             request.members if version >= 3 else [MemberIdentity(member_id=request.member_id)]
         )
-        results = [
-            MemberResponse(
-                member_id=identity.member_id,
-                group_instance_id=identity.group_instance_id,
-                error_code=self._leave(group, identity, step),
+        results: list[MemberResponse] = []
+        pace, left = Pace(), False
+        for identity in identities:
+            error = self._leave(group, identity, step)
+            left = left or error == ErrorCode.NONE
+            results.append(
+                MemberResponse(
+                    member_id=identity.member_id,
+                    group_instance_id=identity.group_instance_id,
+                    error_code=error,
+                )
             )
-            for identity in identities
-        ]
+            if pace.due():
+                yield
         if version >= 3:
             step.reply = LeaveGroupResponse(members=results)
         else:
             step.reply = LeaveGroupResponse(error_code=results[0].error_code)
-        if group is not None and any(r.error_code == ErrorCode.NONE for r in results):
+        if group is not None and left:
             if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
                 self._prepare(group, step)
             else:
@@ -456,7 +477,7 @@ class ClassicGroups:
         return ErrorCode.NONE
 
     def _dismiss(self, group: Group, member: Member, step: Step) -> None:
-        """Let a member go; should it still be there, it learns that it has to join anew."""
+        """Let a member go; should it still be there, it learns that it has to join again."""
         step.answer(group.take_join_token(member), _join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
         step.answer(member.sync_token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
@@ -539,7 +560,8 @@ def _rebalance_timeout_ms(request: JoinGroupRequest, version: int) -> int:
 
 
 def _fits_a_record(request: JoinGroupRequest, client: Client) -> bool:
-    """Whether the record of the group can hold what the member says of itself. The longest is its id to be."""
+    """Whether the record of the group can hold what the member says of itself. The longest is its
+    id to be."""
     instance_id = request.group_instance_id
     named = client.client_id if instance_id is None else instance_id
     texts = [request.protocol_type, *(p.name for p in request.protocols)]

@@ -1,9 +1,10 @@
 """One group of the classic protocol: its states, its members, who waits for what.
 
-A group has a durable side and a soft side. Durable is the last GroupMetadataValue that was written, `committed`: what a new
-coordinator will know. Soft is everything else: it begins as a copy of `committed` when a partition is loaded, and runs ahead
-of it while a rebalance is under way (who has joined, the next generation, who waits for an assignment). If the coordinator
-moves in the middle of that, the soft side is lost and the members simply join again.
+A group has a durable side and a soft side. Durable is the last GroupMetadataValue that was written,
+`committed`: what a new coordinator will know. Soft is everything else: it begins as a copy of
+`committed` when a partition is loaded, and runs ahead of it while a rebalance is under way (who has
+joined, the next generation, who waits for an assignment). If the coordinator moves in the middle of
+that, the soft side is lost and the members simply join again.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Member:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocols: list[tuple[str, bytes]]
-    """What the member can speak, the best first, each with its metadata (a consumer's subscription)."""
+    """What the member can speak, the best first, each with its metadata (a consumer's
+    subscription)."""
     assignment: bytes = b""
     join_token: Token | None = None
     sync_token: Token | None = None
@@ -78,7 +80,8 @@ class Member:
 
     @property
     def heartbeat_is_due(self) -> bool:
-        """Whether silence now means that it is gone: not while one of its requests waits here, unless it is new."""
+        """Whether silence now means that it is gone: not while one of its requests waits here,
+        unless it is new."""
         return self.is_new or (self.join_token is None and self.sync_token is None)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -106,21 +109,21 @@ class Group:
     state_timestamp_ms: int = -1
     generation: int = 0
     protocol_type: str | None = None
-    """None: nobody ever joined; offsets were only committed ("simple" consumer)."""
+    """None if no member ever joined and offsets were only committed ("simple" consumer)."""
     protocol: str | None = None
     leader: str | None = None
     committed: GroupMetadataValue | None = None
     """The durable side: the last group record of the log."""
-    members: dict[str, Member] = field(default_factory=dict)
-    static_members: dict[str, str] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict[str, Member])
+    static_members: dict[str, str] = field(default_factory=dict[str, str])
     """Instance id → member id."""
-    pending_join: set[str] = field(default_factory=set)
+    pending_join: set[str] = field(default_factory=set[str])
     """Ids handed out with MEMBER_ID_REQUIRED, whose owners have not joined yet."""
-    pending_sync: set[str] = field(default_factory=set)
-    """Members who were told of the generation and have not sent SyncGroup."""
+    pending_sync: set[str] = field(default_factory=set[str])
+    """Members that know the generation and have not sent SyncGroup."""
     joining: int = 0
     """How many JoinGroups wait."""
-    supported: dict[str, int] = field(default_factory=dict)
+    supported: dict[str, int] = field(default_factory=dict[str, int])
     """Protocol → how many members speak it."""
     new_member_added: bool = False
     """Somebody came while an initial rebalance was being delayed: it may be delayed again."""
@@ -172,7 +175,7 @@ class Group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:
-        """Since the group became empty; where nobody ever joined it, or consumers are in it whose
+        """Since the group became empty; where it never had members, or consumers are in it whose
         topics are known, since the commit."""
         if self.protocol_type is None:
             return commit_timestamp_ms
@@ -230,7 +233,8 @@ class Group:
         session_timeout_ms: int,
         token: Token | None,
     ) -> Token | None:
-        """Take what a rejoining member says now. Returns the token of an older JoinGroup of it that still waited."""
+        """Take what a rejoining member says now. Returns the token of an older JoinGroup of it that
+        still waited."""
         self._count_protocols(member, -1)
         member.protocols = protocols
         self._count_protocols(member, 1)
@@ -242,8 +246,8 @@ class Group:
         return superseded
 
     def replace_static(self, instance_id: str, new_member_id: str) -> tuple[Member, Member]:
-        """Give the place of `instance_id` to a new member id (KIP-345). Returns (old, new); the old one's waiting
-        requests are the caller's to answer."""
+        """Give the place of `instance_id` to a new member id (KIP-345). Returns (old, new); the old
+        one's waiting requests are the caller's to answer."""
         old = self.members.pop(self.static_members[instance_id])
         if old.awaits_join:
             self.joining -= 1
@@ -282,7 +286,8 @@ class Group:
         return token
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where the instance id has another one now."""
+        """The member. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where the instance id has
+        another one now."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -296,7 +301,7 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is left to wait for."""
+        """Whether every awaited member has joined."""
         return len(self.members) == self.joining and not self.pending_join
 
     @property
@@ -305,7 +310,7 @@ class Group:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """See that the leader is one who has joined. False where nobody has."""
+        """See that the leader is one who has joined. False where no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaits_join:
@@ -330,7 +335,7 @@ class Group:
         return State.PREPARING_REBALANCE in TRANSITIONS[self.state]
 
     def next_generation(self, now_ms: int) -> None:
-        """Everybody has joined, or nobody is left: begin the next generation."""
+        """Every member has joined, or none is left: start the next generation."""
         self.generation += 1
         self.protocol = self.select_protocol() if self.members else None
         self.subscribed_topics = self._subscribed_topics()
@@ -351,8 +356,8 @@ class Group:
     def select_protocol(self) -> str:
         """The protocol that all members speak and most of them like best.
 
-        Among equals Kafka takes the first in the order of a Java HashMap; so do we, that a group may move between
-        brokers of both kinds without a change of protocol.
+        Among equals Kafka takes the first in the order of a Java HashMap; so do we, that a group
+        may move between brokers of both kinds without a change of protocol.
         """
         members = len(self.members)
         candidates = {name for name, count in self.supported.items() if count == members}
@@ -374,7 +379,8 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads `topic`; where the subscriptions are unknown, any consumer might."""
+        """Whether a member reads `topic`; where the subscriptions are unknown, any consumer
+        might."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -426,7 +432,8 @@ class Group:
         )
 
     def replayed(self, value: GroupMetadataValue) -> None:
-        """A record of this group, of which the soft side knows, was written: assignments count from here."""
+        """A record of this group, of which the soft side knows, was written: assignments count from
+        here."""
         self.committed = value
         if self.state is State.COMPLETING_REBALANCE and value.generation == self.generation:
             for written in value.members:
@@ -465,7 +472,7 @@ class Group:
         return group
 
     def response_members(self) -> list[JoinGroupResponseMember]:
-        """What the leader is told of everybody."""
+        """The list of all members that the leader gets."""
         return [
             JoinGroupResponseMember(
                 member_id=m.member_id,

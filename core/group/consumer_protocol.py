@@ -1,7 +1,9 @@
-"""What consumers of a classic group say of themselves, and are told, as bytes: Java's ConsumerProtocol and `userData`.
+"""What consumers of a classic group say of themselves, and receive, as bytes: Java's
+ConsumerProtocol and `userData`.
 
-A subscription travels inside JoinGroup, an assignment inside SyncGroup; each begins with its version. A newer version than we
-know is read as the newest we know: fields are only ever added at the end.
+A subscription travels inside JoinGroup, an assignment inside SyncGroup; each begins with its
+version. A newer version than we know is read as the newest we know: fields are only ever added at
+the end.
 """
 
 from __future__ import annotations
@@ -84,7 +86,8 @@ def encode_assignment(
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions of an assignment; none for empty bytes, which is what a member gets that the leader left out.
+    """The partitions of an assignment; none for empty bytes, which is what a member gets that the
+    leader left out.
 
     Raises ProtocolError.
     """
@@ -95,7 +98,8 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
 
 
 def encode_sticky_user_data(partitions: Sequence[TopicPartition], generation: int) -> bytes:
-    """What a member of the `sticky` assignor sends along: the partitions it had, and in which generation (version 1)."""
+    """What a member of the `sticky` assignor sends along: the partitions it had, and in which
+    generation (version 1)."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -110,7 +114,8 @@ def encode_sticky_user_data(partitions: Sequence[TopicPartition], generation: in
 
 
 def decode_sticky_user_data(data: bytes | None) -> tuple[list[TopicPartition], int]:
-    """(partitions, generation) of version 1, or of version 0, which has no generation; nothing of what cannot be read."""
+    """(partitions, generation) of version 1, or of version 0, which has no generation; nothing of
+    what cannot be read."""
     if not data:
         return [], NO_GENERATION
     partitions: list[TopicPartition] = []
@@ -142,7 +147,8 @@ def decode_sticky_user_data(data: bytes | None) -> tuple[list[TopicPartition], i
 
 
 def encode_cooperative_user_data(generation: int) -> bytes:
-    """What a member of the `cooperative-sticky` assignor sends along; its partitions are in the subscription itself."""
+    """What a member of the `cooperative-sticky` assignor sends along; its partitions are in the
+    subscription itself."""
     return _INT32.pack(generation)
 
 

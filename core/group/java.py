@@ -1,10 +1,11 @@
 """The order in which Java walks its hash maps, where that order shows.
 
-Kafka breaks some ties by walking a `HashMap`: which protocol wins a vote, which partitions of a topic come first in an
-assignment. Members of one group may be served by either kind of coordinator or leader, so the answer should not depend on
-it. The order is a function of the keys' hash codes, of the table's size and, within one bucket, of the order of insertion.
-(Buckets of eight and more, which Java turns into trees, keep the order of insertion well enough in practice: a table grows
-at three quarters of its size.)
+Kafka breaks some ties by walking a `HashMap`: which protocol wins a vote, which partitions of a
+topic come first in an assignment. Members of one group may be served by either kind of coordinator
+or leader, so the answer should not depend on it. The order is a function of the keys' hash codes,
+of the table's size and, within one bucket, of the order of insertion. (Buckets of eight and more,
+which Java turns into trees, keep the order of insertion well enough in practice: a table grows at
+three quarters of its size.)
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ def hash_map_order(
     *,
     capacity: int = _DEFAULT_CAPACITY,
 ) -> list[T]:
-    """`keys` (distinct, in order of insertion) as a `HashMap` that they were put into one by one would give them back.
+    """`keys` (distinct, in order of insertion) as a `HashMap` that they were put into one by one
+    would give them back.
 
-    `hash_code` is Java's for the keys' type, by default that of strings; `capacity` the table's size at first, a power of
-    two.
+    `hash_code` is Java's for the keys' type, by default that of strings; `capacity` the table's
+    size at first, a power of two.
     """
     found = list(keys)
     while len(found) * 4 > capacity * 3:
@@ -42,10 +44,11 @@ def hash_map_order(
 
 
 def computed_order(calls: Iterable[str]) -> list[str]:
-    """The same for a map filled by `computeIfAbsent`, called with each of `calls`, repeated ones too.
+    """The same for a map filled by `computeIfAbsent`, called with each of `calls`, repeated ones
+    too.
 
-    It puts a new key before the others of its bucket, and grows the table not when that has become too full but when it is
-    called the next time.
+    It puts a new key before the others of its bucket, and grows the table not when that has become
+    too full but when it is called the next time.
     """
     capacity = _DEFAULT_CAPACITY
     found: dict[str, None] = {}
@@ -64,8 +67,58 @@ def _by_bucket(keys: Iterable[T], hash_code: Callable[[T], int], capacity: int) 
     return [key for index in sorted(buckets) for key in buckets[index]]
 
 
+class PriorityQueue(Generic[T]):
+    """`java.util.PriorityQueue`: of several elements that are equally small it takes the same one
+    first.
+
+    `heapq` keeps its heap in another order when it takes an element out.
+    """
+
+    def __init__(self, key: Callable[[T], float], elements: Iterable[T] = ()) -> None:
+        """`key` may change for an element that is not in the queue."""
+        self._key = key
+        self._heap: list[T] = []
+        for element in elements:
+            self.add(element)
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def add(self, element: T) -> None:
+        """Put `element` in."""
+        heap, key = self._heap, self._key
+        heap.append(element)
+        at, value = len(heap) - 1, key(element)
+        while at > 0:
+            parent = (at - 1) >> 1
+            if value >= key(heap[parent]):
+                break
+            heap[at] = heap[parent]
+            at = parent
+        heap[at] = element
+
+    def poll(self) -> T:
+        """Take the smallest element out. Raises IndexError where there is none."""
+        heap, key = self._heap, self._key
+        last = heap.pop()
+        if not heap:
+            return last
+        smallest, at, size = heap[0], 0, len(heap)
+        value = key(last)
+        while (child := 2 * at + 1) < size:
+            if child + 1 < size and key(heap[child]) > key(heap[child + 1]):
+                child += 1
+            if value <= key(heap[child]):
+                break
+            heap[at] = heap[child]
+            at = child
+        heap[at] = last
+        return smallest
+
+
 class HashSetOrder(Generic[T]):
-    """A set that knows which of its elements a Java `HashSet` would name first. Such a table never shrinks."""
+    """A set that knows which of its elements a Java `HashSet` would name first. Such a table never
+    shrinks."""
 
     def __init__(self, hash_code: Callable[[T], int]) -> None:
         self._hash_code = hash_code

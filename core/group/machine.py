@@ -1,30 +1,41 @@
 """The group coordinator's machine: all groups and offsets of one partition of `__consumer_offsets`.
 
-It speaks wire messages and knows no broker: the runtime (core/broker/coordinator/coordinator_runtime.py) appends what it decides. Groups and
-offsets are one machine because each looks at the other: a commit is checked against the group's generation, an offset
-expires by its group's state, and a group goes with its last offset.
+It speaks wire messages and knows no broker: the runtime
+(core/broker/coordinator/coordinator_runtime.py) appends what it decides. Groups and offsets are one
+machine because each looks at the other: a commit is checked against the group's generation, an
+offset expires by its group's state, and a group goes with its last offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from pk.core.errors import ErrorCode
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group import transactional_offsets
+from pk.core.group.any_group import AnyGroup
 from pk.core.group.classic import ClassicGroups
 from pk.core.group.classic_group import State
 from pk.core.group.consumer.classic_members import ClassicMembers
 from pk.core.group.consumer.describe import describe
-from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.consumer.groups import DOWNGRADED, REPLACED, ConsumerGroups
 from pk.core.group.consumer.replay import replay as replay_consumer
 from pk.core.group.offsets import Offsets
 from pk.core.group.records import Record, decode_record, encode_record
-from pk.core.group.registry import Groups
+from pk.core.group.registry import Groups, is_classic, is_consumer, is_share
 from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, GroupSettings, NewId, Step
+from pk.core.group.share.describe import describe as describe_share_group
+from pk.core.group.share.groups import ASSIGNOR, ShareGroups
+from pk.core.group.share.replay import KEYS as SHARE_KEYS
+from pk.core.group.share.replay import replay as replay_share
+from pk.core.group.streams.describe import describe as describe_streams_group
+from pk.core.group.streams.groups import INITIAL_DELAY, StreamsGroups
+from pk.core.group.streams.internal_topics import CreateInternalTopics
+from pk.core.group.streams.replay import KEYS as STREAMS_KEYS
+from pk.core.group.streams.replay import replay as replay_streams
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage
+from pk.core.turns import Pace, Turns
 from pk.core.values import INTERNAL_TOPICS, NO_PRODUCER_ID, Uuid
 from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pk.core.wire.messages.delete_groups import DeletableGroupResult
@@ -41,6 +52,11 @@ from pk.core.wire.messages.offsets_topic import (
     GroupMetadataValue,
     OffsetCommitKey,
 )
+from pk.core.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from pk.core.wire.messages.streams_group_describe import (
+    DescribedGroup as DescribedStreamsGroup,
+)
+from pk.core.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from pk.core.wire.messages.sync_group import SyncGroupRequest
 from pk.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -50,17 +66,34 @@ DESCRIBE_NOT_FOUND_SINCE: Final = 6
 """The DescribeGroups that hears GROUP_ID_NOT_FOUND; older ones a group that is Dead."""
 
 
+def normalized(filters: list[str]) -> Turns[set[str]]:
+    """The filters of ListGroups as `GroupMachine.list_groups` takes them: letter case and blanks
+    around do not matter."""
+    names: set[str] = set()
+    pace = Pace()
+    for name in filters:
+        names.add(name.strip().lower())
+        if pace.due():
+            yield
+    return names
+
+
 class GroupMachine:
-    """Decides and replays for one partition. Every method that decides takes `now_ms` last and returns a Decision."""
+    """Decides and replays for one partition. Every method that decides takes `now_ms` last and
+    returns a Decision, or makes one in turns."""
 
     keeps_state_when_refused: ClassVar[bool] = True
-    """A refused append changed nothing durable, and what is soft stays true: members are told to ask again, and do."""
+    """A refused append changed nothing durable, and what is soft stays true: members get a
+    retriable error, and ask again."""
+    log_is_compacted: ClassVar[bool] = True
 
     def __init__(self, settings: GroupSettings, new_id: NewId) -> None:
         self.settings = settings
         self.groups = Groups()
         self.classic = ClassicGroups(settings, new_id, self.groups)
         self.consumer = ConsumerGroups(settings, new_id, self.groups)
+        self.share = ShareGroups(settings, self.groups, self.consumer.topics)
+        self.streams = StreamsGroups(settings, self.groups, self.consumer.topics)
         self.classic_members = ClassicMembers(self.consumer)
         self.offsets = Offsets(settings, self.classic)
 
@@ -76,32 +109,35 @@ class GroupMachine:
     ) -> Decision[Record]:
         """JoinGroup 0–9: answered through `token`."""
         step = Step(now_ms=now_ms)
-        group = self.groups.consumer(request.group_id)
-        if group is None:
+        group = self.groups.get(request.group_id)
+        if group is None or is_classic(group):
             self.classic.join(request, version, client, token, step)
-        elif not group.is_empty:
+        elif group.is_empty and not is_share(group):
+            self._join_instead(group, request, version, client, token, step)
+        elif is_consumer(group):
             self.classic_members.join(group, request, version, client, token, step)
         else:
-            self._join_instead(group, request, version, client, token, step)
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return step
 
     def _join_instead(
         self,
-        group: ConsumerGroup,
+        group: AnyGroup,
         request: JoinGroupRequest,
         version: int,
         client: Client,
         token: Hashable,
         step: Step,
     ) -> None:
-        """A consumer group without members makes room for a classic group of its name."""
+        """A consumer or streams group without members makes room for a classic group of its
+        name."""
         del self.groups[group.group_id]
         self.classic.join(request, version, client, token, step)
         if group.group_id in self.groups:
             step.records[:0] = group.tombstones()
             step.take_back = lambda: self.groups.put(group)
         else:
-            self.groups.put(group)  # nobody came after all
+            self.groups.put(group)  # it has no members after all
 
     def sync(
         self, request: SyncGroupRequest, version: int, token: Hashable, now_ms: int
@@ -133,74 +169,182 @@ class GroupMachine:
         now_ms: int,
     ) -> Decision[Record]:
         """ConsumerGroupHeartbeat 0–1."""
-        step = Step(now_ms=now_ms)
+        step = Step(now_ms=now_ms, may_describe=client.may_describe)
         self.consumer.heartbeat(request, version, client, step)
         return step
 
-    def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> Decision[Record]:
+    def share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, client: Client, now_ms: int
+    ) -> Decision[Record]:
+        """ShareGroupHeartbeat 1."""
+        step = Step(now_ms=now_ms)
+        self.share.heartbeat(request, client, step)
+        return step
+
+    def streams_heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, client: Client, now_ms: int
+    ) -> Turns[Decision[Record]]:
+        """StreamsGroupHeartbeat 0."""
+        step = Step(now_ms=now_ms)
+        yield from self.streams.heartbeat(request, client, step)
+        return step
+
+    def streams_topics_created(
+        self, effect: CreateInternalTopics, refused: Mapping[str, str], now_ms: int
+    ) -> Decision[Record]:
+        """Internal topics of a streams group were made, or could not be: see
+        `StreamsGroups.topics_created`."""
+        step = Step(reply=True, now_ms=now_ms)
+        self.streams.topics_created(effect, refused, step)
+        return step
+
+    def describe_streams_groups(self, group_ids: list[str], now_ms: int) -> Turns[Decision[Record]]:
+        """StreamsGroupDescribe 0; replies with a list of descriptions."""
+        described: list[DescribedStreamsGroup] = []
+        for group_id in group_ids:
+            described.append(
+                (yield from describe_streams_group(group_id, self.groups.get(group_id)))
+            )
+        return Step(reply=described, now_ms=now_ms)
+
+    def share_initialized(
+        self,
+        group_id: str,
+        done: Mapping[Uuid, frozenset[int]],
+        failed: Mapping[Uuid, frozenset[int]],
+        now_ms: int,
+    ) -> Decision[Record]:
+        """Share partitions have got a beginning, or could not be given one."""
+        step = Step(reply=True, now_ms=now_ms)
+        self.share.initialized(group_id, done, failed, step)
+        return step
+
+    def share_partitions(self, group_id: str, now_ms: int) -> Decision[Record]:
+        """Replies with the share partitions of a group that have a beginning: topic id →
+        partitions. There are none where there is no such share group."""
+        group = self.groups.share(group_id)
+        if group is None:
+            return Step(reply={}, now_ms=now_ms)
+        found = group.state_partitions.initialized
+        return Step(
+            reply={topic_id: topic.partitions for topic_id, topic in found.items()}, now_ms=now_ms
+        )
+
+    def alter_share_offsets(
+        self, group_id: str, offsets: Mapping[Uuid, Mapping[int, int]], now_ms: int
+    ) -> Decision[Record]:
+        """AlterShareGroupOffsets: see `ShareGroups.begin_alter`; replies with the list of steps to
+        carry out."""
+        step = Step(now_ms=now_ms)
+        self.share.begin_alter(group_id, offsets, step)
+        step.reply = [] if step.reply is None else [step.reply]
+        return step
+
+    def delete_share_offsets(
+        self, group_id: str, topic_ids: Sequence[Uuid], now_ms: int
+    ) -> Decision[Record]:
+        """DeleteShareGroupOffsets: see `ShareGroups.begin_delete`."""
+        step = Step(now_ms=now_ms)
+        self.share.begin_delete(group_id, topic_ids, step)
+        return step
+
+    def delete_share_group(self, group_id: str, now_ms: int) -> Decision[Record]:
+        """The first half of DeleteGroups for a share group: see `ShareGroups.begin_delete_group`.
+        Replies with nothing to be done for a group of another type."""
+        step = Step(reply={}, now_ms=now_ms)
+        if self.groups.share(group_id) is not None:
+            self.share.begin_delete_group(group_id, step)
+        return step
+
+    def share_deleted(
+        self, group_id: str, topic_ids: Sequence[Uuid], now_ms: int
+    ) -> Decision[Record]:
+        """Share partitions of these topics have been forgotten by their share coordinators."""
+        step = Step(reply=True, now_ms=now_ms)
+        self.share.deleted(group_id, topic_ids, step)
+        return step
+
+    def describe_share_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
+        """ShareGroupDescribe 1; replies with a list of descriptions."""
+        described = [
+            describe_share_group(g, self.groups.get(g), self.consumer.topics, ASSIGNOR.name)
+            for g in group_ids
+        ]
+        return Step(reply=described, now_ms=now_ms)
+
+    def leave(
+        self, request: LeaveGroupRequest, version: int, now_ms: int
+    ) -> Turns[Decision[Record]]:
         """LeaveGroup 0–5."""
         step = Step(now_ms=now_ms)
         group = self.groups.consumer(request.group_id)
         if group is None:
-            self.classic.leave(request, version, step)
+            yield from self.classic.leave(request, version, step)
         else:
-            self.classic_members.leave(group, request, version, step)
+            yield from self.classic_members.leave(group, request, version, step)
         return step
 
-    def commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Decision[Record]:
+    def commit(
+        self, request: OffsetCommitRequest, version: int, now_ms: int
+    ) -> Turns[Decision[Record]]:
         """OffsetCommit 2–10."""
         step = Step(now_ms=now_ms)
-        self.offsets.commit(request, version, step)
+        yield from self.offsets.commit(request, version, step)
         return step
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, Uuid], now_ms: int
-    ) -> Decision[Record]:
-        """TxnOffsetCommit 0–5, of topics and partitions known to exist; their topics' ids by name."""
+    ) -> Turns[Decision[Record]]:
+        """TxnOffsetCommit 0–5, of topics and partitions known to exist; their topics' ids by
+        name."""
         check = transactional_offsets.check(request, self.groups.get(request.group_id))
         step = Step(now_ms=now_ms)
         metadata_max = self.settings.offset_metadata_max_bytes
-        transactional_offsets.commit(request, topic_ids, check, metadata_max, step)
+        yield from transactional_offsets.commit(request, topic_ids, check, metadata_max, step)
         return step
 
     def fetch(
         self, request: OffsetFetchRequestGroup, now_ms: int, *, require_stable: bool
-    ) -> Decision[Record]:
+    ) -> Turns[Decision[Record]]:
         """One group of an OffsetFetch 1–10."""
-        return Step(reply=self.offsets.fetch(request, require_stable=require_stable), now_ms=now_ms)
+        reply = yield from self.offsets.fetch(request, require_stable=require_stable)
+        return Step(reply=reply, now_ms=now_ms)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, now_ms: int) -> Decision[Record]:
+    def delete_offsets(self, request: OffsetDeleteRequest, now_ms: int) -> Turns[Decision[Record]]:
         """OffsetDelete 0."""
         step = Step(now_ms=now_ms)
-        self.offsets.delete(request, step)
+        yield from self.offsets.delete(request, step)
         return step
 
-    def delete_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
+    def delete_groups(self, group_ids: list[str], now_ms: int) -> Turns[Decision[Record]]:
         """DeleteGroups 0–2; replies with a list of results."""
-        step = Step(now_ms=now_ms)
-        step.reply = [
-            DeletableGroupResult(
-                group_id=group_id, error_code=self.offsets.delete_group(group_id, step)
-            )
-            for group_id in dict.fromkeys(group_ids)
-        ]
+        step = Step(now_ms=now_ms, reply=[])
+        for group_id in dict.fromkeys(group_ids):
+            error = yield from self.offsets.delete_group(group_id, step)
+            step.reply.append(DeletableGroupResult(group_id=group_id, error_code=error))
         return step
 
-    def list_groups(self, states: list[str], types: list[str], now_ms: int) -> Decision[Record]:
-        """ListGroups 0–5: the groups in one of `states` and of one of `types`; an empty list lets all through."""
-        wanted_states = {s.strip().lower() for s in states}
-        wanted_types = {t.lower() for t in types}
-        listed = [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type_name,
-                group_state=group.state_name,
-                group_type=group.type.value,
-            )
-            for group in self.groups.values()
-            if (not wanted_types or group.type.value in wanted_types)
-            and (not wanted_states or group.state_name.lower() in wanted_states)
-        ]
+    def list_groups(
+        self, states: Collection[str], types: Collection[str], now_ms: int
+    ) -> Turns[Decision[Record]]:
+        """ListGroups 0–5: the groups in one of `states` and of one of `types` (see `normalized`);
+        none lets all through."""
+        listed: list[ListedGroup] = []
+        pace = Pace()
+        for group in self.groups.values():
+            if (not types or group.type.value in types) and (
+                not states or group.state_name.lower() in states
+            ):
+                listed.append(
+                    ListedGroup(
+                        group_id=group.group_id,
+                        protocol_type=group.protocol_type_name,
+                        group_state=group.state_name,
+                        group_type=group.type.value,
+                    )
+                )
+            if pace.due():
+                yield
         return Step(reply=listed, now_ms=now_ms)
 
     def describe_consumer_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
@@ -249,14 +393,35 @@ class GroupMachine:
             ],
         )
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Turns[Decision[Record]]:
         """The cluster has changed: forget the offsets of topics that were deleted; groups look at
         their topics again."""
         gone = [(t.name, t.topic_id) for t in found.topics_deleted if t.name not in INTERNAL_TOPICS]
         step = Step(now_ms=now_ms)
         if gone:
-            self.offsets.topics_deleted(gone, step)
+            yield from self.offsets.topics_deleted(gone, step)
         self.consumer.follow(image, found)
+        self.share.follow(image, found, step)
+        self.streams.follow(image, found)
+        return step
+
+    def rebalance(self, group_id: str, now_ms: int) -> Decision[Record]:
+        """Have a group distribute its partitions again, as a test asked for. Members of the classic
+        protocol join again; those of the consumer protocol are fenced, lose what they have, and
+        come back.
+
+        Raises KafkaError GROUP_ID_NOT_FOUND, and INVALID_REQUEST for a group of another type.
+        """
+        step = Step(reply=True, now_ms=now_ms)
+        group = self.groups.find(group_id)
+        if is_classic(group):
+            self.classic.rebalance(group_id, step)
+        elif is_consumer(group):
+            self.consumer.fence(group, list(group.members.values()), step)
+        else:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"group {group_id} has no partitions to distribute"
+            )
         return step
 
     # Time
@@ -266,20 +431,26 @@ class GroupMachine:
         step = Step(now_ms=now_ms)
         self.classic.loaded(step)
         self.consumer.loaded(step)
+        self.share.loaded(step)
+        self.streams.loaded(step)
         step.schedule((EXPIRATION,), self.settings.offsets_retention_check_interval_ms)
         return step
 
-    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
+    def fire(self, key: Any, now_ms: int) -> Decision[Record] | Turns[Decision[Record]]:
         """The timer `key` of an earlier Decision has run out."""
         step = Step(now_ms=now_ms)
         if key == (EXPIRATION,):
-            more = self.offsets.expire(step)
-            interval_ms = self.settings.offsets_retention_check_interval_ms
-            step.schedule((EXPIRATION,), EXPIRY_PAUSE_MS if more else interval_ms)
-        elif key[0] == REPLACED:
+            return self._expire(step)
+        if key[0] == REPLACED:
             self.consumer.downgrade_where_due(key[1], step)
         elif key[0] == DOWNGRADED:
             self.classic.rebalance(key[1], step)
+        elif key[0] == INITIAL_DELAY:
+            self.streams.delay_over(key[1], step)
+        elif (streams := self.groups.streams(key[1])) is not None:
+            self.streams.fire(streams, key, step)
+        elif (shared := self.groups.share(key[1])) is not None:
+            self.share.fire(shared, key, step)
         else:
             group = self.groups.consumer(key[1])
             if group is None:
@@ -288,22 +459,32 @@ class GroupMachine:
                 self.consumer.fire(group, key, step)
         return step
 
+    def _expire(self, step: Step) -> Turns[Decision[Record]]:
+        more = yield from self.offsets.expire(step)
+        interval_ms = self.settings.offsets_retention_check_interval_ms
+        step.schedule((EXPIRATION,), EXPIRY_PAUSE_MS if more else interval_ms)
+        return step
+
     # The log
 
     encode = staticmethod(encode_record)
     decode = staticmethod(decode_record)
 
     def replay(self, record: Record, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """`record` lies in the log at `record_offset`: the only thing that changes durable state."""
+        """Apply `record`, logged at `record_offset`: only this changes durable state."""
         key, value = record
         if isinstance(key, OffsetCommitKey):
             self.offsets.replay(record, record_offset, producer_id)
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             self.classic.replay(key, value)
+        elif isinstance(key, SHARE_KEYS):
+            replay_share(self.groups, record)
+        elif isinstance(key, STREAMS_KEYS):
+            replay_streams(self.groups, record)
         else:
             replay_consumer(self.groups, record)
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        """The end of a transaction lies in the log."""
+        """Apply the end of a transaction, which is in the log."""
         self.offsets.end_transaction(producer_id, committed=committed)

@@ -1,17 +1,19 @@
-"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, and when an offset is forgotten (KIP-186, 211, 848, 1251).
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, and when an offset is forgotten
+(KIP-186, 211, 848, 1251).
 
 An offset is kept by group, topic and partition. It expires
 
 - at its own time, where the commit carried one (`RetentionTimeMs` of OffsetCommit 2 to 4);
 - else `offsets.retention.minutes` after its group became empty;
-- in a group that nobody ever joined (a consumer that only commits), that long after the commit;
-- in a stable group of consumers, that long after the commit, if nobody there is subscribed to the topic any more.
+- in a group that no member ever joined (a consumer that only commits), that long after the commit;
+- in a stable group of consumers, that long after the commit, if no member is subscribed to the
+  topic any more.
 
 A group whose last offset has gone, and that is empty, goes too.
 
-Offsets that a transaction commits lie aside under its producer id until the transaction's marker is in the log: then they
-count, or are dropped (KIP-447). Of two commits for one partition the one later in the log counts, whatever the order of the
-markers.
+Offsets that a transaction commits lie aside under its producer id until the transaction's marker is
+in the log: then they count, or are dropped (KIP-447). Of two commits for one partition the one
+later in the log counts, whatever the order of the markers.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group.any_group import AnyGroup, CheckPartition, Committer
+from pk.core.group.any_group import AnyGroup, CheckPartition, Committer, GroupType
 from pk.core.group.classic import ClassicGroups
 from pk.core.group.classic_group import Group
 from pk.core.group.records import Record, offset_commit, offset_tombstone
 from pk.core.group.registry import is_classic, not_found
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings, Step
+from pk.core.turns import Pace, Turns
 from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, ZERO_UUID, Uuid
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -49,7 +52,8 @@ from pk.core.wire.messages.offset_fetch import (
 from pk.core.wire.messages.offsets_topic import OffsetCommitKey, OffsetCommitValue
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 9
-"""The OffsetCommit that hears of an unknown group by its own code; older ones ILLEGAL_GENERATION."""
+"""The OffsetCommit that hears of an unknown group by its own code; older ones
+ILLEGAL_GENERATION."""
 
 NO_RETENTION: Final = -1
 TIMESTAMP_MAX: Final = (1 << 63) - 1
@@ -67,7 +71,7 @@ class Committed(NamedTuple):
     topic_id: Uuid
     """Zero where the commit did not say."""
     record_offset: int
-    """Where its record lies in the log."""
+    """The offset of its record in the log."""
 
 
 Position = tuple[str, str, int]
@@ -90,11 +94,13 @@ class Offsets:
 
     # OffsetCommit
 
-    def commit(self, request: OffsetCommitRequest, version: int, step: Step) -> None:
-        """OffsetCommit, of topics and partitions known to exist.
+    def commit(self, request: OffsetCommitRequest, version: int, step: Step) -> Turns[None]:
+        """OffsetCommit, of topics and partitions known to exist. All of it is one batch, as in
+        Kafka: a commit of more than that holds (`max.message.bytes` of the offsets topic) is
+        refused.
 
-        Raises ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS,
-        STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
+        Raises ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+        REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
         check = self._check_commit(request, version, step)
         now_ms = step.now_ms
@@ -102,7 +108,7 @@ class Offsets:
         if request.retention_time_ms != NO_RETENTION:
             expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MAX)
         metadata_max = self.settings.offset_metadata_max_bytes
-        response = OffsetCommitResponse()
+        response, pace = OffsetCommitResponse(), Pace()
         for topic in request.topics:
             answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
@@ -133,6 +139,8 @@ class Offsets:
                 answer.partitions.append(
                     OffsetCommitResponsePartition(partition_index=index, error_code=error)
                 )
+                if pace.due():
+                    yield
         step.reply = response
 
     def _check_commit(
@@ -157,7 +165,7 @@ class Offsets:
 
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> OffsetFetchResponseGroup:
+    ) -> Turns[OffsetFetchResponseGroup]:
         """One group's part of an OffsetFetch; `topics` None asks for all there are.
 
         Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
@@ -172,13 +180,15 @@ class Offsets:
                 OffsetFetchRequestTopics(name=name, partition_indexes=list(partitions))
                 for name, partitions in self.committed.get(group_id, {}).items()
             ]
-        response = OffsetFetchResponseGroup(group_id=group_id)
+        response, pace = OffsetFetchResponseGroup(group_id=group_id), Pace()
         known = self.committed.get(group_id, {})
         for topic in topics:
             of_topic = known.get(topic.name, {})
             answer = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
             for index in topic.partition_indexes:
+                if pace.due():
+                    yield
                 if require_stable and (group_id, topic.name, index) in self._open:
                     answer.partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                     continue
@@ -198,14 +208,14 @@ class Offsets:
 
     # OffsetDelete, DeleteGroups
 
-    def delete(self, request: OffsetDeleteRequest, step: Step) -> None:
+    def delete(self, request: OffsetDeleteRequest, step: Step) -> Turns[None]:
         """OffsetDelete (KIP-496). Raises INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group_id = request.group_id
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         group = self._groups.find(group_id)
         group.check_offset_delete()
-        response = OffsetDeleteResponse()
+        response, pace = OffsetDeleteResponse(), Pace()
         for topic in request.topics:
             subscribed = group.is_subscribed(topic.name)
             answer = OffsetDeleteResponseTopic(name=topic.name)
@@ -218,21 +228,33 @@ class Offsets:
                 )
                 if not subscribed and self._has(group_id, topic.name, index):
                     step.records.append(offset_tombstone(group_id, topic.name, index))
+                if pace.due():
+                    yield
+            if pace.due():
+                yield
         step.reply = response
 
-    def delete_group(self, group_id: str, step: Step) -> ErrorCode:
-        """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE. The group itself goes
-        last: where the log refuses some of it, the rest can be deleted later."""
+    def delete_group(self, group_id: str, step: Step) -> Turns[ErrorCode]:
+        """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE.
+        The group itself goes last: where the log refuses some of it, the rest can be deleted
+        later."""
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         step.atomic = False
+        pace = Pace()
+        for topic, partition, _ in self._of_group(group_id):
+            step.records.append(offset_tombstone(group_id, topic, partition))
+            if pace.due():
+                yield
         of_group = self.committed.get(group_id, {})
-        positions = {(t, p): None for t, partitions in of_group.items() for p in partitions}
-        positions.update({(t, p): None for g, t, p in self._open if g == group_id})
-        step.records.extend(offset_tombstone(group_id, t, p) for t, p in positions)
+        for other, topic, partition in self._open:
+            if other == group_id and partition not in of_group.get(topic, {}):
+                step.records.append(offset_tombstone(group_id, topic, partition))
+            if pace.due():
+                yield
         step.records += group.tombstones()
         return ErrorCode.NONE
 
@@ -243,20 +265,29 @@ class Offsets:
 
     # Expiry
 
-    def expire(self, step: Step) -> bool:
+    def expire(self, step: Step) -> Turns[bool]:
         """Forget what is out of date. True where there was more than is done at once."""
-        step.atomic = False
+        step.atomic, pace = False, Pace()
         in_transactions = {group_id for group_id, _, _ in self._open}
         for group in self._groups.values():
             if len(step.records) >= EXPIRED_RECORDS_MAX:
                 return True
-            self._expire_group(group, group.group_id in in_transactions, step)
+            if group.type is GroupType.SHARE:
+                # It has no such offsets, and where it is in its topics outlives its members.
+                continue
+            yield from self._expire_group(group, group.group_id in in_transactions, step, pace)
         return len(step.records) >= EXPIRED_RECORDS_MAX
 
-    def _expire_group(self, group: AnyGroup, in_transaction: bool, step: Step) -> None:
+    def _expire_group(
+        self, group: AnyGroup, in_transaction: bool, step: Step, pace: Pace
+    ) -> Turns[None]:
         group_id = group.group_id
         all_expired = not in_transaction
+        if pace.due():
+            yield
         for topic, partition, found in self._of_group(group_id):
+            if pace.due():
+                yield
             if len(step.records) >= EXPIRED_RECORDS_MAX:
                 return
             if self._is_expired(group, topic, partition, found, step.now_ms):
@@ -278,18 +309,23 @@ class Offsets:
             return now_ms >= found.expire_timestamp_ms
         return now_ms - since_ms >= self.settings.offsets_retention_ms
 
-    def topics_deleted(self, topics: list[tuple[str, Uuid]], step: Step) -> None:
-        """Topics (name, id) are gone, and with them their offsets; not those of a later topic of the same name."""
-        step.atomic = False
+    def topics_deleted(self, topics: list[tuple[str, Uuid]], step: Step) -> Turns[None]:
+        """Topics (name, id) are gone, and with them their offsets; not those of a later topic of
+        the same name."""
+        step.atomic, pace = False, Pace()
         gone = dict(topics)
         for group_id in self.committed:
             for topic, partition, found in self._of_group(group_id):
                 if topic in gone and not _other_topic(found.topic_id, gone[topic]):
                     step.records.append(offset_tombstone(group_id, topic, partition))
+                if pace.due():
+                    yield
         for pending in self.pending.values():
             for (group_id, topic, partition), found in pending.items():
                 if topic in gone and not _other_topic(found.topic_id, gone[topic]):
                     step.records.append(offset_tombstone(group_id, topic, partition))
+                if pace.due():
+                    yield
 
     def _of_group(self, group_id: str) -> Iterator[tuple[str, int, Committed]]:
         for topic, partitions in self.committed.get(group_id, {}).items():

@@ -12,13 +12,14 @@ PartitionRacks = Mapping[TopicPartition, frozenset[str]]
 
 
 def rack_aware(wanted: AbstractSet[str], partitions: Collection[frozenset[str]]) -> bool:
-    """Whether racks make a difference: some member's rack has a replica, and not every partition is in every rack."""
+    """Whether racks make a difference: some member's rack has a replica, and not every partition is
+    in every rack."""
     everywhere = frozenset[str]().union(*partitions)
     return not wanted.isdisjoint(everywhere) and any(racks != everywhere for racks in partitions)
 
 
 class MemberRacks:
-    """Who is near which partition; where racks make no difference, nobody is anywhere."""
+    """Who is near which partition; empty where racks make no difference."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets`, as Kafka 4.3.1 writes them: a key and a value that each begin with their version.
+"""The records of `__consumer_offsets`, as Kafka 4.3.1 writes them: a key and a value that each
+begin with their version.
 
-The key's version is the record's type. Types that this program does not keep (share and streams
-groups, written by an Apache Kafka whose directory we took over) are skipped when a partition is
-loaded.
+The key's version is the record's type. Types that this program does not know (written by a newer
+Apache Kafka whose directory we took over) are skipped when a partition is loaded.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pk.core.errors import ProtocolError
 from pk.core.values import NO_TIMESTAMP, ZERO_UUID, Uuid
 from pk.core.wire.codec import decode
 from pk.core.wire.messages import offsets_topic as wire
+from pk.core.wire.messages import offsets_topic_share as share
+from pk.core.wire.messages import offsets_topic_streams as streams
 from pk.core.wire.messages.offsets_topic import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -40,6 +42,18 @@ KEYS: Final = by_record_type(
         wire.ConsumerGroupTargetAssignmentMemberKey,
         wire.ConsumerGroupCurrentMemberAssignmentKey,
         wire.ConsumerGroupRegularExpressionKey,
+        share.ShareGroupMemberMetadataKey,
+        share.ShareGroupMetadataKey,
+        share.ShareGroupTargetAssignmentMetadataKey,
+        share.ShareGroupTargetAssignmentMemberKey,
+        share.ShareGroupCurrentMemberAssignmentKey,
+        share.ShareGroupStatePartitionMetadataKey,
+        streams.StreamsGroupMetadataKey,
+        streams.StreamsGroupTopologyKey,
+        streams.StreamsGroupMemberMetadataKey,
+        streams.StreamsGroupTargetAssignmentMetadataKey,
+        streams.StreamsGroupTargetAssignmentMemberKey,
+        streams.StreamsGroupCurrentMemberAssignmentKey,
     )
 ) | {LEGACY_OFFSET_COMMIT_TYPE: wire.OffsetCommitKey}
 """Type → key. Types 0 and 1 have the same fields in their keys."""
@@ -55,6 +69,18 @@ VALUES: Final = by_record_type(
         wire.ConsumerGroupTargetAssignmentMemberValue,
         wire.ConsumerGroupCurrentMemberAssignmentValue,
         wire.ConsumerGroupRegularExpressionValue,
+        share.ShareGroupMemberMetadataValue,
+        share.ShareGroupMetadataValue,
+        share.ShareGroupTargetAssignmentMetadataValue,
+        share.ShareGroupTargetAssignmentMemberValue,
+        share.ShareGroupCurrentMemberAssignmentValue,
+        share.ShareGroupStatePartitionMetadataValue,
+        streams.StreamsGroupMetadataValue,
+        streams.StreamsGroupTopologyValue,
+        streams.StreamsGroupMemberMetadataValue,
+        streams.StreamsGroupTargetAssignmentMetadataValue,
+        streams.StreamsGroupTargetAssignmentMemberValue,
+        streams.StreamsGroupCurrentMemberAssignmentValue,
     )
 ) | {LEGACY_OFFSET_COMMIT_TYPE: wire.OffsetCommitValue}
 
@@ -78,7 +104,8 @@ def offset_commit(
     expire_timestamp_ms: int = NO_TIMESTAMP,
     topic_id: Uuid,
 ) -> Record:
-    """The record of a committed offset. One with a time to expire at is of a version that cannot hold the topic's id."""
+    """The record of a committed offset. One with a time to expire at is of a version that cannot
+    hold the topic's id."""
     return Record(
         OffsetCommitKey(group=group_id, topic=topic, partition=partition),
         OffsetCommitValue(
@@ -103,7 +130,7 @@ def group_metadata(group_id: str, value: GroupMetadataValue) -> Record:
 
 
 def empty_group_metadata(group_id: str, timestamp_ms: int) -> Record:
-    """The first record of a group: nobody has joined, generation 0, no protocol type."""
+    """The first record of a group: no members, generation 0, no protocol type."""
     return group_metadata(
         group_id,
         GroupMetadataValue(
@@ -123,7 +150,7 @@ def group_tombstone(group_id: str) -> Record:
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
-    """(key, value) as they lie in the log."""
+    """(key, value) as in the log."""
     key, value = record
     if value is None:
         return encode_key(key), None
@@ -138,7 +165,8 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
-    """The record, or None for a type that is not kept. Raises ProtocolError for bytes that are no such record."""
+    """The record, or None for a type that is not kept. Raises ProtocolError for bytes that are no
+    such record."""
     kind = version_of(key)
     key_type = KEYS.get(kind)
     if key_type is None:

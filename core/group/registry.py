@@ -8,6 +8,8 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import AnyGroup, GroupType
 from pk.core.group.classic_group import Group
 from pk.core.group.consumer.group import ConsumerGroup
+from pk.core.group.share.group import ShareGroup
+from pk.core.group.streams.group import StreamsGroup
 
 
 class Groups(dict[str, AnyGroup]):
@@ -45,6 +47,24 @@ class Groups(dict[str, AnyGroup]):
         """Every consumer group."""
         return [group for group in self.values() if is_consumer(group)]
 
+    def share(self, group_id: str) -> ShareGroup | None:
+        """The group, if it is a share group."""
+        group = self.get(group_id)
+        return group if is_share(group) else None
+
+    def all_share(self) -> list[ShareGroup]:
+        """Every share group."""
+        return [group for group in self.values() if is_share(group)]
+
+    def streams(self, group_id: str) -> StreamsGroup | None:
+        """The group, if it is a streams group."""
+        group = self.get(group_id)
+        return group if is_streams(group) else None
+
+    def all_streams(self) -> list[StreamsGroup]:
+        """Every streams group."""
+        return [group for group in self.values() if is_streams(group)]
+
     def put(self, group: AnyGroup) -> None:
         """Keep `group`, in place of one of the same name."""
         self[group.group_id] = group
@@ -63,3 +83,13 @@ def is_classic(group: AnyGroup | None) -> TypeGuard[Group]:
 def is_consumer(group: AnyGroup | None) -> TypeGuard[ConsumerGroup]:
     """Whether it is a group of the consumer protocol (KIP-848)."""
     return group is not None and group.type is GroupType.CONSUMER
+
+
+def is_share(group: AnyGroup | None) -> TypeGuard[ShareGroup]:
+    """Whether it is a share group (KIP-932)."""
+    return group is not None and group.type is GroupType.SHARE
+
+
+def is_streams(group: AnyGroup | None) -> TypeGuard[StreamsGroup]:
+    """Whether it is a streams group (KIP-1071)."""
+    return group is not None and group.type is GroupType.STREAMS

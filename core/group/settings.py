@@ -1,17 +1,18 @@
-"""What the group machines are told of the broker's configuration, and of a client."""
+"""What the group machines know of the broker's configuration, and of a client."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self
 
 from pk.core.group.records import Record
 from pk.core.machine import Decision
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
-"""How long a new member may wait in JoinGroup: it has no id yet to send heartbeats with, and may be gone. Kafka's."""
+"""How long a new member may wait in JoinGroup: it has no id yet to send heartbeats with, and may be
+gone. Kafka's."""
 
 EXPIRED_RECORDS_MAX: Final = 1000
 """Tombstones of one round of expiry: the batch stays far below `max.message.bytes`."""
@@ -21,7 +22,8 @@ EXPIRY_PAUSE_MS: Final = 100
 
 
 class MigrationPolicy(StrEnum):
-    """Which way groups with members may move between the protocols (`group.consumer.migration.policy`)."""
+    """Which way groups with members may move between the protocols
+    (`group.consumer.migration.policy`)."""
 
     DISABLED = "disabled"
     DOWNGRADE = "downgrade"
@@ -41,55 +43,114 @@ class MigrationPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupSettings:
-    """The broker's keys for groups of the consumer protocol (KIP-848), under Kafka's defaults; of
-    the first three a group may have its own, within bounds."""
+class ModernGroupSettings:
+    """The broker's keys that consumer, share and streams groups have in common, under Kafka's
+    defaults. Of the first three the cluster or a group may have its own, within bounds."""
+
+    KIND: ClassVar[str]
+    """The group's type in the names of keys: `group.KIND.…` of brokers, `KIND.…` of groups."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5000
     assignment_interval_ms: int = 1000
-    """Between two target assignments of a group, so that many members that come at once cost few."""
+    """Between two target assignments of a group, so that many members that come at once cost
+    few."""
     session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
     heartbeat_interval_bounds_ms: tuple[int, int] = (5000, 15_000)
     assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
     max_size: int = 2_147_483_647
+
+    def of_cluster(self, configs: Mapping[str, str]) -> Self:
+        """These under what the cluster's dynamic configs say for all brokers."""
+        interval_ms = configs.get(f"group.{self.KIND}.assignment.interval.ms")
+        if interval_ms is None:
+            return self
+        return replace(self, assignment_interval_ms=int(interval_ms))
+
+    def of_group(self, configs: Mapping[str, str]) -> Self:
+        """These under a group's own configs, which are drawn into the bounds."""
+        if not configs:
+            return self
+        return replace(
+            self,
+            session_timeout_ms=self._own(
+                configs,
+                "session.timeout.ms",
+                self.session_timeout_ms,
+                self.session_timeout_bounds_ms,
+            ),
+            heartbeat_interval_ms=self._own(
+                configs,
+                "heartbeat.interval.ms",
+                self.heartbeat_interval_ms,
+                self.heartbeat_interval_bounds_ms,
+            ),
+            assignment_interval_ms=self._own(
+                configs,
+                "assignment.interval.ms",
+                self.assignment_interval_ms,
+                self.assignment_interval_bounds_ms,
+            ),
+        )
+
+    def _own(
+        self, configs: Mapping[str, str], key: str, default: int, bounds: tuple[int, int]
+    ) -> int:
+        """A group's own value of `KIND.key`, or the default."""
+        text = configs.get(f"{self.KIND}.{key}")
+        return default if text is None else min(max(int(text), bounds[0]), bounds[1])
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupSettings(ModernGroupSettings):
+    """The broker's keys for groups of the consumer protocol (KIP-848)."""
+
+    KIND = "consumer"
+
     assignors: tuple[str, ...] = ("uniform", "range")
     """Those that members may ask for; the first is the default."""
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     regex_refresh_interval_ms: int = 600_000
 
-    def of_cluster(self, configs: Mapping[str, str]) -> ConsumerGroupSettings:
-        """These under what the cluster's dynamic configs say for all brokers."""
-        interval_ms = configs.get("group.consumer.assignment.interval.ms")
-        return (
-            self if interval_ms is None else replace(self, assignment_interval_ms=int(interval_ms))
-        )
 
-    def of_group(self, configs: Mapping[str, str]) -> ConsumerGroupSettings:
-        """These under a group's own configs, which are drawn into the bounds."""
+@dataclass(frozen=True, slots=True)
+class ShareGroupSettings(ModernGroupSettings):
+    """The broker's keys for share groups (KIP-932)."""
+
+    KIND = "share"
+
+    max_size: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupSettings(ModernGroupSettings):
+    """The broker's keys for streams groups (KIP-1071); a group may also have its own number of
+    standby replicas and first delay."""
+
+    KIND = "streams"
+
+    num_standby_replicas: int = 0
+    initial_rebalance_delay_ms: int = 3000
+    """How long a group without members waits for more than the first."""
+    max_standby_replicas: int = 2
+
+    def of_group(self, configs: Mapping[str, str]) -> Self:
+        """See `ModernGroupSettings.of_group`."""
         if not configs:
             return self
-
-        def pick(key: str, default: int, bounds: tuple[int, int]) -> int:
-            text = configs.get(key)
-            return default if text is None else min(max(int(text), bounds[0]), bounds[1])
-
         return replace(
-            self,
-            session_timeout_ms=pick(
-                "consumer.session.timeout.ms",
-                self.session_timeout_ms,
-                self.session_timeout_bounds_ms,
+            super(StreamsGroupSettings, self).of_group(configs),  # slots make another class
+            num_standby_replicas=self._own(
+                configs,
+                "num.standby.replicas",
+                self.num_standby_replicas,
+                (0, self.max_standby_replicas),
             ),
-            heartbeat_interval_ms=pick(
-                "consumer.heartbeat.interval.ms",
-                self.heartbeat_interval_ms,
-                self.heartbeat_interval_bounds_ms,
-            ),
-            assignment_interval_ms=pick(
-                "consumer.assignment.interval.ms",
-                self.assignment_interval_ms,
-                self.assignment_interval_bounds_ms,
+            initial_rebalance_delay_ms=self._own(
+                configs,
+                "initial.rebalance.delay.ms",
+                self.initial_rebalance_delay_ms,
+                (0, 2_147_483_647),
             ),
         )
 
@@ -107,6 +168,8 @@ class GroupSettings:
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000
     consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
+    share: ShareGroupSettings = field(default_factory=ShareGroupSettings)
+    streams: StreamsGroupSettings = field(default_factory=StreamsGroupSettings)
 
 
 class Client(NamedTuple):
@@ -115,6 +178,8 @@ class Client(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     """As Kafka prints an address: `/127.0.0.1`."""
+    may_describe: Callable[[str], bool] | None = None
+    """Whether it may describe a topic; None where it may describe all."""
 
 
 NewId = Callable[[], str]
@@ -126,6 +191,8 @@ class Step(Decision[Record]):
     """A Decision while it is being made, at one moment."""
 
     now_ms: int = 0
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the client that asks may describe a topic; None where it may describe all."""
 
     def schedule(self, key: Hashable, delay_ms: int) -> None:
         """Set the timer `key`, in place of the one it may have."""

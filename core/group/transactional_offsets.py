@@ -1,14 +1,16 @@
-"""TxnOffsetCommit: offsets that count once the transaction which commits them does (KIP-98, KIP-447).
+"""TxnOffsetCommit: offsets that count once the transaction which commits them does (KIP-98,
+KIP-447).
 
-The member, its generation and the group are looked at as for OffsetCommit, so that a member which has lost its partitions
-cannot commit for them. Two things differ: a client older than KIP-447 names no member, and may commit into a group that has
-some, since its transactional id is what fences it; and a rebalance under way is no reason to refuse, since the transaction
-could not be finished otherwise. The commit is no sign of life of the member.
+The member, its generation and the group are looked at as for OffsetCommit, so that a member which
+has lost its partitions cannot commit for them. Two things differ: a client older than KIP-447 names
+no member, and may commit into a group that has some, since its transactional id is what fences it;
+and a rebalance under way is no reason to refuse, since the transaction could not be finished
+otherwise. The commit is no sign of life of the member.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -17,6 +19,7 @@ from pk.core.group.any_group import AnyGroup, CheckPartition, Committer
 from pk.core.group.offsets import utf16_units
 from pk.core.group.records import offset_commit
 from pk.core.group.settings import Step
+from pk.core.turns import Pace, Turns
 from pk.core.values import ZERO_UUID, Uuid
 from pk.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -30,8 +33,8 @@ NO_VERSION: Final = -1
 
 
 def check(request: TxnOffsetCommitRequest, group: AnyGroup | None) -> CheckPartition | None:
-    """Raise what a commit in a transaction is refused with: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
-    Returns what checks each partition, None where nothing is left to check."""
+    """Raise what a commit in a transaction is refused with: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID. Returns what checks each partition, None where nothing is left to check."""
     if group is None:
         if request.generation_id >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -56,8 +59,9 @@ def check(request: TxnOffsetCommitRequest, group: AnyGroup | None) -> CheckParti
 
 
 @contextmanager
-def _as_generations() -> Iterator[None]:
-    """Transactional producers know generations only: a stale member epoch is ILLEGAL_GENERATION to them."""
+def _as_generations() -> Generator[None]:
+    """Transactional producers know generations only: a stale member epoch is ILLEGAL_GENERATION to
+    them."""
     try:
         yield
     except KafkaError as e:
@@ -72,11 +76,11 @@ def commit(
     check_partition: CheckPartition | None,
     metadata_max: int,
     step: Step,
-) -> None:
-    """Decide to keep what the request commits, under the producer whose transaction it is. `metadata_max` bounds an
-    offset's metadata, in UTF-16 units."""
+) -> Turns[None]:
+    """Decide to keep what the request commits, under the producer whose transaction it is.
+    `metadata_max` bounds an offset's metadata, in UTF-16 units."""
     step.producer_id, step.producer_epoch = request.producer_id, request.producer_epoch
-    response = TxnOffsetCommitResponse()
+    response, pace = TxnOffsetCommitResponse(), Pace()
     for topic in request.topics:
         answer = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answer)
@@ -105,4 +109,6 @@ def commit(
                     partition_index=partition.partition_index, error_code=error
                 )
             )
+            if pace.due():
+                yield
     step.reply = response

@@ -1,7 +1,9 @@
-"""Writing batches at the end of a log: a leader's, which get their offsets here, and a follower's, which have them.
+"""Writing batches at the end of a log: a leader's, which get their offsets here, and a follower's,
+which have them.
 
-A batch is judged (size, CRC, counts, timestamps, its producer's sequence), gets its place, and is written; only then does
-the log's end move and is its producer's state brought up to date. A write that fails is taken back.
+A batch is judged (size, CRC, counts, timestamps, its producer's sequence), gets its place, and is
+written; only then does the log's end move and is its producer's state brought up to date. A write
+that fails is taken back.
 """
 
 import contextlib
@@ -32,20 +34,25 @@ from pk.core.record.batch import (
     check_crc,
     crc_of,
     iter_headers,
+    place,
     records,
 )
 from pk.core.record.build import ControlType, control_type, coordinator_epoch
-from pk.core.values import NO_EPOCH
+from pk.core.values import NO_EPOCH, new_tuple
 
 SPECIAL_BITS: Final = CONTROL_BIT | TRANSACTIONAL_BIT | LOG_APPEND_TIME_BIT
 """Attributes of batches that are appended one by one."""
 
+_new = new_tuple
+
 RECALLED_SEGMENTS: Final = 2
-"""How many of the segments before it are looked through for what a snapshot leaves out of a producer."""
+"""How many of the segments before it are looked through for what a snapshot leaves out of a
+producer."""
 
 
 class Origin(IntEnum):
-    """Who wrote a batch: coordinators may write control batches, and their data is not judged by sequence."""
+    """Who wrote a batch: coordinators may write control batches, and their data is not judged by
+    sequence."""
 
     CLIENT = 0
     COORDINATOR = 1
@@ -128,9 +135,9 @@ class Appender:
     ) -> Appended:
         """Give the one batch in `batch` its offsets, in place, and write it.
 
-        The records inside have been looked at by the caller, who passes on the timestamps found there. Raises
-        KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, what
-        `Producers.check` raises, and StorageError.
+        The records inside have been looked at by the caller, who passes on the timestamps found
+        there. Raises KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE,
+        INVALID_RECORD, INVALID_TIMESTAMP, what `Producers.check` raises, and StorageError.
         """
         log = self._log
         if log.dead is not None:
@@ -194,13 +201,15 @@ class Appender:
         leader_epoch: int,
         now_ms: int,
     ) -> list[int]:
-        """Append the first batches of `run`, as many as need nothing special, by one write; their base offsets.
+        """Append the first batches of `run`, as many as need nothing special, by one write; their
+        base offsets.
 
-        Each is a client's batch, its header and its timestamps, as for `append_as_leader`, and what is appended is the
-        same as by a call of that for each. The run ends before the first batch that would be refused, is a duplicate,
-        belongs to a transaction, or begins a segment: `append_as_leader` says what becomes of that one. Nothing is
-        appended to a log that sets the timestamps itself, or whose active segment is empty or was not written to since
-        the log was opened. Raises StorageError, with no batch appended, and the base offsets in `run` 0 again.
+        Each is a client's batch, its header and its timestamps, as for `append_as_leader`, and what
+        is appended is the same as by a call of that for each. The run ends before the first batch
+        that would be refused, is a duplicate, belongs to a transaction, or begins a segment:
+        `append_as_leader` says what becomes of that one. Nothing is appended to a log that sets the
+        timestamps itself, or whose active segment is empty or was not written to since the log was
+        opened. Raises StorageError, with no batch appended, and the base offsets in `run` 0 again.
         """
         log, shape = self._log, self._shape
         if log.dead is not None:
@@ -231,7 +240,7 @@ class Appender:
                 size,
                 _,
                 _,
-                _,
+                crc,
                 attributes,
                 delta,
                 _,
@@ -254,7 +263,7 @@ class Appender:
                 or attributes & SPECIAL_BITS
                 or delta != count - 1
                 or count <= 0
-                or crc_of(memoryview(batch)[ATTRIBUTES_AT:]) != header.crc
+                or crc_of(batch[ATTRIBUTES_AT:]) != crc
             ):
                 break
             if producer_id >= 0:
@@ -264,9 +273,9 @@ class Appender:
                 elif expected != (epoch, sequence):
                     break
                 following[producer_id] = epoch, (sequence + count) % SEQUENCES
-            assign(batch, 0, base_offset, leader_epoch)
+            place(batch, base_offset, leader_epoch)
             batches.append(batch)
-            places.append(BatchPlace(last_offset, base_offset, position))
+            places.append(_new(BatchPlace, (last_offset, base_offset, position)))
             timestamps.append(latest)
             position += size
             base_offset = last_offset + 1
@@ -275,16 +284,17 @@ class Appender:
                 segment.append_run(batches, places, timestamps, self._interval)
             except OSError as e:
                 for batch in batches:
-                    assign(batch, 0, 0, NO_EPOCH)
+                    place(batch, 0, NO_EPOCH)
                 self._undo(segment, places[0].position, e)
             log.log_end_offset = base_offset
             if leader_epoch != log.latest_epoch:
                 log.note_epoch(leader_epoch, places[0].base_offset)
             if following:
-                for (_, header, _), place, latest in zip(run, places, timestamps, strict=False):
+                update = log.producers.update
+                for (_, header, _), where, latest in zip(run, places, timestamps, strict=False):
                     if header.producer_id >= 0:
-                        log.producers.update(header, place.base_offset, latest, now_ms)
-        return [place.base_offset for place in places]
+                        update(header, where.base_offset, latest, now_ms)
+        return [base_offset for _, base_offset, _ in places]
 
     def _is_next(self, batch: bytearray | memoryview, header: BatchHeader) -> bool:
         """Whether a client's batch is simply its producer's next one."""
@@ -296,10 +306,12 @@ class Appender:
     def append_as_follower(
         self, data: Data, now_ms: int, *, epoch_max: int = INT32_MAX
     ) -> Replicated:
-        """Write the whole batches in `data` as the leader gave them, offsets and epochs included; one that is cut off
-        at the end is left out, and so is all from the first batch on that a later leader than that of `epoch_max` wrote.
-        Batches that go into one segment are one write. Raises CorruptBatch, StorageError, KafkaError: INVALID_RECORD for a
-        marker that is none, OFFSET_OUT_OF_RANGE below the end of the log. Batches before the one that is refused are written.
+        """Write the whole batches in `data` as the leader gave them, offsets and epochs included;
+        one that is cut off at the end is left out, and so is all from the first batch on that a
+        later leader than that of `epoch_max` wrote. Batches that go into one segment are one write.
+        Raises CorruptBatch, StorageError, KafkaError: INVALID_RECORD for a marker that is none,
+        OFFSET_OUT_OF_RANGE below the end of the log. Batches before the one that is refused are
+        written.
         """
         log = self._log
         if log.dead is not None:
@@ -351,8 +363,8 @@ class Appender:
         return rolled
 
     def _ends_stretch(self, stretch: _Stretch, header: BatchHeader, now_ms: int) -> bool:
-        """Whether the batch does not belong to the same write: the segment is full, its indexes may be, or the times with
-        which it rolls are not known before its first batch is written."""
+        """Whether the batch does not belong to the same write: the segment is full, its indexes may
+        be, or the times with which it rolls are not known before its first batch is written."""
         return stretch.bytes > stretch.bytes_max or self._shape.must_roll(
             stretch.segment,
             stretch.bytes + header.size,
@@ -401,8 +413,9 @@ class Appender:
         header: BatchHeader,
         origin: Origin = Origin.CLIENT,
     ) -> Appended | Record | None:
-        """A batch with a producer id: the answer to a duplicate, the record of a marker, or None. What a coordinator writes in
-        somebody's transaction has no sequence that tells anything. Raises KafkaError."""
+        """A batch with a producer id: the answer to a duplicate, the record of a marker, or None.
+        What a coordinator writes in somebody's transaction has no sequence that tells anything.
+        Raises KafkaError."""
         log = self._log
         if header.attributes & CONTROL_BIT:
             marker = next(records(batch, header))
@@ -424,8 +437,9 @@ class Appender:
         return Appended(first, last, time_ms, log.log_start_offset, True)
 
     def _recall(self, header: BatchHeader) -> bool:
-        """Whether more is known of a producer now. What a snapshot leaves out of its last five batches is read from the
-        log when one of them seems to be sent again: a log that was closed well is opened without being read."""
+        """Whether more is known of a producer now. What a snapshot leaves out of its last five
+        batches is read from the log when one of them seems to be sent again: a log that was closed
+        well is opened without being read."""
         log = self._log
         state = log.producers.get(header.producer_id)
         if state is None or not state.abridged or state.epoch != header.producer_epoch:
@@ -463,13 +477,13 @@ class Appender:
         log = self._log
         aborted = log.producers.update_marker(header, marker, offset, now_ms)
         if aborted is not None:
-            # The first entry makes the file, whose name is to be as durable as the marker.
+            # The first entry makes the file, whose name must be as durable as the marker.
             log.names_changed |= segment.txn_index.empty
             try:
                 segment.txn_index.append(aborted)
             except OSError as e:
                 if not (refused := log.refuse("write the index of aborts", e)).undone:
-                    raise refused from e  # else it is made anew when there is room
+                    raise refused from e  # else it is rebuilt when there is room
 
     def _undo(self, segment: Segment, position: int, cause: OSError) -> None:
         """Take back a write that failed; raises, always."""
@@ -485,11 +499,17 @@ class Appender:
         if size > self._message_bytes_max:
             return KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a batch of {size} bytes, {log.tp} takes {self._message_bytes_max} (max.message.bytes)",
+                (
+                    f"a batch of {size} bytes, {log.tp} takes {self._message_bytes_max} "
+                    "(max.message.bytes)"
+                ),
             )
         return KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"a batch of {size} bytes, a segment of {log.tp} takes {self._shape.segment_bytes} (segment.bytes)",
+            (
+                f"a batch of {size} bytes, a segment of {log.tp} takes {self._shape.segment_bytes} "
+                "(segment.bytes)"
+            ),
         )
 
     def _check_timestamps(
@@ -505,13 +525,17 @@ class Appender:
             ):
                 raise KafkaError(
                     ErrorCode.INVALID_TIMESTAMP,
-                    f"timestamp {timestamp} is out of the range that {self._log.tp} takes at {now_ms}",
+                    (
+                        f"timestamp {timestamp} is out of the range that {self._log.tp} takes at "
+                        f"{now_ms}"
+                    ),
                 )
 
 
 def _check_replicated(batches: memoryview, position: int, header: BatchHeader) -> None:
-    """Check a batch that a leader sent, at `position`, before it is written: its CRC, and a marker's record, since what
-    that says is taken in afterwards. Raises CorruptBatch, KafkaError(INVALID_RECORD)."""
+    """Check a batch that a leader sent, at `position`, before it is written: its CRC, and a
+    marker's record, since what that says is taken in afterwards. Raises CorruptBatch,
+    KafkaError(INVALID_RECORD)."""
     check_crc(batches, position, header)
     if header.attributes & CONTROL_BIT and header.producer_id >= 0:
         with batches[position : position + header.size] as batch:

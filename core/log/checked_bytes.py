@@ -1,11 +1,13 @@
 """Which bytes of a segment are known to be sound batches, and which are known not to be.
 
-A fetch goes from the file to the socket without a look at it, so somebody else must have looked. Whoever appends checks
-each batch's CRC, and recovery does; what lay in a segment when it was opened, and what comes from the disk again because
-the page cache had let it go, is checked when it is read for the first time (`Segment.checked_length`), in the thread that
-waits for the disk anyway. Kafka's brokers look at none of it and leave a flipped bit to each consumer.
+A fetch goes from the file to the socket without a look at it, so somebody else must have looked.
+The code that appends checks each batch's CRC, and recovery does; what lay in a segment when it was
+opened, and what comes from the disk again because the page cache had let it go, is checked when it
+is read for the first time (`Segment.checked_length`), in the thread that waits for the disk anyway.
+Kafka's brokers look at none of it and leave a flipped bit to each consumer.
 
-Runs begin and end where batches do. A run is never wrong for being too short: what is not in one is looked at again.
+Runs begin and end where batches do. A run is never wrong for being too short: what is not in one is
+looked at again.
 """
 
 from bisect import bisect_right
@@ -34,8 +36,8 @@ _make_header = BatchHeader._make
 
 
 def checked_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from `position` on that ends by `end`. Raises CorruptBatch at one that is
-    damaged: a header that cannot be, a CRC that is wrong; OSError."""
+    """Position and header of each batch from `position` on that ends by `end`. Raises CorruptBatch
+    at one that is damaged: a header that cannot be, a CRC that is wrong; OSError."""
     chunk, chunk_at = b"", 0
     while end - position >= HEADER_BYTES:
         at = position - chunk_at
@@ -77,21 +79,22 @@ def _crc(file: File, position: int, size: int, chunk: bytes, at: int) -> int:
 
 
 class CheckedBytes:
-    """What is known of one segment. The loop and threads call it without a lock: tuples are replaced whole, and a change
-    that gets lost between two of them costs another look."""
+    """What is known of one segment. The loop and threads call it without a lock: tuples are
+    replaced whole, and a change that gets lost between two of them costs another look."""
 
     __slots__ = ("_from", "_runs", "damaged")
 
     def __init__(self, size: int) -> None:
-        """`size` bytes were there before; what is appended behind them is checked by who does it."""
+        """`size` bytes were there before; what is appended behind them is checked by who does
+        it."""
         self._from = size
         self._runs: tuple[tuple[int, int], ...] = ()
         self.damaged: dict[int, str] = {}
         """Position of a batch → what is wrong with it."""
 
     def end(self, position: int, size: int) -> int:
-        """Up to where all is sound from `position` on; `position` itself where nothing is known of it. `size` is the
-        segment's."""
+        """Up to where all is sound from `position` on; `position` itself where nothing is known of
+        it. `size` is the segment's."""
         if position >= self._from:
             return size
         runs = self._runs
@@ -103,7 +106,7 @@ class CheckedBytes:
 
     def add(self, start: int, end: int) -> None:
         """All of it was checked."""
-        runs = []
+        runs: list[tuple[int, int]] = []
         for run in self._runs:
             if run[1] < start or run[0] > end:
                 runs.append(run)
@@ -121,7 +124,7 @@ class CheckedBytes:
         if self._from < end:
             known.append((self._from, end))
             self._from = end
-        runs = []
+        runs: list[tuple[int, int]] = []
         for run in known:
             runs += [(run[0], min(run[1], start)), (max(run[0], end), run[1])]
         self._runs = tuple(sorted(run for run in runs if run[0] < run[1]))

@@ -1,10 +1,13 @@
-"""The small text files of a log directory, in Kafka's formats: what they say, and how that is read and written.
+"""The small text files of a log directory, in Kafka's formats: what they say, and how that is read
+and written.
 
-    meta.properties                     Java properties: version=1, cluster.id, node.id, directory.id
+    meta.properties                     Java properties: version=1, cluster.id, node.id and
+                                        directory.id
     partition.metadata                  `version: 0`, `topic_id: …`
     .kafka_cleanshutdown                {"version":0,"brokerEpoch":7}
     recovery-point-offset-checkpoint    0, the count, and a line `topic partition offset` each; also
-                                        log-start-offset-checkpoint, replication-offset-checkpoint (high watermarks),
+                                        log-start-offset-checkpoint,
+                                        replication-offset-checkpoint (high watermarks),
                                         cleaner-offset-checkpoint (up to where logs are compacted)
 
 All of them are replaced whole and atomically (`Disk.write`).
@@ -65,7 +68,7 @@ def _escape(value: str) -> str:
 
 def parse_properties(text: str) -> dict[str, str]:
     """The keys of a file in Java's properties format, as far as such files use it."""
-    values = {}
+    values: dict[str, str] = {}
     for line in text.splitlines():
         line = line.strip()
         if line and line[0] not in "#!":
@@ -95,7 +98,8 @@ def format_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def parse_clean_shutdown(content: bytes) -> int:
-    """The broker epoch in `.kafka_cleanshutdown`, or -1: older brokers wrote nothing into it (KIP-966)."""
+    """The broker epoch in `.kafka_cleanshutdown`, or -1: older brokers wrote nothing into it
+    (KIP-966)."""
     try:
         said = json.loads(content)
         return int(said["brokerEpoch"])
@@ -112,14 +116,14 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
-    """The offsets in a checkpoint; none in an empty file, as Kafka makes one before it has anything to say. Raises
-    ValueError."""
+    """The offsets in a checkpoint; none in an empty file, as Kafka makes one before it has anything
+    to say. Raises ValueError."""
     if not content:
         return {}
     version, count, *lines = content.decode().split("\n")
     if version.strip() != "0":
         raise ValueError(f"version {version!r} of an offset checkpoint")
-    offsets = {}
+    offsets: dict[TopicPartition, int] = {}
     for line in lines[: int(count)]:
         topic, partition, offset = line.split()
         offsets[TopicPartition(topic, int(partition))] = int(offset)

@@ -1,4 +1,5 @@
-"""The settings of one log: those of a topic's keys (same names, `.` for `_`) that the log itself enforces."""
+"""The settings of one log: those of a topic's keys (same names, `.` for `_`) that the log itself
+enforces."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -29,5 +30,8 @@ class LogConfig:
     @classmethod
     def of(cls, topic: Any, *, producer_id_expiration_ms: int = 86_400_000) -> Self:
         """From anything that has the topic's keys as attributes."""
-        values = {f.name: getattr(topic, f.name) for f in fields(cls) if hasattr(topic, f.name)}
-        return cls(**{**values, "producer_id_expiration_ms": producer_id_expiration_ms})
+        values: dict[str, Any] = {
+            f.name: getattr(topic, f.name) for f in fields(cls) if hasattr(topic, f.name)
+        }
+        values["producer_id_expiration_ms"] = producer_id_expiration_ms
+        return cls(**values)

@@ -1,7 +1,9 @@
-"""Telling a torn tail from damage, for logs whose every batch is synced before the next one is written.
+"""Telling a torn tail from damage, for logs whose every batch is synced before the next one is
+written.
 
-A crash can tear the last batch of such a log, and no other. So where a batch is not whole and a sound one lies behind it, what
-was once durable has been changed since, and cutting the log there would throw away what is still good.
+A crash can tear the last batch of such a log, and no other. So where a batch is not whole and a
+sound one lies behind it, what was once durable has been changed since, and cutting the log there
+would throw away what is still good.
 """
 
 from typing import Final
@@ -18,8 +20,8 @@ _OFFSETS_MAX: Final = 1 << 32
 
 
 def damage_before_end(disk: Disk, directory: str) -> str | None:
-    """Where the log in `directory` has a batch that is not whole though others follow, in a few words; None where it has
-    none, or is not there. Reads all of it. Raises OSError."""
+    """Where the log in `directory` has a batch that is not whole though others follow, in a few
+    words; None where it has none, or is not there. Reads all of it. Raises OSError."""
     if not disk.exists(directory):
         return None
     sizes = find(disk, directory).segments

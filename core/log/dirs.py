@@ -1,16 +1,19 @@
-"""The log directories of a broker (`log.dirs`): whose they are, which logs lie in them, and how they were left.
+"""The log directories of a broker (`log.dirs`): whose they are, which logs they hold, and how they
+were left.
 
-A directory is held by a lock while its broker runs. It says whose it is (`meta.properties`), where recovery begins
-(`recovery-point-offset-checkpoint`), where logs start, how far they were replicated, and whether the last broker closed
-its logs (`.kafka_cleanshutdown`, removed at once when the directory is opened). Logs are opened when the cluster's image
-names them: at start only names are read.
+A directory is held by a lock while its broker runs. It says whose it is (`meta.properties`), where
+recovery begins (`recovery-point-offset-checkpoint`), where logs start, how far they were
+replicated, and whether the last broker closed its logs (`.kafka_cleanshutdown`, removed at once
+when the directory is opened). Logs are opened when the cluster's image names them: at start only
+names are read.
 
     <topic>-<partition>                     a log
-    <topic>-<partition>.<hex>-delete        one that is to be removed, `file.delete.delay.ms` after its topic was
+    <topic>-<partition>.<hex>-delete        deleted `file.delete.delay.ms` after its topic was
     <topic>-<partition>.<hex>-stray         one whose topic the cluster does not know
     <topic>-<partition>.<hex>-future        one that is on its way here from another directory
 
-One of several directories may fail, at start or later (`LogDir.failed`): the others go on without its logs.
+One of several directories may fail, at start or later (`LogDir.failed`): the others go on without
+its logs.
 """
 
 import logging
@@ -65,9 +68,10 @@ class LogDirs:
     ) -> "LogDirs":
         """Hold every directory and read what it says; those that do not exist are made.
 
-        `holder` goes into the lock files: who this is, for the next who comes (`disk.this_process()`). `new_id` draws
-        ids. `cluster_id` is "" where it is to be learned from the controller: `identify` is called then. One whose disk
-        fails is `failed`, unless all are. Raises LogDirError.
+        `holder` goes into the lock files: who this is, for the next who comes
+        (`disk.this_process()`). `new_id` draws ids. `cluster_id` is "" where the controller will
+        say it: `identify` is called then. One whose disk fails is `failed`, unless all are. Raises
+        LogDirError.
         """
         directories = [LogDir(disk, path.rstrip("/") or "/") for path in paths]
         broken: OSError | None = None
@@ -103,8 +107,9 @@ class LogDirs:
             raise LogDirBroken(self.directories[0].path, "No log directory can be used.")
 
     def _settle_moves(self) -> None:
-        """Where a crash left a partition in two directories, while it moved from one to the other, the log that goes
-        further is the newer: nothing was appended to the old one since. The other is renamed away."""
+        """Where a crash left a partition in two directories, while it moved from one to the other,
+        the log that goes further is the newer: nothing was appended to the old one since. The other
+        is renamed away."""
         places: dict[TopicPartition, list[LogDir]] = {}
         for directory in self.usable:
             for tp in directory.found:
@@ -123,12 +128,13 @@ class LogDirs:
 
     @property
     def logs_held(self) -> int:
-        """How many logs lie in the directories that work, open or not."""
+        """How many logs the working directories hold, open or not."""
         return sum(len(directory.found) + len(directory.logs) for directory in self.usable)
 
     @property
     def clean_broker_epoch(self) -> int:
-        """The broker epoch of the last clean shutdown, -1 if not every directory tells of the same (KIP-966)."""
+        """The broker epoch of the last clean shutdown, -1 if not every directory tells of the same
+        (KIP-966)."""
         epochs = {directory.clean_broker_epoch for directory in self.directories}
         return epochs.pop() if len(epochs) == 1 else UNKNOWN_BROKER_EPOCH
 
@@ -154,7 +160,7 @@ class LogDirs:
             directory.cordoned = directory.path in wanted
 
     def wish(self, tp: TopicPartition, directory: LogDir) -> None:
-        """Where the log of a partition is to be made that is not here yet; forgotten at a stop, as Kafka does."""
+        """The directory for the new log of a partition; forgotten at a stop, as Kafka does."""
         self._wishes.pop(tp, None)
         if len(self._wishes) >= WISHES_MAX:
             del self._wishes[next(iter(self._wishes))]
@@ -168,11 +174,12 @@ class LogDirs:
         now_ms: int,
         progress: Progress | None = None,
     ) -> Log:
-        """Open the log of a partition, or make it: where it was wished for, or in the directory that has fewest.
+        """Open the log of a partition, or make it: where it was wished for, or in the directory
+        that has fewest.
 
-        A log of that name with another topic id is not this partition's (its topic was deleted and made again while we
-        were away): it is renamed away. Several threads may open logs at once: recovery takes long, and tells `progress`
-        how far it is. Raises StorageError.
+        A log of that name with another topic id is not this partition's (its topic was deleted and
+        made again while we were away): it is renamed away. Several threads may open logs at once:
+        recovery takes long, and tells `progress` how far it is. Raises StorageError.
         """
         directory, path, created = self._place(tp, topic_id)
         log = self._read(directory, tp, path, topic_id, config, now_ms, created, progress)
@@ -183,7 +190,8 @@ class LogDirs:
 
     @property
     def to_recover(self) -> int:
-        """How many logs wait that were not closed: opening each reads its end, from the recovery point on."""
+        """How many logs wait that were not closed: opening each reads its end, from the recovery
+        point on."""
         return sum(len(directory.found) for directory in self.usable if not directory.clean)
 
     def _place(self, tp: TopicPartition, topic_id: Uuid) -> tuple[LogDir, str, bool]:
@@ -214,8 +222,8 @@ class LogDirs:
             return directory, path, True
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
-        """The log, empty or as far as an earlier life of this broker came, that is to replace `log` in another directory
-        (`<topic>-<partition>.<hex>-future`). Raises StorageError."""
+        """The log, empty or as far as an earlier life of this broker came, that is to replace `log`
+        in another directory (`<topic>-<partition>.<hex>-future`). Raises StorageError."""
         with self._mutex:
             path = directory.futures.get(log.tp)
             try:
@@ -246,10 +254,11 @@ class LogDirs:
             return future
 
     def promote(self, future: Log, log: Log) -> str:
-        """Let `future`, which holds all that `log` does, take its place; the path of the old one, to `remove_deleted`.
+        """Let `future`, which holds all that `log` does, take its place; the path of the old one,
+        to `remove_deleted`.
 
-        The new name is there before the old one goes: a crash in between leaves both, and the next start takes the one
-        that goes further (`open`). Raises StorageError.
+        The new name is there before the old one goes: a crash in between leaves both, and the next
+        start takes the one that goes further (`open`). Raises StorageError.
         """
         with self._mutex:
             old, new = log.log_dir, future.log_dir
@@ -304,9 +313,9 @@ class LogDirs:
                     raise StorageError(directory.path, f"remove {path}", e) from e
 
     def rename_strays(self, known: Container[TopicPartition]) -> list[str]:
-        """Rename the logs away that lay there at start and are not `known`; their new paths. To be called once the
-        cluster's image is loaded. Raises StorageError."""
-        renamed = []
+        """Rename the logs away that lay there at start and are not `known`; their new paths. To be
+        called once the cluster's image is loaded. Raises StorageError."""
+        renamed: list[str] = []
         with self._mutex:
             for directory in self.usable:
                 for tp in [tp for tp in directory.found if tp not in known]:
@@ -314,7 +323,8 @@ class LogDirs:
         return renamed
 
     def write_recovery_points(self) -> None:
-        """Note how far every log is durable. Raises StorageError, after the other directories were written."""
+        """Note how far every log is durable. Raises StorageError, after the other directories were
+        written."""
         self._each(LogDir.write_recovery_points)
 
     def write_log_start_offsets(self) -> None:
@@ -322,7 +332,8 @@ class LogDirs:
         self._each(LogDir.write_log_start_offsets)
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Note how far logs are replicated. Raises StorageError, after the other directories were written."""
+        """Note how far logs are replicated. Raises StorageError, after the other directories were
+        written."""
         self._each(lambda directory: directory.write_high_watermarks(high_watermarks))
 
     def close(
@@ -332,8 +343,9 @@ class LogDirs:
         *,
         threads: int = 1,
     ) -> None:
-        """Close every log, write what the next start needs, mark each directory whose logs all closed as clean, and
-        give the locks back. `threads` close logs at once: what takes time is waiting for the disk."""
+        """Close every log, write what the next start needs, mark each directory whose logs all
+        closed as clean, and give the locks back. `threads` close logs at once: what takes time is
+        waiting for the disk."""
         for directory in self.directories:
             try:
                 if not directory.failed:
@@ -345,7 +357,8 @@ class LogDirs:
                 directory.release()
 
     def release(self) -> None:
-        """Give the locks back and do nothing else: after a fault of ours the next start recovers every log."""
+        """Give the locks back and do nothing else: after a fault of ours the next start recovers
+        every log."""
         for directory in self.directories:
             directory.release()
 
@@ -359,7 +372,7 @@ class LogDirs:
         logs = [log for log in self._logs.values() if log.log_dir is directory]
         if threads > 1:
             with ThreadPoolExecutor(threads, "close-log") as pool:
-                list(pool.map(lambda log: log.close(), logs))
+                list(pool.map(Log.close, logs))
         else:
             for log in logs:
                 log.close()
@@ -419,14 +432,18 @@ class LogDirs:
         return log
 
     def _is_of(self, directory: LogDir, path: str, topic_id: Uuid) -> bool:
-        """Whether the log at `path` is of this topic; renames it away if not. A log that does not say (its metadata
-        was lost in a crash) is taken for what its name says."""
+        """Whether the log at `path` is of this topic; renames it away if not. A log that does not
+        say (its metadata was lost in a crash) is taken for what its name says."""
         metadata = f"{path}/{PARTITION_METADATA}"
+        ours = checkpoints.format_partition_metadata(topic_id)
         try:
             try:
-                found = checkpoints.parse_partition_metadata(directory.disk.read(metadata))
+                content = directory.disk.read(metadata)
+                if content == ours:
+                    return True
+                found = checkpoints.parse_partition_metadata(content)
             except (FileNotFoundError, ValueError):
-                directory.disk.write(metadata, checkpoints.format_partition_metadata(topic_id))
+                directory.disk.write(metadata, ours)
                 return True
         except OSError as e:
             raise StorageError(path, f"read {PARTITION_METADATA}", e) from e

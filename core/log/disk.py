@@ -1,14 +1,16 @@
 """The real disk: with page_cache.py the only file of the log that knows `os`.
 
-Open files. 10,000 partitions have 30,000 files and more, a process has perhaps 1,024 descriptors. So a `RealFile` opens
-at first use, and the disk closes those that were not used lately, when more than 60 % of RLIMIT_NOFILE (its soft limit
-raised to the hard one) are open. Which ones is decided by *second chance*: every use sets a flag; who looks for a victim
-clears flags until it meets one that is clear. A use then costs the hot path one store, not a lock and a list.
+Open files. 10,000 partitions have 30,000 files and more, a process often has 1,024 descriptors.
+So a `RealFile` opens at first use, and the disk closes those that were not used lately, when more
+than 60 % of RLIMIT_NOFILE (its soft limit raised to the hard one) are open. Which ones is decided
+by *second chance*: every use sets a flag; who looks for a victim clears flags until it meets one
+that is clear. A use then costs the hot path one store, not a lock and a list.
 
-Closing a descriptor that another thread is about to use would be fatal: the number is reused at once, and the write goes
-into somebody else's file. So a descriptor is held by a `_Descriptor`, which closes it when the last reference to it
-goes; an operation holds a reference in a local variable, and evicting a file only drops the file's own. Nothing needs a
-lock between finding the descriptor and using it.
+Closing a descriptor that another thread is about to use would be fatal: the number is reused at
+once, and the write goes into somebody else's file. So a descriptor is held by a `_Descriptor`,
+which closes it when the last reference to it goes; an operation holds a reference in a local
+variable, and evicting a file only drops the file's own. Nothing needs a lock between finding the
+descriptor and using it.
 """
 
 import contextlib
@@ -18,12 +20,12 @@ import resource
 import shutil
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from pk.core.log import page_cache
 from pk.core.log.failures import is_fault
 from pk.core.log.file_slices import FileSlice
-from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, nobody_told, patience
+from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, ignore_failed_read, patience
 from pk.core.log.memory_disk import MemoryDisk
 
 __all__ = [
@@ -40,6 +42,9 @@ __all__ = [
 
 SHARE_OF_DESCRIPTORS = 0.6
 """Of RLIMIT_NOFILE; the rest is for connections."""
+
+READ_BYTES = 1 << 16
+"""Of a small file by one call: most are read whole by the first."""
 
 _DESCRIPTORS_MAX = 1 << 20
 _FULLFSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -84,16 +89,20 @@ class _Descriptor:
 class RealFile:
     """A file of a `RealDisk`."""
 
-    __slots__ = ("_closing", "_disk", "_listed", "_open", "_pins", "_used", "path")
+    __slots__ = ("_closing", "_disk", "descriptor", "listed", "path", "pins", "used")
 
     def __init__(self, disk: "RealDisk", path: str) -> None:
         self.path = path
         self._disk = disk
-        self._open: _Descriptor | None = None
-        self._used = False
-        self._pins = 0
+        self.descriptor: _Descriptor | None = None
+        """None while the file is closed. This and what follows is the disk's to change as well,
+        under its mutex."""
+        self.used = False
+        """Whether it was read or written since the disk last looked for files to close."""
+        self.pins = 0
+        """How many hold its descriptor: it stays open."""
         self._closing = False
-        self._listed = False
+        self.listed = False
         """Whether the disk's list of open files has this one."""
 
     def pread(self, length: int, position: int) -> bytes:
@@ -113,10 +122,10 @@ class RealFile:
         return data
 
     def pwrite(self, data: Data, position: int) -> None:
-        descriptor = self._open
+        descriptor = self.descriptor
         if descriptor is None:
             descriptor = self._disk.reopen(self, create=True)
-        self._used = True
+        self.used = True
         written = os.pwrite(descriptor.fd, data, position)
         if written != len(data):
             self._write_rest(descriptor, data, position, written)
@@ -170,9 +179,9 @@ class RealFile:
 
     def close(self) -> None:
         with self._disk.mutex:
-            self._closing = self._pins > 0
-            if not self._pins:
-                self._open = None
+            self._closing = self.pins > 0
+            if not self.pins:
+                self.descriptor = None
 
     def rename(self, path: str) -> None:
         with self._disk.mutex:  # who opens it meanwhile looks for the one name or the other
@@ -180,12 +189,12 @@ class RealFile:
             self.path = path
 
     def fileno(self) -> int | None:
-        descriptor = self._open
+        descriptor = self.descriptor
         return descriptor.fd if descriptor is not None else None
 
     def pin(self) -> None:
         with self._disk.mutex:
-            self._pins += 1
+            self.pins += 1
         try:
             self._descriptor()
         except OSError:
@@ -194,10 +203,10 @@ class RealFile:
 
     def unpin(self) -> None:
         with self._disk.mutex:
-            self._pins -= 1
-            assert self._pins >= 0, f"{self.path}: unpinned more often than pinned"
-            if self._closing and not self._pins:
-                self._open = None
+            self.pins -= 1
+            assert self.pins >= 0, f"{self.path}: unpinned more often than pinned"
+            if self._closing and not self.pins:
+                self.descriptor = None
                 self._closing = False
 
     def resident(self, position: int, length: int) -> bool:
@@ -212,8 +221,8 @@ class RealFile:
         return f"RealFile({self.path!r})"
 
     def _descriptor(self) -> _Descriptor:
-        self._used = True
-        descriptor = self._open
+        self.used = True
+        descriptor = self.descriptor
         return descriptor if descriptor is not None else self._disk.reopen(self)
 
 
@@ -228,23 +237,25 @@ class _RealLock:
 
 
 def _lock_as_java(fd: int, path: str) -> None:
-    """Take the other kind of lock as well, by which an Apache Kafka holds its directories. Raises LockHeld."""
+    """Take the other kind of lock as well, by which an Apache Kafka holds its directories. Raises
+    LockHeld."""
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
-        raise LockHeld(path, "another program, perhaps an Apache Kafka,") from None
+        raise LockHeld(path, "another program, such as Apache Kafka,") from None
 
 
 class RealDisk:
-    """The file system of this machine. `open_files_max` bounds the descriptors that logs keep open; `read_only` opens
-    files so that nothing can be written into them, and files that may only be read can be."""
+    """The file system of this machine. `open_files_max` bounds the descriptors that logs keep open;
+    `read_only` opens files so that nothing can be written into them, and files that may only be
+    read can be."""
 
     def __init__(self, open_files_max: int | None = None, *, read_only: bool = False) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
         self._open_max = open_files_max or int(raise_descriptor_limit() * SHARE_OF_DESCRIPTORS)
         self._ring: deque[RealFile] = deque()
         self.mutex = threading.Lock()
-        self.read_failed = nobody_told
+        self.read_failed = ignore_failed_read
 
     def note(self, path: str, error: OSError) -> None:
         """What lies at `path` could not be read: say so, if the disk is at fault."""
@@ -252,7 +263,7 @@ class RealDisk:
             self.read_failed(path, error)
 
     @contextlib.contextmanager
-    def reading(self, path: str) -> Iterator[None]:
+    def reading(self, path: str) -> Generator[None]:
         """Within it what lies at `path` is read."""
         try:
             yield
@@ -264,55 +275,55 @@ class RealDisk:
     def open_files(self) -> int:
         """How many descriptors are open now."""
         with self.mutex:
-            return sum(file._open is not None for file in self._ring)
+            return sum(file.descriptor is not None for file in self._ring)
 
     def open(self, path: str) -> RealFile:
         return RealFile(self, path)
 
     def reopen(self, file: RealFile, create: bool = False) -> _Descriptor:
-        """Open `file`, closing another that was not used lately when there are too many. Only a write creates a file:
-        a late reader of a removed one must not bring its name back."""
+        """Open `file`, closing another that was not used lately when there are too many. Only a
+        write creates a file: a late reader of a removed one must not bring its name back."""
         with self.mutex:
-            if file._open is None:
+            if file.descriptor is None:
                 creates = create and self._access == os.O_RDWR
                 flags = self._access | os.O_CLOEXEC | (os.O_CREAT if creates else 0)
                 with self.reading(file.path):
                     descriptor = _Descriptor(os.open(file.path, flags, 0o644))
-                if not file._listed:
+                if not file.listed:
                     if len(self._ring) >= self._open_max:
                         self._evict()
                     self._ring.append(file)
-                    file._listed = True
-                file._open = descriptor
-            file._used = True
-            return file._open
+                    file.listed = True
+                file.descriptor = descriptor
+            file.used = True
+            return file.descriptor
 
     def _evict(self) -> None:
         for _ in range(2 * len(self._ring)):
             file = self._ring.popleft()
-            if file._open is None:
-                file._listed = False
+            if file.descriptor is None:
+                file.listed = False
                 return
-            if not file._pins and not file._used:
-                file._open = None
-                file._listed = False
+            if not file.pins and not file.used:
+                file.descriptor = None
+                file.listed = False
                 return
-            file._used = False
+            file.used = False
             self._ring.append(file)
 
     def list(self, path: str) -> dict[str, Entry]:
-        found = {}
+        # Written for speed: a start lists every log, and nothing else of one takes as long.
+        found: dict[str, Entry] = {}
         with self.reading(path), os.scandir(path) as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                try:
                     status = entry.stat()
-                    directory = entry.is_dir()
-                    found[entry.name] = Entry(
-                        0 if directory else status.st_size,
-                        status.st_mtime_ns // 1_000_000,
-                        directory,
-                    )
-        return dict(sorted(found.items()))
+                except FileNotFoundError:
+                    continue  # gone since it was listed
+                directory = entry.is_dir()
+                size = 0 if directory else status.st_size
+                found[entry.name] = Entry(size, status.st_mtime_ns // 1_000_000, directory)
+        return {name: found[name] for name in sorted(found)}
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -337,8 +348,15 @@ class RealDisk:
             os.close(fd)
 
     def read(self, path: str) -> bytes:
-        with self.reading(path), open(path, "rb") as file:
-            return file.read()
+        with self.reading(path):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                content = b""
+                while more := os.read(fd, READ_BYTES):
+                    content += more
+            finally:
+                os.close(fd)
+        return content
 
     def write(
         self, path: str, data: bytes, *, sync: bool = True, sync_name: bool | None = None

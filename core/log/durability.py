@@ -1,27 +1,37 @@
-"""What of a log is on the disk for good: flushing, snapshots of its producers, and the recovery point.
+"""What of a log is on the disk for good: flushing, snapshots of its producers, and the recovery
+point.
 
-A flush notes the end of the log first, syncs what lies below, and only then moves the recovery point. It may run in a
-thread while the loop appends.
+A flush notes the end of the log first, syncs what lies below, and only then moves the recovery
+point. It may run in a thread while the loop appends.
+
+A snapshot of many producers is written by the next flush: the roll only freezes them. Until then
+recovery would begin before that snapshot anyway, since no recovery point moves beyond what is not
+written.
 """
 
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from itertools import zip_longest
 
 from pk.core.log import aborted, recovery
 from pk.core.log.checkpoints import PARTITION_METADATA
+from pk.core.log.producers import FrozenProducers
 from pk.core.log.segment import SNAPSHOT, Segment, file_name
 from pk.core.log.state import LogState
 
 logger = logging.getLogger("pk.log")
+
+SNAPSHOT_AT_ONCE = 1000
+"""The snapshot of more producers is left to the next flush: so many take two milliseconds."""
 
 
 class Durability:
     """Makes one log durable. Methods raise StorageError, unless they say otherwise."""
 
     __slots__ = (
+        "_frozen",
         "_log",
         "_unsynced_snapshots",
         "created",
@@ -33,14 +43,18 @@ class Durability:
     def __init__(self, log: LogState) -> None:
         self._log = log
         self._unsynced_snapshots: list[int] = []
+        self._frozen: dict[int, FrozenProducers] = {}
+        """The snapshots at these offsets are not written yet."""
         self.lock = threading.RLock()
         """Held while files are synced: nothing may be cut or removed meanwhile."""
         self.recovery_point = 0
-        """Where recovery begins: below it the log, and all that is derived from it, is on the disk."""
+        """Where recovery begins: below it the log, and all that is derived from it, is on the
+        disk."""
         self.durable_offset = 0
         """Below it the records are on the disk; at or after the recovery point."""
         self.created = False
-        """Whether its names, and its own, are perhaps not durable yet: it is new, or was not closed."""
+        """Whether its names, and its own, may not be durable yet: it is new, or was not
+        closed."""
 
     def start(self, recovery_point: int) -> None:
         """Take what an opened log knows: all below `recovery_point` is on the disk."""
@@ -51,13 +65,15 @@ class Durability:
         self.recovery_point = min(self.recovery_point, offset)
         self.durable_offset = min(self.durable_offset, offset)
         self.remove_snapshots([snapshot for snapshot in self._log.snapshots if snapshot > offset])
+        self._write_frozen()
 
     def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
         """Make the log durable up to `up_to` (its end, if None) and move the recovery point there.
 
-        May run in a thread while the loop appends; several at once wait for each other, and those that come late find
-        their work done. With `force` also when the recovery point is there already. Where a full disk has no room for what
-        is written beside the records, these are durable all the same, and the recovery point waits for the next flush.
+        May run in a thread while the loop appends; several at once wait for each other, and those
+        that come late find their work done. With `force` also when the recovery point is there
+        already. Where a full disk has no room for what is written beside the records, these are
+        durable all the same, and the recovery point waits for the next flush.
         """
         log = self._log
         with self.lock:
@@ -66,7 +82,7 @@ class Durability:
             log.check_alive()
             end = log.log_end_offset
             target = end if up_to is None else min(up_to, end)
-            if target <= self.recovery_point and not force:
+            if target <= self.recovery_point and not force and not self._frozen:
                 return
             segments = log.segments
             due = [
@@ -95,11 +111,12 @@ class Durability:
                 self.recovery_point = max(self.recovery_point, target)
 
     def _write_behind(self, segments: list[Segment]) -> bool:
-        """Write what was not written when it happened: index entries and leader epochs. In a thread, perhaps. False where
-        the disk has no room for all of it."""
+        """Write what was not written when it happened: index entries, leader epochs and large
+        snapshots. May run in a thread. False where the disk has no room for all of it."""
         log = self._log
         epochs = log.known_epochs
         try:
+            self._write_frozen()
             for segment in segments:
                 segment.write_indexes()
                 with self._unless_dropped(segment):
@@ -121,7 +138,7 @@ class Durability:
         return True
 
     @contextlib.contextmanager
-    def _unless_dropped(self, segment: Segment) -> Iterator[None]:
+    def _unless_dropped(self, segment: Segment) -> Generator[None]:
         try:
             yield
         except FileNotFoundError:
@@ -129,7 +146,7 @@ class Durability:
                 raise
 
     def _sync_state(self) -> None:
-        """Snapshots and names. In a thread, perhaps. Raises OSError."""
+        """Snapshots and names. May run in a thread. Raises OSError."""
         log = self._log
         due, self._unsynced_snapshots = self._unsynced_snapshots, []
         for offset in due:
@@ -147,7 +164,7 @@ class Durability:
             log.disk.sync_dir(log.directory)
 
     def sync_names(self) -> None:
-        """Make the names in the log's directory durable. In a thread, perhaps."""
+        """Make the names in the log's directory durable. May run in a thread."""
         log = self._log
         try:
             log.disk.sync_dir(log.directory)
@@ -156,24 +173,45 @@ class Durability:
                 raise log.die("sync a directory", e) from e
 
     def write_snapshot(self, offset: int) -> None:
-        """The state of producers at the end of the log, unsynced, under the name of `offset`; and out with snapshots
-        nobody needs. Raises OSError."""
+        """The state of producers at the end of the log, unsynced, under the name of `offset`, that
+        of many by the next flush; and out with snapshots that are not needed. Raises OSError."""
         log = self._log
-        log.disk.write(self._snapshot_path(offset), log.producers.snapshot(), sync=False)
+        if len(log.producers) > SNAPSHOT_AT_ONCE:
+            self._frozen[offset] = log.producers.freeze()
+        else:
+            log.disk.write(self._snapshot_path(offset), log.producers.snapshot(), sync=False)
+            self._unsynced_snapshots.append(offset)
         bases = {segment.base_offset for segment in log.segments}
         if offset not in log.snapshots:
             log.snapshots.append(offset)
-        self._unsynced_snapshots.append(offset)
         log.names_changed = True
         self.remove_snapshots(
             [other for other in log.snapshots if other != offset and other not in bases]
         )
+
+    def _write_frozen(self) -> None:
+        """Write the snapshots that were left to do, with the lock held. May run in a thread. Raises
+        OSError."""
+        log = self._log
+        for offset, frozen in list(self._frozen.items()):
+            path = self._snapshot_path(offset)
+            log.disk.write(path, frozen.snapshot(), sync=False)
+            self._unsynced_snapshots.append(offset)
+            log.names_changed = True
+            if self._frozen.get(offset) is frozen:
+                del self._frozen[offset]
+            frozen.release()
+            if offset not in log.snapshots:  # its segment was dropped meanwhile
+                with contextlib.suppress(FileNotFoundError):
+                    log.disk.remove(path)
 
     def remove_snapshots(self, offsets: list[int]) -> None:
         """Remove the snapshots at `offsets`. Raises OSError."""
         log = self._log
         for offset in offsets:
             log.snapshots.remove(offset)
+            if (frozen := self._frozen.pop(offset, None)) is not None:
+                frozen.release()
             with contextlib.suppress(FileNotFoundError):
                 log.disk.remove(self._snapshot_path(offset))
 

@@ -7,9 +7,10 @@
     0 0                  epoch, its start offset
     4 118
 
-Epochs and start offsets both grow from line to line. The file is brought up to date when the log is flushed, rolled or
-closed, before the recovery point moves; what lies above the recovery point is rebuilt from the batches after a crash,
-each of which carries its epoch. So a new leader writes no file, which counts when 10,000 partitions get one at once.
+Epochs and start offsets both grow from line to line. The file is brought up to date when the log is
+flushed, rolled or closed, before the recovery point moves; what lies above the recovery point is
+rebuilt from the batches after a crash, each of which carries its epoch. So a new leader writes no
+file, which counts when 10,000 partitions get one at once.
 """
 
 from bisect import bisect_right
@@ -27,7 +28,8 @@ class EpochStart(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch not above the one asked for, and the offset after its last batch; (-1, -1) if there is none."""
+    """The largest epoch not above the one asked for, and the offset after its last batch; (-1, -1)
+    if there is none."""
 
     epoch: int
     end_offset: int
@@ -53,7 +55,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` begins at `start_offset`. An epoch that is known keeps its start.
 
-        Entries that this contradicts (a later epoch or a later start: an unclean leader's) are dropped.
+        Entries that this contradicts (a later epoch or a later start: an unclean leader's) are
+        dropped.
         """
         if epoch < 0 or (self._entries and self._entries[-1].epoch == epoch):
             return
@@ -62,8 +65,9 @@ class LeaderEpochs:
         self.dirty = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where `epoch` ends in this log (OffsetForLeaderEpoch): the latest ends at the log's end; an older one where
-        the next begins; one that never was here, where the largest below it ends (KIP-279)."""
+        """Where `epoch` ends in this log (OffsetForLeaderEpoch): the latest ends at the log's end;
+        an older one where the next begins; one that never was here, where the largest below it ends
+        (KIP-279)."""
         if epoch == NO_EPOCH or not self._entries:
             return EpochEnd(NO_EPOCH, NO_OFFSET)
         if epoch == self._entries[-1].epoch:
@@ -89,7 +93,8 @@ class LeaderEpochs:
             self.dirty = True
 
     def truncate_start(self, offset: int) -> None:
-        """Drop the epochs that end before `offset`, the new start of the log; the one that covers it begins there."""
+        """Drop the epochs that end before `offset`, the new start of the log; the one that covers
+        it begins there."""
         i = bisect_right(self._entries, offset, key=lambda e: e.start_offset)
         if i and self._entries[i - 1].start_offset < offset:
             self._entries = [EpochStart(self._entries[i - 1].epoch, offset), *self._entries[i:]]

@@ -1,4 +1,5 @@
-"""A piece of a log on its way to a reader: bytes in hand, or a stretch of a file that the kernel can send by itself."""
+"""A piece of a log on its way to a reader: bytes in hand, or a stretch of a file that the kernel
+can send by itself."""
 
 from typing import Protocol, TypeAlias
 
@@ -33,9 +34,10 @@ class BytesSlice:
 class FileSlice:
     """`length` bytes of `file` from `position`.
 
-    Who sends it by descriptor calls `pin` before `fileno` and `unpin` after the last byte: between the two the
-    descriptor stays open and stays that file's, so that a reused number never sends another file's bytes. The file may
-    have been truncated meanwhile: a short send is the sign, and its connection must close.
+    Who sends it by descriptor calls `pin` before `fileno` and `unpin` after the last byte: between
+    the two the descriptor stays open and stays that file's, so that a reused number never sends
+    another file's bytes. The file may have been truncated meanwhile: a short send is the sign, and
+    its connection must close.
     """
 
     __slots__ = ("file", "length", "position")
@@ -46,7 +48,8 @@ class FileSlice:
         self.length = length
 
     def read(self) -> bytes:
-        """The bytes, read from the file. Shorter than `length` when the file was truncated meanwhile."""
+        """The bytes, read from the file. Shorter than `length` when the file was truncated
+        meanwhile."""
         return self.file.pread(self.length, self.position)
 
     def pin(self) -> None:
@@ -62,7 +65,8 @@ class FileSlice:
         return self.file.fileno()
 
     def resident(self) -> bool:
-        """Whether the bytes are in the page cache, as far as a probe can tell: if not, a send may block on the disk."""
+        """Whether the bytes are in the page cache, as far as a probe can tell: if not, a send may
+        block on the disk."""
         return self.file.resident(self.position, self.length)
 
     def __repr__(self) -> str:

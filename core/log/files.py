@@ -1,13 +1,14 @@
 """What the log needs of a disk: two small protocols, which `RealDisk` and `MemoryDisk` fulfil.
 
-The seam is cut at bytes and names, not at Kafka's meaning: everything above (segments, indexes, checkpoints) is written
-once, and runs on a real file system, in memory (`pk up --memory`), and in the simulator, where a disk can fail.
+The seam is cut at bytes and names, not at Kafka's meaning: everything above (segments, indexes,
+checkpoints) is written once, and runs on a real file system, in memory (`pk up --memory`), and in
+the simulator, where a disk can fail.
 
 Every operation raises `OSError`. Paths are strings with `/` between their parts.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -35,8 +36,8 @@ class WouldWait(Exception):
 
 
 class Patience(threading.local):
-    """Whether reads of this thread may wait for the disk. The event loop asks for what the page cache has and sends a
-    thread for the rest: `pread` then raises WouldWait."""
+    """Whether reads of this thread may wait for the disk. The event loop asks for what the page
+    cache has and sends a thread for the rest: `pread` then raises WouldWait."""
 
     spent = False
 
@@ -45,7 +46,7 @@ patience = Patience()
 
 
 @contextmanager
-def at_once() -> Iterator[None]:
+def at_once() -> Generator[None]:
     """Within it reads of this thread raise WouldWait rather than wait."""
     patience.spent = True
     try:
@@ -82,8 +83,8 @@ class File(Protocol):
         ...
 
     def pwritev(self, pieces: Sequence[Data], position: int) -> None:
-        """Write all of `pieces`, at most `PIECES_MAX`, one after another: by one call, where the system has it. The file
-        exists."""
+        """Write all of `pieces`, at most `PIECES_MAX`, one after another: by one call, where the
+        system has it. The file exists."""
         ...
 
     def size(self) -> int:
@@ -93,11 +94,13 @@ class File(Protocol):
     def truncate(self, length: int) -> None: ...
 
     def allocate(self, length: int) -> None:
-        """Give the file `length` bytes, zeroes at its end, and the room on the disk that they need."""
+        """Give the file `length` bytes, zeroes at its end, and the room on the disk that they
+        need."""
         ...
 
     def extend(self, length: int) -> None:
-        """Give the file `length` bytes: a hole at its end, which needs no room. Where holes do need it, nothing is done."""
+        """Give the file `length` bytes: a hole at its end, which needs no room. Where holes do need
+        it, nothing is done."""
         ...
 
     def sync(self) -> None:
@@ -123,17 +126,18 @@ class File(Protocol):
     def slice(self, position: int, length: int) -> Slice: ...
 
 
-def nobody_told(path: str, error: OSError) -> None:
-    """Nobody wants to know which reads fail."""
+def ignore_failed_read(path: str, error: OSError) -> None:
+    """Ignores which reads fail."""
 
 
 class Disk(Protocol):
     """A file system."""
 
     read_failed: Callable[[str, OSError], None]
-    """Called with the path of what cannot be read since the disk fails (`failures.is_fault`), in the thread of the reader,
-    who gets the error too. One place to hear of every read, whoever makes it: what a disk cannot give back cannot be
-    trusted with more, so its log directory goes offline, as with Kafka."""
+    """Called with the path of what cannot be read since the disk fails (`failures.is_fault`), in
+    the thread of the reader, who gets the error too. One place to hear of every read: what a disk
+    cannot give back cannot be trusted with more, so its log directory goes offline, as with
+    Kafka."""
 
     def open(self, path: str) -> File:
         """A file by its path; nothing happens on the disk until it is used."""
@@ -172,8 +176,9 @@ class Disk(Protocol):
     def write(
         self, path: str, data: bytes, *, sync: bool = True, sync_name: bool | None = None
     ) -> None:
-        """Replace a small file whole: a reader (and, with `sync`, a crash) finds the old content or the new.
-        `sync_name=False` leaves it to a later `sync_dir` which of the two a crash finds."""
+        """Replace a small file whole: a reader (and, with `sync`, a crash) finds the old content or
+        the new. `sync_name=False` leaves it to a later `sync_dir` which of the two a crash
+        finds."""
         ...
 
     def lock(self, path: str, text: str) -> Lock:

@@ -1,21 +1,26 @@
 """The two sparse indexes beside every segment, in Kafka's formats.
 
     .index       (last offset of a batch - base offset) int32, position of that batch int32
-    .timeindex   timestamp int64, (offset - base offset) int32: the latest so far, and the end of the batch that had it first
+    .timeindex   timestamp int64, (offset - base offset) int32: the latest so far, and the end of
+                 the batch that had it first
 
-An index is either *in memory* (that of the segment being written: two arrays, no I/O to look something up) or *on disk*
-(all others: a binary search by small reads, so that a lookup in a large log reads kilobytes).
+An index is either *in memory* (that of the segment being written: two arrays, no I/O to look
+something up) or *on disk* (all others: a binary search by small reads, so that a lookup in a large
+log reads kilobytes).
 
-New entries of an index in memory reach the disk when the segment is flushed, rolled or closed, not one by one. Kafka maps
-its indexes, which is as lazy: after a crash it rebuilds those of all segments above the recovery point, and so do we, and
-the recovery point moves only after the entries are written. So an append of one batch costs one write.
+New entries of an index in memory reach the disk when the segment is flushed, rolled or closed, not
+one by one. Kafka maps its indexes, which is as lazy: after a crash it rebuilds those of all
+segments above the recovery point, and so do we, and the recovery point moves only after the entries
+are written. So an append of one batch costs one write.
 
-As Kafka's, the files of the active segment have their full length from the first append on (`segment.index.bytes`; a
-hole, which needs no room), and lose what they did not need when the segment rolls or the log is closed. Where a crash
-came before that, the empty entries at the end are cut off when the file is first looked at (`cut_empty`).
+As Kafka's, the files of the active segment have their full length from the first append on
+(`segment.index.bytes`; a hole, which needs no room), and lose what they did not need when the
+segment rolls or the log is closed. Where a crash came before that, the empty entries at the end are
+cut off when the file is first looked at (`cut_empty`).
 
-Threads: one thread appends; others may look up and `write` meanwhile. Arrays only grow, the second column last, and a
-reader takes its length from the last column; `write` and `trim` are under the segment's lock.
+Threads: one thread appends; others may look up and `write` meanwhile. Arrays only grow, the second
+column last, and a reader takes its length from the last column; `write` and `trim` are under the
+segment's lock.
 """
 
 from array import array
@@ -41,7 +46,8 @@ class TimestampOffset(NamedTuple):
 
 
 class IndexFile:
-    """What both indexes have of their file: how many entries were written to it, and the hole behind them."""
+    """What both indexes have of their file: how many entries were written to it, and the hole
+    behind them."""
 
     entry: Struct
 
@@ -51,12 +57,15 @@ class IndexFile:
         self._written = size // self.entry.size
         """Entries that are in the file."""
         self._stale = False
-        """Whether the file holds something else than its first `_written` entries, and perhaps a hole."""
+        """Whether the file holds something else than its first `_written` entries, and maybe a
+        hole."""
         self._allocated = 0
-        """The bytes that the file is to have while it grows; 0 for one that has just its entries."""
+        """The bytes that the file is to have while it grows; 0 for one that has just its
+        entries."""
 
     def allocate(self, length: int) -> None:
-        """Give the file `length` bytes, but for what is no whole entry, until `trim`. Raises OSError."""
+        """Give the file `length` bytes, but for what is no whole entry, until `trim`. Raises
+        OSError."""
         self._allocated = length - length % self.entry.size
         if self.file.size() < self._allocated:
             self.file.extend(self._allocated)
@@ -125,7 +134,8 @@ class OffsetIndex(IndexFile):
             self._offsets, self._positions = both[0::2], both[1::2]
 
     def start(self) -> None:
-        """Begin empty, in memory, whatever the file holds; the next `write` makes the file agree."""
+        """Begin empty, in memory, whatever the file holds; the next `write` makes the file
+        agree."""
         self._written = 0
         self._stale = True
         self._offsets, self._positions = array("i"), array("i")
@@ -137,12 +147,13 @@ class OffsetIndex(IndexFile):
         self._positions.append(position)
 
     def lookup(self, offset: int) -> int:
-        """The position of the last indexed batch that ends at or before `offset`; 0 if there is none. Raises OSError."""
+        """The position of the last indexed batch that ends at or before `offset`; 0 if there is
+        none. Raises OSError."""
         return self.entry_before(offset)[1]
 
     def entry_before(self, offset: int) -> tuple[int, int]:
-        """The last entry, offset and position, that is not above `offset`; (base offset, 0) if there is none. Raises
-        OSError."""
+        """The last entry, offset and position, that is not above `offset`; (base offset, 0) if
+        there is none. Raises OSError."""
         wanted, base = offset - self.base_offset, self.base_offset
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
@@ -152,7 +163,8 @@ class OffsetIndex(IndexFile):
         return (entry[0] + base, entry[1]) if entry is not None else (base, 0)
 
     def last(self) -> tuple[int, int]:
-        """The last entry's offset and position; (base offset, 0) if there is none. Raises OSError."""
+        """The last entry's offset and position; (base offset, 0) if there is none. Raises
+        OSError."""
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
             return (
@@ -166,12 +178,14 @@ class OffsetIndex(IndexFile):
         )
 
     def offset_after(self, position: int) -> int | None:
-        """An offset before which all batches end that begin before `position`; None if no entry tells. Raises OSError."""
+        """An offset before which all batches end that begin before `position`; None if no entry
+        tells. Raises OSError."""
         entry = self.entry_after(position)
         return None if entry is None else entry[0]
 
     def entry_after(self, position: int) -> tuple[int, int] | None:
-        """The first entry, offset and position, of a batch that does not begin before `position`. Raises OSError."""
+        """The first entry, offset and position, of a batch that does not begin before `position`.
+        Raises OSError."""
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
             i = bisect_left(positions, position)
@@ -192,7 +206,8 @@ class OffsetIndex(IndexFile):
         return self.base_offset + entry[0], entry[1]
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries of batches that end at or after `offset`; the index is in memory. Raises OSError."""
+        """Drop the entries of batches that end at or after `offset`; the index is in memory. Raises
+        OSError."""
         assert self._offsets is not None and self._positions is not None
         keep = bisect_right(self._offsets, offset - self.base_offset - 1)
         del self._offsets[keep:], self._positions[keep:]
@@ -246,7 +261,8 @@ class TimeIndex(IndexFile):
             self._timestamps, self._offsets = timestamps, offsets
 
     def start(self) -> None:
-        """Begin empty, in memory, whatever the file holds; the next `write` makes the file agree."""
+        """Begin empty, in memory, whatever the file holds; the next `write` makes the file
+        agree."""
         self._written = 0
         self._stale = True
         self._timestamps, self._offsets = array("q"), array("i")
@@ -260,12 +276,13 @@ class TimeIndex(IndexFile):
             offsets.append(offset - self.base_offset)
 
     def around(self, timestamp: int) -> tuple[TimestampOffset | None, TimestampOffset | None]:
-        """The last entry that is earlier than `timestamp`, and the first that is not; None where there is none. Raises
-        OSError.
+        """The last entry that is earlier than `timestamp`, and the first that is not; None where
+        there is none. Raises OSError.
 
-        An entry is written together with one of the offset index, if a later timestamp has come since the one before. So
-        the first batch that reaches `timestamp` lies at most one entry of the offset index before the second: with times out
-        of order a gigabyte may lie between two entries here, and need not be looked at.
+        An entry is written together with one of the offset index, if a later timestamp has come
+        since the one before. So the first batch that reaches `timestamp` lies at most one entry of
+        the offset index before the second: with times out of order a gigabyte may lie between two
+        entries here, and need not be looked at.
         """
         timestamps, offsets = self._timestamps, self._offsets
         if timestamps is not None and offsets is not None:
@@ -326,8 +343,8 @@ class TimeIndex(IndexFile):
 
 
 def kept(file: File, written: int, entry: Struct) -> int:
-    """How many of `written` entries can be in the file still: none where somebody removed or cut it, and then it is
-    opened anew, under its name. Raises OSError."""
+    """How many of `written` entries can be in the file still: none where somebody removed or cut
+    it, and then it is opened again, under its name. Raises OSError."""
     if not written or file.size() >= written * entry.size:
         return written
     file.close()
@@ -347,7 +364,8 @@ def search(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...
 def search_around(
     file: File, entry: Struct, count: int, wanted: int
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Of the file's first `count` entries the last whose first field is below `wanted`, and the one behind it."""
+    """Of the file's first `count` entries the last whose first field is below `wanted`, and the one
+    behind it."""
     before = None
     for fields in _block(file, entry, count, wanted - 1):
         if fields[0] >= wanted:
@@ -378,14 +396,14 @@ def read_last(file: File, entry: Struct, count: int) -> tuple[int, ...] | None:
 def is_sane(
     offset_index: OffsetIndex, time_index: TimeIndex, offset_bytes: int, time_bytes: int
 ) -> bool:
-    """Whether the two files of a segment can be what they claim to be, as Kafka checks them: whole entries, and a last
-    one that does not lie before the base offset. Raises OSError."""
+    """Whether the two files of a segment can be what they claim to be, as Kafka checks them: whole
+    entries, and a last one that does not lie before the base offset. Raises OSError."""
     if offset_bytes % OFFSET_ENTRY.size or time_bytes % TIME_ENTRY.size:
         return False
     offset_index.cut_empty()
     time_index.cut_empty()
     if time_bytes and not time_index.entries:
-        return False  # nobody came to write what it is there for
+        return False  # what it is there for was never written
     base = offset_index.base_offset
     if offset_index.entries and offset_index.last()[0] < base:
         return False

@@ -1,19 +1,21 @@
-"""The log of one partition: segments, what is known of its producers and leader epochs, and where it begins and ends.
+"""The log of one partition: its segments, producers, leader epochs, and its first and last offsets.
 
-A `Log` is put together from parts over one `LogState`: the `Appender` writes at its end, its `Shape` is the segments it
-is cut into, its `Durability` what of it is on the disk for good. Reading is here.
+A `Log` has three parts that share one `LogState`: the `Appender` writes at the end, the `Shape`
+manages the segments, and `Durability` syncs them to disk. Reading is in this file.
 
-Who may call what, from where. One task (the event loop) appends, rolls and reads. These may run in a thread meanwhile:
-`flush`, and the reads (`read`, `offset_for_time`, `max_timestamp`, `aborted_transactions`) where they would wait for a
-disk: `is_hot` tells. `truncate_to`, `restart_at`, `close` and the move of its directory exclude all others: their caller
-sees to that. What makes it work: the list of segments is replaced, never changed; files and arrays only grow; `flush`
-notes the end of the log first, syncs what lies below, and only then moves the recovery point.
+Threads. One task (the event loop) appends, rolls and reads. Other threads may meanwhile call
+`flush` and the reads (`read`, `offset_for_time`, `max_timestamp`, `aborted_transactions`) that
+would wait for the disk; `is_hot` says whether `read` would. The caller of `truncate_to`,
+`restart_at`, `close` or `move_directory` must keep all other calls away. This works because the
+list of segments is replaced, never changed; files and arrays only grow; and `flush` notes the end
+of the log first, then syncs everything before it, and only then moves the recovery point.
 
-Failures. A write that fails is taken back (the file cut to its size before) and raises a `StorageError` that says so:
-a full disk refuses produces and harms nothing. If that fails too, or a sync does, what is on the disk is unknown; and
-where the disk itself fails (`failures.is_fault`), a read or a write, nothing on it can be trusted: the log is *dead*,
-every later call raises, and its directory is to be taken out of service. A failed fsync is never tried again: the kernel
-may have dropped the pages it could not write.
+Failures. A failed write is undone (the file is cut to its previous size) and raises a
+`StorageError`: a full disk refuses produce requests and does no other harm. If the undo fails, or
+a sync does, the disk's contents are unknown. If the disk itself fails (`failures.is_fault`),
+nothing on it can be trusted. In both cases the log is *dead*: every later call raises, and the
+caller must take its directory out of service. A failed fsync is never retried, because the kernel
+may have dropped the pages that it could not write.
 """
 
 import contextlib
@@ -37,13 +39,14 @@ from pk.core.log.shape import Shape
 from pk.core.log.state import INT32_MAX, UNREAD_EPOCH, LogState
 from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import BatchHeader, Timestamps
+from pk.core.turns import Turns
 from pk.core.values import TopicPartition, Uuid
 
 __all__ = ["Appended", "Log", "Origin", "Replicated"]
 
 
 class Log:
-    """See the top of this file. Made by `open`."""
+    """One partition's log, made by `open`. The top of this file explains threads and failures."""
 
     __slots__ = (
         "__weakref__",
@@ -57,7 +60,7 @@ class Log:
     )
 
     log_dir: LogDir
-    """The directory of `log.dirs` that it lies in; set by `LogDirs`."""
+    """The directory of `log.dirs` that holds it; set by `LogDirs`."""
 
     def __init__(self, state: LogState) -> None:
         """For `open` only."""
@@ -68,7 +71,7 @@ class Log:
         self.recovered: recovery.Cut | None = None
         """What recovery had to cut, if the log was not closed cleanly."""
         self.snapshot_bytes = 0
-        """The size of the producers' snapshot with which it was opened."""
+        """The size in bytes of the producer snapshot that it was opened with."""
 
     @classmethod
     def open(
@@ -85,8 +88,10 @@ class Log:
         now_ms: int,
         progress: recovery.Progress | None = None,
     ) -> Self:
-        """Open the log in `directory`, which exists; an empty one becomes an empty log. `clean`: it was closed by
-        `close`; else it is checked and mended, and `progress` told how far that is. Raises StorageError."""
+        """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
+
+        `clean`: the log was closed by `close`. Otherwise it is checked and repaired, and `progress`
+        gets the number of bytes checked. Raises StorageError."""
         with storage_errors(directory, "open"):
             found = recovery.find(disk, directory)
             if found.swaps:
@@ -94,7 +99,7 @@ class Log:
                 found = recovery.find(disk, directory)
             for name in found.leftovers:
                 disk.remove(f"{directory}/{name}")
-            segments = []
+            segments: list[Segment] = []
             for base, sizes in sorted(found.segments.items()):
                 segment = Segment(disk, directory, base, sizes, now_ms)
                 segment.modified_ms = found.modified_ms[base]
@@ -140,27 +145,30 @@ class Log:
         state.log_end_offset = self.recovered.end_offset
 
     def _rebuild(self, recovery_point: int) -> None:
-        """Read again the producers, aborted transactions and leader epochs of a log that was not closed."""
+        """Rebuild producers, aborted transactions and leader epochs of a log that was not
+        closed."""
         state = self.state
         first = state.segments[recovery.suspect_from(state.segments, recovery_point)]
         self.durability.remove_snapshots(
             [offset for offset in state.snapshots if offset > first.base_offset]
         )
-        state.producers, ended = state.load_producers()
+        recovered = self.recovered
+        assert recovered is not None
+        quiet_from = None if recovered.has_producers else first.base_offset
+        state.producers, ended = state.load_producers(quiet_from)
         for transaction in ended:
             if transaction.last_offset >= first.base_offset:
                 state.segment_of(transaction.last_offset).txn_index.append(transaction)
-        epochs = state.epochs
+        epochs = state.read_epochs(first.base_offset)
         epochs.truncate_end(first.base_offset)  # the batches say it better
-        for header, _ in recovery.batches_between(
-            state.segments, first.base_offset, state.log_end_offset
-        ):
-            if header.leader_epoch > epochs.latest:
-                epochs.assign(header.leader_epoch, header.base_offset)
+        for epoch, start_offset in recovered.epochs:
+            if epoch > epochs.latest:
+                epochs.assign(epoch, start_offset)
         epochs.truncate_start(state.log_start_offset)
 
     def close(self) -> None:
-        """Make everything durable, so that the log opens without a read, and let its files go. Raises StorageError."""
+        """Sync everything, so that the next `open` need not recover, and close the files. Raises
+        StorageError."""
         state = self.state
         if state.dead is not None:
             self._close_files()
@@ -175,7 +183,7 @@ class Log:
             segment.close()
 
     def _finish(self) -> None:
-        """Bring the active segment and what is derived from the records to the disk."""
+        """Sync the active segment, its indexes and the producer snapshot."""
         state, durability = self.state, self.durability
         active = state.segments[-1]
         if active.active:
@@ -191,19 +199,20 @@ class Log:
                 durability.write_snapshot(state.log_end_offset)
         except OSError as e:
             raise state.refuse("close", e) from e
-        if changed:  # not for a new epoch alone: 10,000 partitions get one at every start, most write nothing
+        # Not for a new epoch alone: 10,000 partitions get one at every start, most write nothing.
+        if changed:
             durability.flush(force=True)
             if durability.recovery_point < state.log_end_offset:
                 raise state.refuse("close", OSError(errno.ENOSPC, "no room for indexes"))
 
     def abandon(self) -> None:
-        """Let the files go of a log that is to be removed; a flush under way ends first."""
+        """Close the files of a log that will be deleted, after any flush under way."""
         with self.durability.lock:
             self.state.abandoned = True
             self._close_files()
 
     def move_directory(self, directory: str) -> None:
-        """Rename the partition's directory. Readers in flight go on. Raises StorageError."""
+        """Rename the partition's directory. Reads under way continue. Raises StorageError."""
         state = self.state
         try:
             state.disk.rename(state.directory, directory)
@@ -227,7 +236,7 @@ class Log:
 
     @property
     def tp(self) -> TopicPartition:
-        """Whose log it is."""
+        """The partition."""
         return self.state.tp
 
     @property
@@ -268,12 +277,12 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """Where recovery begins: below it all is on the disk."""
+        """Recovery starts here: every record before this offset is on disk."""
         return self.durability.recovery_point
 
     @property
     def durable_offset(self) -> int:
-        """Below it the records are on the disk; at or after the recovery point."""
+        """Every record before this offset is on disk; never before the recovery point."""
         return self.durability.durable_offset
 
     @property
@@ -288,7 +297,7 @@ class Log:
 
     @property
     def dead(self) -> StorageError | None:
-        """Why nothing on its disk can be trusted any more."""
+        """The error after which its disk cannot be trusted; None while the log is sound."""
         return self.state.dead
 
     @dead.setter
@@ -297,12 +306,12 @@ class Log:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nothing is written or synced any more: the log is deleted, or closed."""
+        """Whether writes and syncs have stopped for good, because the log was deleted or closed."""
         return self.state.abandoned
 
     @property
     def created(self) -> bool:
-        """Whether its names are perhaps not durable yet: it is new, or was not closed."""
+        """Whether its file names may not be durable yet: it is new, or was not closed."""
         return self.durability.created
 
     @created.setter
@@ -320,8 +329,8 @@ class Log:
 
     @property
     def starts_inside_segment(self) -> bool:
-        """Whether a checkpoint must tell its start: it is not the first segment's, or a crash could bring segments back
-        that lay before it."""
+        """Whether the checkpoint must hold the log start: it differs from the first segment's base,
+        or a crash could restore earlier segments."""
         state = self.state
         first = state.segments[0].base_offset
         return state.log_start_offset > (0 if state.names_changed else first)
@@ -418,13 +427,14 @@ class Log:
         minimum_one: bool = True,
         wary: bool = False,
     ) -> FetchSlice:
-        """Batches from the one that holds `offset`, up to but not including what begins at `offset_end` (high
-        watermark, last stable offset or end of the log).
+        """Batches from the one that holds `offset`, up to but not including what begins at
+        `offset_end` (high watermark, last stable offset or end of the log).
 
-        At most `bytes_max` bytes, so that the last batch may be cut off; but the first one whole with `minimum_one`
-        (KIP-74), and nothing without it if the first does not fit. What nobody has checked yet is checked, and, if `wary`,
-        what comes from the disk again: it ends before a batch that is damaged. Empty where `offset` is not below `offset_end`.
-        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of the log, StorageError, CorruptBatch.
+        At most `bytes_max` bytes, so that the last batch may be cut off; but the first one whole
+        with `minimum_one` (KIP-74), and nothing without it if the first does not fit. What is not
+        yet checked is checked, and, if `wary`, what comes from the disk again: it ends before a
+        batch that is damaged. Empty where `offset` is not below `offset_end`. Raises
+        KafkaError(OFFSET_OUT_OF_RANGE) outside of the log, StorageError, CorruptBatch.
         """
         segments = self.state.segments
         active_size = segments[-1].size
@@ -441,7 +451,7 @@ class Log:
             raise StorageError(self.state.directory, "read", e, not is_fault(e)) from e
 
     def read_bytes(self, offset: int, bytes_max: int, offset_end: int) -> bytes:
-        """What `read` finds, in hand. Raises as it does."""
+        """The bytes that `read` finds. Raises the same errors."""
         found = self.read(offset, bytes_max, offset_end).slice
         with storage_errors(self.state.directory, "read"):
             return found.read()
@@ -449,7 +459,7 @@ class Log:
     def read_nowait(
         self, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool = True
     ) -> FetchSlice | None:
-        """As `read`, but None where it would have to wait for the disk to find its place: then `read` in a thread."""
+        """As `read`, but None if finding the position needs the disk: call `read` in a thread."""
         if self.is_hot(offset):
             return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one)
         try:
@@ -459,28 +469,33 @@ class Log:
             return None
 
     def is_hot(self, offset: int) -> bool:
-        """Whether `read` finds its place for `offset` without I/O; else it may wait for the disk. (The slice's own
-        `resident` tells the same of the bytes.)"""
+        """Whether `read` finds the position of `offset` without I/O. (The slice's `resident`
+        answers the same question for the bytes.)"""
         return offset >= self.state.log_end_offset or self.state.segments[-1].is_recent(offset)
 
     def offset_for_time(self, timestamp: int) -> FoundTimestamp | None:
-        """The first record that is not earlier than `timestamp`; None if all are. Raises StorageError."""
+        """The first record that is not earlier than `timestamp`; None if all are. Raises
+        StorageError."""
         with storage_errors(self.state.directory, "look up a time"):
             return lookup.offset_for_time(
                 self.state.segments, timestamp, self.state.log_start_offset
             )
 
     def max_timestamp(self) -> FoundTimestamp | None:
-        """The first record with the latest timestamp (KIP-734); None if none has one. Raises StorageError."""
+        """The first record with the latest timestamp (KIP-734); None if none has one. Raises
+        StorageError."""
         with storage_errors(self.state.directory, "look up the latest time"):
             return lookup.max_timestamp(self.state.segments)
 
     def aborted_transactions(
         self, offset: int, fetched: FetchSlice, *, patient: bool = True
     ) -> list[AbortedTxn]:
-        """The aborted transactions that a reader of committed records must leave out of `fetched`, which it read from
-        `offset`. Raises StorageError, CorruptBatch where an index was lost and cannot be made anew, and WouldWait if it
-        would have to be, or lies cold, and the caller is not `patient`: then in a thread."""
+        """The aborted transactions that a read_committed reader must skip in `fetched`, read from
+        `offset`.
+
+        Raises StorageError; CorruptBatch if an index was lost and cannot be rebuilt; WouldWait if
+        an index must be rebuilt or is not in memory and the caller is not `patient`: then call it
+        again in a thread."""
         if not fetched.length or all(segment.txn_index.empty for segment in self.state.segments):
             return []
         waiting = contextlib.nullcontext() if patient else at_once()
@@ -494,8 +509,8 @@ class Log:
                 raise WouldWait from None
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where every transaction is decided, at most the high watermark, and the start of the log where one is open
-        that began before. Raises StorageError at first use."""
+        """The offset before which every transaction has ended, between the log start and
+        `high_watermark`. The first call reads the producers, and may raise StorageError."""
         first = self.state.producers.first_unstable_offset(high_watermark)
         if first is None or first > high_watermark:
             return high_watermark
@@ -506,11 +521,15 @@ class Log:
         """Bytes of records, over all segments."""
         return sum(segment.size for segment in self.state.segments)
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget the producers that were idle for `producer.id.expiration.ms`; how many. Of those that were never read
-        none is: their time counts from then on."""
+    def expire_producers(self, now_ms: int) -> Turns[int]:
+        """Forget the producers that were idle for `producer.id.expiration.ms`, in turns; return how
+        many.
+
+        Producers that are not loaded yet do not expire: their idle time starts when they are."""
         producers, after_ms = self.state.known_producers, self.config.producer_id_expiration_ms
-        return 0 if producers is None else producers.expire(now_ms, after_ms)
+        if producers is None:
+            return 0
+        return (yield from producers.expire(now_ms, after_ms))
 
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that wrote `offset`, or -1 if that is not known."""
@@ -527,7 +546,8 @@ class Log:
         self.state.local_log_start_offset = other.local_log_start_offset
 
     def take_epochs(self, other: "Log") -> None:
-        """Take the leader epochs of another log of the same partition, which this one is a copy of."""
+        """Take the leader epochs of another log of the same partition, which this one is a copy
+        of."""
         self.state.replace_epochs(LeaderEpochs(other.epochs.entries), UNREAD_EPOCH)
 
     def assign_epoch_start(self, epoch: int) -> None:

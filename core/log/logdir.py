@@ -1,4 +1,4 @@
-"""One log directory: its lock, whose it is, what lies in it and what its checkpoints say (see dirs.py)."""
+"""One log directory: its lock, its owner, its logs and its checkpoints (see dirs.py)."""
 
 import contextlib
 import logging
@@ -61,9 +61,9 @@ class LogDir:
         self.disk = disk
         self.path = path
         self.failed = False
-        """Its disk failed: it serves nobody any more, until the broker starts again."""
+        """Its disk failed: it is offline until the broker starts again."""
         self.cordoned = False
-        """No log is to be made in it or moved to it (`cordoned.log.dirs`, KIP-1066)."""
+        """No log may be created in it or moved to it (`cordoned.log.dirs`, KIP-1066)."""
         self.directory_id: Uuid = bytes(16)
         self.clean = False
         """Whether the last broker closed the logs in it."""
@@ -76,8 +76,9 @@ class LogDir:
         self.futures: dict[TopicPartition, str] = {}
         """Logs that are being moved here → their directories until they are complete."""
         self._checkpoints = threading.RLock()
-        """One at a time writes a checkpoint, from what it reads to the last byte: several threads may come at once, and
-        what the later one read must not be replaced by what the earlier one did."""
+        """One at a time writes a checkpoint, from what it reads to the last byte: several threads
+        may come at once, and what the later one read must not be replaced by what the earlier one
+        did."""
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -112,8 +113,8 @@ class LogDir:
         ):
             raise LogDirIsApache(
                 self.path,
-                f"{self.path} holds the metadata of an Apache Kafka, which pk does not read: take its topics over "
-                f"with `pk log adopt {self.path}`, or name an empty directory.",
+                f"{self.path} holds the metadata of an Apache Kafka, which pk does not read: take "
+                f"its topics over with `pk log adopt {self.path}`, or name an empty directory.",
             )
 
     def release(self) -> None:
@@ -123,7 +124,8 @@ class LogDir:
             self._lock = None
 
     def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], Uuid]) -> None:
-        """Check whose it is; an empty one becomes ours. Raises LogDirOfAnother, LogDirBroken, OSError."""
+        """Check whose it is; an empty one becomes ours. Raises LogDirOfAnother, LogDirBroken,
+        OSError."""
         path = f"{self.path}/{META_PROPERTIES}"
         if not self.disk.exists(path):
             self.directory_id = new_id()
@@ -178,7 +180,8 @@ class LogDir:
         self.disk.remove(path)
 
     def _offsets(self, name: str, names: Container[str]) -> dict[TopicPartition, int]:
-        """What a checkpoint says; nothing, if it cannot be read: then recovery begins at the start of each log."""
+        """What a checkpoint says; nothing, if it cannot be read: then recovery begins at the start
+        of each log."""
         if name not in names:
             return {}
         path = f"{self.path}/{name}"
@@ -210,7 +213,8 @@ class LogDir:
                 self._write(CLEANER_OFFSETS, changed)
 
     def write_log_start_offsets(self) -> None:
-        """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises StorageError."""
+        """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises
+        StorageError."""
         with self._checkpoints:
             for tp, log in list(self.logs.items()):
                 if log.starts_inside_segment:
@@ -251,7 +255,8 @@ def _parent(path: str) -> str:
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties:
-    """Whose the log directory at `path` is. Raises LogDirBroken, OSError (FileNotFoundError: nobody's yet)."""
+    """The owner of the log directory at `path`. Raises LogDirBroken; OSError (FileNotFoundError if
+    it has no owner yet)."""
     try:
         return MetaProperties.parse(disk.read(f"{path}/{META_PROPERTIES}"))
     except ValueError as e:
@@ -259,7 +264,8 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties:
 
 
 def cluster_of(disk: Disk, paths: Sequence[str]) -> str | None:
-    """The cluster id that the first directory which has one belongs to. Raises LogDirBroken, OSError."""
+    """The cluster id that the first directory which has one belongs to. Raises LogDirBroken,
+    OSError."""
     for path in paths:
         if disk.exists(f"{path}/{META_PROPERTIES}"):
             return read_meta_properties(disk, path).cluster_id

@@ -1,6 +1,7 @@
 """Reading a log: slices from an offset, offsets by time, transactions that were aborted.
 
-Functions over a list of segments, which the caller took from its log once; each may run in a thread (see log.py).
+Functions over a list of segments, which the caller took from its log once; each may run in a thread
+(see log.py).
 """
 
 from bisect import bisect_right
@@ -22,7 +23,8 @@ class FetchSlice(NamedTuple):
 
     slice: Slice
     base_offset: int
-    """Of the first batch, which may lie below the offset asked for; that offset if the slice is empty."""
+    """Of the first batch, which may lie below the offset asked for; that offset if the slice is
+    empty."""
     segment_base: int = -1
     end_position: int = 0
     """Where in its segment the slice ends."""
@@ -58,8 +60,8 @@ def read(
     active_size: int,
     wary: bool,
 ) -> FetchSlice:
-    """See `Log.read`. The log may grow meanwhile: `active_size` was taken before `log_end_offset`, so that what begins
-    at `offset_end` or after stays out all the same."""
+    """See `Log.read`. The log may grow meanwhile: `active_size` was taken before `log_end_offset`,
+    so that what begins at `offset_end` or after stays out all the same."""
     nothing = FetchSlice(EMPTY, offset)
     for i in range(segment_index(segments, offset), len(segments)):
         segment = segments[i]
@@ -84,7 +86,7 @@ def read(
             end = active_size if i + 1 == len(segments) else segment.size
         length = end - place.position
         if length <= 0:
-            return nothing  # it was written anew meanwhile, and is larger
+            return nothing  # it was rewritten meanwhile, and is larger
         if length > bytes_max:
             length = bytes_max
             first = segment.size_at(place)
@@ -106,7 +108,8 @@ def read(
 def offset_for_time(
     segments: list[Segment], timestamp: int, from_offset: int
 ) -> FoundTimestamp | None:
-    """The first record at or after `from_offset` that is not earlier than `timestamp`. Times need not grow."""
+    """The first record at or after `from_offset` that is not earlier than `timestamp`. Times need
+    not grow."""
     for segment in segments[segment_index(segments, from_offset) :]:
         if not segment.size or time_search.latest(segment).timestamp < timestamp:
             continue
@@ -135,7 +138,8 @@ def max_timestamp(segments: list[Segment]) -> FoundTimestamp | None:
 
 
 def offset_beyond(segments: list[Segment], fetched: FetchSlice, log_end_offset: int) -> int:
-    """An offset that no record of `fetched` reaches, from the index: not the least one, but near."""
+    """An offset that no record of `fetched` reaches, from the index: not the least one, but
+    near."""
     at = segment_index(segments, fetched.segment_base)
     beyond = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
     within = segments[at].offset_after(fetched.end_position)
@@ -144,7 +148,7 @@ def offset_beyond(segments: list[Segment], fetched: FetchSlice, log_end_offset: 
 
 def aborted_transactions(segments: list[Segment], offset: int, end: int) -> list[AbortedTxn]:
     """The aborted transactions with records in [offset, end), in the order of their markers."""
-    found = []
+    found: list[AbortedTxn] = []
     for segment in segments[segment_index(segments, offset) :]:
         for aborted in segment.txn_index.all():
             if aborted.last_offset >= offset and aborted.first_offset < end:
@@ -157,8 +161,8 @@ def aborted_transactions(segments: list[Segment], offset: int, end: int) -> list
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, from_offset: int
 ) -> Record | None:
-    """The first record of a batch, at or after `from_offset`, that is not earlier than `timestamp`. A batch that is not
-    compressed is read as far as that record only."""
+    """The first record of a batch, at or after `from_offset`, that is not earlier than `timestamp`.
+    A batch that is not compressed is read as far as that record only."""
     data, wanted = b"", header.size
     if not header.attributes & CODEC_BITS:
         wanted = min(wanted, FIRST_BYTES)

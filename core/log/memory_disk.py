@@ -1,11 +1,11 @@
 """A disk in memory: a first-class one (`pk up --memory`), and one that can lose, tear and refuse.
 
-What a crash may do is what a real disk may do, and no more. Bytes of a file count as durable after `File.sync`; names in
-a directory after `Disk.sync_dir` of it. Until then a crash loses them, wholly or in part, and the caller of `crash` says
-how much: nothing here is random.
+What a crash may do is what a real disk may do, and no more. Bytes of a file count as durable after
+`File.sync`; names in a directory after `Disk.sync_dir` of it. Until then a crash loses them, wholly
+or in part, and the caller of `crash` says how much: nothing here is random.
 
-To undo unsynced writes a file keeps what a write overwrote; appends, which is what logs do, need only the size at the
-last sync. A directory keeps the names it had at its last sync.
+To undo unsynced writes a file keeps what a write overwrote; appends, which is what logs do, need
+only the size at the last sync. A directory keeps the names it had at its last sync.
 """
 
 import errno
@@ -16,10 +16,11 @@ from typing import Final, Literal
 
 from pk.core.log.failures import is_fault
 from pk.core.log.file_slices import BytesSlice
-from pk.core.log.files import Data, Entry, Lock, LockHeld, nobody_told
+from pk.core.log.files import Data, Entry, Lock, LockHeld, ignore_failed_read
 
 HOLE_BYTES_MAX: Final = 1 << 16
-"""Holes up to this length are made, of zeros: what a disk does with them shows. Larger ones would take the memory."""
+"""Holes up to this length are made, of zeros: what a disk does with them shows. Larger ones would
+take the memory."""
 
 Operation = Literal["read", "write", "sync", "truncate", "rename", "remove", "sync_dir", "make"]
 
@@ -40,13 +41,15 @@ class _Node:
     """The content of a file."""
 
     data: bytearray = field(default_factory=bytearray)
-    undo: list[_Undo] = field(default_factory=list)
+    undo: list[_Undo] = field(default_factory=list[_Undo])
 
 
 @dataclass(slots=True)
 class _Directory:
-    names: "dict[str, _Node | _Directory]" = field(default_factory=dict)
-    durable: "dict[str, _Node | _Directory]" = field(default_factory=dict)
+    names: "dict[str, _Node | _Directory]" = field(default_factory=dict[str, "_Node | _Directory"])
+    durable: "dict[str, _Node | _Directory]" = field(
+        default_factory=dict[str, "_Node | _Directory"]
+    )
 
 
 @dataclass(slots=True)
@@ -174,7 +177,7 @@ class MemoryDisk:
     def __init__(self, bytes_max: int | None = None) -> None:
         self.bytes_max = bytes_max
         self.used_bytes = 0
-        self.read_failed = nobody_told
+        self.read_failed = ignore_failed_read
         self.generation = 0
         """How often it crashed: files opened before a crash are dead after it."""
         self.faults: list[_Fault] = []
@@ -193,8 +196,9 @@ class MemoryDisk:
         after_bytes: int = 0,
         times: int = 1,
     ) -> None:
-        """Let the next `times` operations of this kind, on paths that end in `suffix`, fail with `code`. A write first
-        writes `after_bytes` of its bytes: a torn write that its writer knows of."""
+        """Let the next `times` operations of this kind, on paths that end in `suffix`, fail with
+        `code`. A write first writes `after_bytes` of its bytes: a torn write that its writer knows
+        of."""
         self.faults.append(_Fault(operation, code, suffix, after_bytes, times))
 
     def heal(self) -> None:
@@ -210,11 +214,12 @@ class MemoryDisk:
     ) -> None:
         """Lose what was not synced; locks are released, open files are dead.
 
-        `keep` says how many of a file's appended and unsynced bytes reached the disk (a number for all, or a function
-        of path and their count); what was overwritten or cut off since the sync comes back, unless all of the bytes
-        appended after it are kept. With `zeroed` the others are zero bytes instead of missing (the size reached the
-        disk, the data did not). `names` says whether names that were made, changed or removed since the directory was
-        synced go back to what they were.
+        `keep` says how many of a file's appended and unsynced bytes reached the disk (a number for
+        all, or a function of path and their count); what was overwritten or cut off since the sync
+        comes back, unless all of the bytes appended after it are kept. With `zeroed` the others are
+        zero bytes instead of missing (the size reached the disk, the data did not). `names` says
+        whether names that were made, changed or removed since the directory was synced go back to
+        what they were.
         """
         with self.mutex:
             self.generation += 1
@@ -236,7 +241,7 @@ class MemoryDisk:
             raise OSError(fault.code, f"the disk failed a {operation}", path)
 
     def check_read(self, path: str) -> None:
-        """The same for a read, of which others are told."""
+        """The same for a read that others watch."""
         try:
             self.check("read", path)
         except OSError as e:
@@ -365,7 +370,8 @@ class MemoryDisk:
         return node
 
     def put(self, node: _Node, data: Data, position: int) -> None:
-        """Write into a file. Raises OSError (ENOSPC) and writes nothing when the disk would be too full."""
+        """Write into a file. Raises OSError (ENOSPC) and writes nothing when the disk would be too
+        full."""
         content = node.data
         size = len(content)
         end = position + len(data)

@@ -1,8 +1,9 @@
-"""A segment's file of old message formats (v0, v1) written anew as record batches, which is all that a log of pk reads.
+"""A segment's file of old message formats (v0, v1) rewritten as record batches, which is all that a
+log of pk reads.
 
-Offsets and times stay. The new file is written beside the old one, synced, and renamed over it; the indexes, which point
-into the old file, go first: they are made again where they are missing. A crash leaves the old file, or the new one, and
-perhaps a `.tmp`, which opening a log removes.
+Offsets and times stay. The new file is written beside the old one, synced, and renamed over it; the
+indexes, which point into the old file, go first: they are made again where they are missing. A
+crash leaves the old file, or the new one, and sometimes a `.tmp`, which opening a log removes.
 """
 
 from collections.abc import Iterable
@@ -28,10 +29,11 @@ def holds_messages(file: File) -> bool:
 
 
 def rewrite(disk: Disk, path: str, indexes: Iterable[str], *, mend: bool = False) -> int:
-    """Write the file of old messages at `path` anew, and remove its `indexes`; how many bytes at its end were left out.
+    """Rewrite the file of old messages at `path`, and remove its `indexes`; how many bytes at its
+    end were left out.
 
-    Nobody else has it open. `mend`: cut it where it stops being sound, as recovery after a crash does; else damage raises
-    CorruptBatch with its place, and all stays as it was. Raises OSError.
+    No other code has it open. `mend`: cut it where it stops being sound, as recovery after a crash
+    does; else damage raises CorruptBatch with its place, and all stays as it was. Raises OSError.
     """
     if disk.exists(path + ".tmp"):
         disk.remove(path + ".tmp")
@@ -82,7 +84,8 @@ def _rewrite(old: File, new: File, mend: bool) -> int:
 
 
 def _copy(old: File, new: File, position: int, written: int) -> int:
-    """The rest of a segment that went on with record batches: as it is, to be looked at by whoever opens it."""
+    """The rest of a segment that went on with record batches: as it is, checked when it is
+    opened."""
     while chunk := old.pread(READ_BYTES, position):
         new.pwrite(chunk, written)
         position += len(chunk)

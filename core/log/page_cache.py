@@ -1,9 +1,10 @@
-"""What of a file lies in memory: whoever sends it from the event loop must not wait for a disk.
+"""Which parts of a file are in memory: a send from the event loop must not wait for a disk.
 
-Linux tells in two ways. `cachestat` (6.5) counts the pages of a range in one call, those too that are still on their way
-from the disk. `preadv2` with RWF_NOWAIT answers EAGAIN where a page is missing (and begins to fetch it), for what it reads;
-asked for one byte every 32 kB it costs twenty times as much for a megabyte, and that is a tenth of what sending it costs.
-So a long range is counted, and its last page, which comes last, is read; where there is no `cachestat` each 32 kB is.
+Linux tells in two ways. `cachestat` (6.5) counts the pages of a range in one call, those too that
+are still on their way from the disk. `preadv2` with RWF_NOWAIT answers EAGAIN where a page is
+missing (and begins to fetch it), for what it reads; asked for one byte every 32 kB it costs twenty
+times as much for a megabyte, and that is a tenth of what sending it costs. So a long range is
+counted, and its last page, which comes last, is read; where there is no `cachestat` each 32 kB is.
 """
 
 import errno
@@ -23,11 +24,12 @@ _PROBE_BYTES = 32 * 1024
 """Pages come and go in larger runs than that."""
 
 _CACHESTAT = 451
-"""The number of the system call; new ones have the same on nearly all architectures, and ENOSYS on the others."""
+"""The number of the system call; new ones have the same on nearly all architectures, and ENOSYS on
+the others."""
 
 
 def resident(fd: int, position: int, length: int) -> bool:
-    """Whether reading that range would not wait. False where nobody can tell. Raises OSError."""
+    """Whether a read of that range would not wait. False if unknown. Raises OSError."""
     if not _CAN_ASK:
         return False
     last = position + length - 1
@@ -53,7 +55,8 @@ def resident(fd: int, position: int, length: int) -> bool:
 
 
 def pread(fd: int, length: int, position: int) -> bytes:
-    """That range, up to the end of the file. Raises WouldWait where not all of it is in memory, or nobody can tell."""
+    """That range, up to the end of the file. Raises WouldWait if not all of it is known to be in
+    memory."""
     if not _CAN_ASK:
         raise WouldWait
     data = bytearray(length)
@@ -76,8 +79,8 @@ def pread(fd: int, length: int, position: int) -> bytes:
 
 @functools.cache
 def _cached_pages() -> Callable[[int, int, int], int | None] | None:
-    """(descriptor, position, length) → how many pages of it are cached, None where the kernel will not say of this file;
-    None where it never says. For Linux, where RWF_NOWAIT is."""
+    """(descriptor, position, length) → how many pages of it are cached, None where the kernel will
+    not say of this file; None where it never says. For Linux, where RWF_NOWAIT is."""
     import ctypes
 
     class Range(ctypes.Structure):

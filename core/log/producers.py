@@ -1,24 +1,27 @@
-"""What a log remembers of its producers: idempotence and open transactions (KIP-98), in Kafka's snapshot format.
+"""What a log remembers of its producers: idempotence and open transactions (KIP-98), in Kafka's
+snapshot format.
 
-A producer numbers its batches (producer id, producer epoch, sequence). The log takes each number once and in order: of a
-batch that was sent again because its answer got lost it returns the old offset. What is judged by is the state after the
-last batch of that producer in *this* log, with its last five batches; so a new leader, which has the same log, judges
-alike, and state that is lost is read from the log again.
+A producer numbers its batches (producer id, producer epoch, sequence). The log takes each number
+once and in order: of a batch that was sent again because its answer got lost it returns the old
+offset. What is judged by is the state after the last batch of that producer in *this* log, with its
+last five batches; so a new leader, which has the same log, judges alike, and state that is lost is
+read from the log again.
 
-    an unknown producer id      may begin with any sequence: its batches may have been deleted by retention
+    an unknown producer id      may begin with any sequence: retention may have deleted its batches
     a stale epoch               INVALID_PRODUCER_EPOCH (47)
     a new epoch                 begins at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER (45)
     among the last five         a duplicate: its old offset
     any other sequence          45, also for an older duplicate
     sequences                   wrap from 2³¹ - 1 to 0
-    the first of a transaction  INVALID_TXN_STATE unless its coordinator was asked (`Verification`, KIP-890)
+    the first of a transaction  INVALID_TXN_STATE unless its coordinator was asked (`Verification`,
+                                KIP-890)
 
-A snapshot (`<offset>.snapshot`: the state before that offset) is written when a segment begins and when the log is
-closed, so that opening a log replays the headers of one segment at most:
+A snapshot (`<offset>.snapshot`: the state before that offset) is written when a segment begins and
+when the log is closed, so that opening a log replays the headers of one segment at most:
 
-    version int16 = 1, CRC-32C uint32 of what follows, count int32, each: producer id int64, epoch int16, last sequence
-    int32, last offset int64, offset delta int32, timestamp int64, coordinator epoch int32, first offset of the open
-    transaction int64
+    version int16 = 1, CRC-32C uint32 of what follows, count int32, each: producer id int64, epoch
+    int16, last sequence int32, last offset int64, offset delta int32, timestamp int64, coordinator
+    epoch int32, first offset of the open transaction int64
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,9 +37,10 @@ from pk.core.record.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Record,
-    crc32c,
 )
 from pk.core.record.build import ControlType, control_type, coordinator_epoch
+from pk.core.record.crc import crc32c
+from pk.core.turns import Pace, Turns
 from pk.core.values import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE
 
 BATCHES_KEPT: Final = 5
@@ -50,7 +54,8 @@ EMPTY_SNAPSHOT_BYTES: Final = _SNAPSHOT_HEAD.size
 
 
 class SentBatch(NamedTuple):
-    """A batch that a producer sent: its last sequence and offset, how many offsets before that it began, and its time."""
+    """A batch that a producer sent: its last sequence and offset, how many offsets before that it
+    began, and its time."""
 
     last_sequence: int
     last_offset: int
@@ -94,8 +99,8 @@ class ProducerState:
         self.timestamp = -1
         """Of its last batch or marker, milliseconds."""
         self.seen_ms = 0
-        """When this broker last took something from it: what expiry goes by. Not the records' time, which is the
-        producer's to choose."""
+        """When this broker last took something from it: what expiry goes by. Not the records' time,
+        which is the producer's to choose."""
 
     @property
     def last_sequence(self) -> int:
@@ -109,19 +114,27 @@ class ProducerState:
 
 
 class Verification:
-    """That a producer's transaction coordinator has been asked whether this partition is part of the transaction (KIP-890).
+    """That a producer's transaction coordinator has been asked whether this partition is part of
+    the transaction (KIP-890).
 
-    The log remembers it from the question until the first batch of the transaction is appended. A marker that comes in
-    between ends it: the answer may be of a transaction that is over, and a batch behind its marker would stay undecided
-    for ever.
+    The log remembers it from the question until the first batch of the transaction is appended. A
+    marker that comes in between ends it: the answer may be of a transaction that is over, and a
+    batch behind its marker would stay undecided for ever.
+
+    In the second protocol a marker has a higher epoch than its transaction. There the marker of the
+    transaction before, which often comes while the coordinator is asked, ends nothing.
     """
 
-    __slots__ = ("epoch", "lowest_sequence", "seen_ms")
+    __slots__ = ("epoch", "lowest_sequence", "second_protocol", "seen_ms")
 
-    def __init__(self, epoch: int, lowest_sequence: int, seen_ms: int) -> None:
+    def __init__(
+        self, epoch: int, lowest_sequence: int, seen_ms: int, *, second_protocol: bool
+    ) -> None:
         self.epoch = epoch
+        self.second_protocol = second_protocol
         self.lowest_sequence = lowest_sequence
-        """The transaction begins here with this sequence: a later batch must not get ahead of one that is tried again."""
+        """The transaction begins here with this sequence: a later batch must not get ahead of one
+        that is tried again."""
         self.seen_ms = seen_ms
 
 
@@ -140,8 +153,71 @@ class CorruptSnapshot(Exception):
     """A snapshot that is cut off or has a wrong CRC."""
 
 
+class FrozenProducers:
+    """The producers of a log as they are when this is made, so that a thread can write them while
+    the log goes on.
+
+    Nothing is copied but references. Code that is about to change a producer calls `keep` first,
+    and `snapshot` lets what was kept take the place of what it read.
+    """
+
+    __slots__ = ("_before", "_states")
+
+    def __init__(self, states: dict[int, ProducerState]) -> None:
+        self._states = states.copy()
+        self._before: dict[int, bytes] = {}
+        """Producer id → its entry before its first change."""
+
+    def keep(self, state: ProducerState) -> None:
+        """Note what is known of a producer, which is about to change."""
+        if state.producer_id not in self._before and self._states.get(state.producer_id) is state:
+            self._before[state.producer_id] = _entry(state)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was released."""
+        return not self._states
+
+    def release(self) -> None:
+        """Frees what it holds: it is no longer needed."""
+        self._states, self._before = {}, {}
+
+    def snapshot(self) -> bytes:
+        """The state as the content of a snapshot file. May run in a thread."""
+        states, size = self._states, _SNAPSHOT_ENTRY.size
+        content = bytearray(_SNAPSHOT_HEAD.size)
+        content += b"".join(map(_entry, states.values()))
+        # What changed while it was read was kept before it did.
+        for position, producer_id in enumerate(states):
+            if (entry := self._before.get(producer_id)) is not None:
+                start = _SNAPSHOT_HEAD.size + position * size
+                content[start : start + size] = entry
+        _SNAPSHOT_HEAD.pack_into(content, 0, SNAPSHOT_VERSION, 0, len(states))
+        with memoryview(content) as view:
+            crc = crc32c(view[_CRC_FROM:])
+        _SNAPSHOT_HEAD.pack_into(content, 0, SNAPSHOT_VERSION, crc, len(states))
+        return bytes(content)
+
+
+def _entry(state: ProducerState) -> bytes:
+    """A producer as snapshots have it."""
+    last = state.batches[-1:]  # one step: in a thread it may change between two
+    sequence, offset, delta, _ = last[0] if last else (NO_SEQUENCE, NO_OFFSET, 0, 0)
+    return _SNAPSHOT_ENTRY.pack(
+        state.producer_id,
+        state.epoch,
+        sequence,
+        offset,
+        delta,
+        state.timestamp,
+        state.coordinator_epoch,
+        state.txn_first_offset,
+    )
+
+
 class Producers:
-    """The producers of one log. `next_offset` is the offset before which everything has been taken in."""
+    """The producers of one log. `next_offset` is the offset before which everything has been taken
+    in."""
 
     def __init__(self, next_offset: int = 0) -> None:
         self.next_offset = next_offset
@@ -149,9 +225,12 @@ class Producers:
         self._open: dict[int, int] = {}
         """First offset of each open transaction → its producer, in order of the offsets."""
         self._ended: list[tuple[int, int]] = []
-        """(first offset, offset of the marker) of transactions whose marker may not be replicated yet."""
+        """(first offset, offset of the marker) of transactions whose marker may not be replicated
+        yet."""
         self._verifications: dict[int, Verification] = {}
         """By producer id; a leader's, and gone with it."""
+        self._frozen: list[FrozenProducers] = []
+        """Which want to know what changes."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -180,7 +259,8 @@ class Producers:
     # --- judging ---
 
     def check(self, header: BatchHeader) -> SentBatch | None:
-        """Judge a batch from a client that carries a producer id: None to append it, or the batch that it repeats.
+        """Judge a batch from a client that carries a producer id: None to append it, or the batch
+        that it repeats.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
@@ -205,7 +285,10 @@ class Producers:
         if state.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has a transaction open and sent a batch outside of it",
+                (
+                    f"producer {header.producer_id} has a transaction open and sent a batch "
+                    "outside of it"
+                ),
             )
         return None
 
@@ -215,23 +298,27 @@ class Producers:
         return state is not None and state.txn_first_offset >= 0 and state.epoch == epoch
 
     def begin_verification(
-        self, producer_id: int, epoch: int, sequence: int, now_ms: int
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, second_protocol: bool
     ) -> Verification:
-        """The coordinator is about to be asked for the transaction that a batch with this sequence would begin here."""
+        """The coordinator is about to be asked for the transaction that a batch with this sequence
+        would begin here. `second_protocol`: of a producer whose epoch rises with each
+        transaction."""
         known = self._verifications.get(producer_id)
         if known is None or known.epoch < epoch:
-            known = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
+            known = self._verifications[producer_id] = Verification(
+                epoch, sequence, now_ms, second_protocol=second_protocol
+            )
         elif known.epoch == epoch:
             known.lowest_sequence = min(known.lowest_sequence, sequence)
             known.seen_ms = now_ms
         else:
-            return Verification(
-                epoch, sequence, now_ms
-            )  # of a producer that is fenced: never good for an append
+            # Of a producer that is fenced: never good for an append.
+            return Verification(epoch, sequence, now_ms, second_protocol=second_protocol)
         return known
 
     def is_verified(self, producer_id: int, epoch: int, verification: Verification | None) -> bool:
-        """Whether a transaction may go on or begin here: it is open, or no marker came since `verification` began."""
+        """Whether a transaction may go on or begin here: it is open, or no marker came since
+        `verification` began."""
         if self.has_open(producer_id, epoch):
             return True
         return verification is not None and self._verifications.get(producer_id) is verification
@@ -243,14 +330,24 @@ class Producers:
     def check_verified(
         self, header: BatchHeader, verification: Verification | None, *, from_zero: bool
     ) -> None:
-        """Judge a transactional batch from a client: its transaction is open here, or `verification` allows it to begin.
-        `from_zero` holds for producers of the second protocol, whose every epoch begins at sequence 0.
+        """Judge a transactional batch from a client: its transaction is open here, or
+        `verification` allows it to begin. `from_zero` holds for producers of the second protocol,
+        whose every epoch begins at sequence 0.
 
-        Raises KafkaError: INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        As in Kafka, a batch that repeats one of the last five passes, and `check` finds it. A batch
+        whose transaction ended since the coordinator was asked is judged by its epoch first:
+        markers of the second protocol have a new epoch, and INVALID_PRODUCER_EPOCH lets the
+        producer abort and go on, where INVALID_TXN_STATE ends it.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         producer_id = header.producer_id
-        if self.has_open(producer_id, header.producer_epoch):
-            return
+        state = self._states.get(producer_id)
+        if state is not None and state.epoch == header.producer_epoch:
+            if state.txn_first_offset >= 0 or _repeated(header, state.batches) is not None:
+                return
+        elif state is not None and header.producer_epoch < state.epoch:
+            raise _stale(header, state)
         if not self.is_verified(producer_id, header.producer_epoch, verification):
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
@@ -264,7 +361,8 @@ class Producers:
             raise _out_of_order(header, "begins at a producer that is not known")
 
     def check_epoch(self, header: BatchHeader) -> None:
-        """Judge a coordinator's batch, which has a producer but no sequence (offsets committed in a transaction).
+        """Judge a coordinator's batch, which has a producer but no sequence (offsets committed in a
+        transaction).
 
         Raises KafkaError(INVALID_PRODUCER_EPOCH).
         """
@@ -284,12 +382,15 @@ class Producers:
             if coordinator_epoch(marker) < state.coordinator_epoch:
                 raise KafkaError(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                    f"coordinator epoch {coordinator_epoch(marker)} is older than {state.coordinator_epoch}",
+                    (
+                        f"coordinator epoch {coordinator_epoch(marker)} is older than "
+                        f"{state.coordinator_epoch}"
+                    ),
                 )
 
     def recall(self, producer_id: int, earlier: Iterable[BatchHeader]) -> None:
-        """Learn what a snapshot has left out: of the batches in `earlier`, in order, those that this producer sent in
-        this epoch, and that are before the ones that are known."""
+        """Learn what a snapshot has left out: of the batches in `earlier`, in order, those that
+        this producer sent in this epoch, and that are before the ones that are known."""
         state = self._states[producer_id]
         state.abridged = False
         if not state.batches:
@@ -318,7 +419,9 @@ class Producers:
         state = self._states.get(producer_id)
         if state is None:
             state = self._states[producer_id] = ProducerState(producer_id, epoch)
-        elif state.epoch != epoch:
+        elif self._frozen:
+            self._keep(state)
+        if state.epoch != epoch:
             state.epoch = epoch
             state.abridged = False
             state.batches.clear()
@@ -338,18 +441,21 @@ class Producers:
     def update_marker(
         self, header: BatchHeader, marker: Record, offset: int, now_ms: int
     ) -> AbortedTxn | None:
-        """Take in the marker that was appended at `offset`; the transaction to index if it aborts one."""
+        """Take in the marker that was appended at `offset`; the transaction to index if it aborts
+        one."""
         kind = control_type(marker)
         if kind not in (ControlType.ABORT, ControlType.COMMIT) or header.producer_id < 0:
             return None
         state = self._states.get(header.producer_id)
         if state is None:
             state = self._states[header.producer_id] = ProducerState(header.producer_id)
+        elif self._frozen:
+            self._keep(state)
         if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
             state.abridged = False
             state.batches.clear()
-        self._verifications.pop(header.producer_id, None)
+        self._end_verification(header.producer_id, header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch(marker)
         state.timestamp = header.max_timestamp
         state.seen_ms = now_ms
@@ -364,10 +470,17 @@ class Producers:
         stable = min(self._open, default=offset + 1)
         return AbortedTxn(header.producer_id, first, offset, stable)
 
+    def _end_verification(self, producer_id: int, marker_epoch: int) -> None:
+        """A marker came: end what may be of its transaction."""
+        known = self._verifications.get(producer_id)
+        if known is not None and not (known.second_protocol and marker_epoch <= known.epoch):
+            del self._verifications[producer_id]
+
     # --- asking ---
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The first offset of the oldest transaction that is open, or whose end is not below the high watermark."""
+        """The first offset of the oldest transaction that is open, or whose end is not below the
+        high watermark."""
         if not self._open and not self._ended:
             return None
         if self._ended:
@@ -378,19 +491,30 @@ class Producers:
                 first = ended_first
         return first
 
-    def expire(self, now_ms: int, after_ms: int) -> int:
-        """Forget the producers that were idle for `after_ms` and have no transaction open; how many those were."""
-        idle = [
-            state.producer_id
-            for state in self._states.values()
-            if state.txn_first_offset < 0 and now_ms - state.seen_ms >= after_ms
-        ]
-        for producer_id in idle:
-            del self._states[producer_id]
-        for producer_id, verification in list(self._verifications.items()):
-            if now_ms - verification.seen_ms >= after_ms:
+    def expire(self, now_ms: int, after_ms: int) -> Turns[int]:
+        """Forget the producers that were idle for `after_ms` and have no transaction open; how many
+        those were.
+
+        In turns (core/turns.py): one that sends meanwhile is not idle any more, and stays."""
+        pace, count = Pace(), 0
+        for producer_id in list(self._states):
+            state = self._states.get(producer_id)
+            if (
+                state is not None
+                and state.txn_first_offset < 0
+                and now_ms - state.seen_ms >= after_ms
+            ):
+                del self._states[producer_id]
+                count += 1
+            if pace.due():
+                yield
+        for producer_id in list(self._verifications):
+            verification = self._verifications.get(producer_id)
+            if verification is not None and now_ms - verification.seen_ms >= after_ms:
                 del self._verifications[producer_id]
-        return len(idle)
+            if pace.due():
+                yield
+        return count
 
     def forget_before(self, log_start_offset: int) -> None:
         """Let go of ended transactions that lie before the start of the log."""
@@ -400,28 +524,20 @@ class Producers:
 
     def snapshot(self) -> bytes:
         """The state as the content of a snapshot file."""
-        entries = bytearray()
-        for state in self._states.values():
-            last = (
-                state.batches[-1]
-                if state.batches
-                else SentBatch(NO_SEQUENCE, NO_OFFSET, 0, state.timestamp)
-            )
-            entries += _SNAPSHOT_ENTRY.pack(
-                state.producer_id,
-                state.epoch,
-                last.last_sequence,
-                last.last_offset,
-                last.offset_delta,
-                state.timestamp,
-                state.coordinator_epoch,
-                state.txn_first_offset,
-            )
-        content = bytearray(_SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, 0, len(self._states)) + entries)
-        _SNAPSHOT_HEAD.pack_into(
-            content, 0, SNAPSHOT_VERSION, crc32c(bytes(content[_CRC_FROM:])), len(self._states)
-        )
-        return bytes(content)
+        return FrozenProducers(self._states).snapshot()
+
+    def freeze(self) -> FrozenProducers:
+        """The state as it is now, for a snapshot that a thread writes; it is kept until
+        `release`."""
+        frozen = FrozenProducers(self._states)
+        self._frozen.append(frozen)
+        return frozen
+
+    def _keep(self, state: ProducerState) -> None:
+        """Let those that are frozen have a producer as it is, before it changes."""
+        self._frozen = [frozen for frozen in self._frozen if not frozen.is_over]
+        for frozen in self._frozen:
+            frozen.keep(state)
 
     @classmethod
     def from_snapshot(cls, content: bytes, offset: int, now_ms: int) -> "Producers":
@@ -458,7 +574,7 @@ class Producers:
     def replay(
         self, batches: Iterable[tuple[BatchHeader, Record | None]], now_ms: int
     ) -> Iterator[AbortedTxn]:
-        """Take in batches as they lie in the log (the record of those that are control batches); yields the
+        """Take in batches as in the log (the record of those that are control batches); yields the
         transactions they abort."""
         for header, marker in batches:
             if header.attributes & CONTROL_BIT:
@@ -482,12 +598,18 @@ def _repeated(header: BatchHeader, batches: list[SentBatch]) -> SentBatch | None
 def _stale(header: BatchHeader, state: ProducerState) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"producer {header.producer_id} is at epoch {state.epoch}, the batch has {header.producer_epoch}",
+        (
+            f"producer {header.producer_id} is at epoch {state.epoch}, the batch has "
+            f"{header.producer_epoch}"
+        ),
     )
 
 
 def _out_of_order(header: BatchHeader, why: str) -> KafkaError:
     return KafkaError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {header.producer_id} epoch {header.producer_epoch}: sequence {header.base_sequence} {why}",
+        (
+            f"producer {header.producer_id} epoch {header.producer_epoch}: sequence "
+            f"{header.base_sequence} {why}"
+        ),
     )

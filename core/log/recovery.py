@@ -1,24 +1,26 @@
-"""Opening a log: what lies in its directory, what of it can be trusted, and where it ends.
+"""Opening a log: which files its directory holds, which can be trusted, and where it ends.
 
-After a clean shutdown nothing is read. The directory is listed; the snapshot that closing wrote carries the end offset in
-its name, and the recovery point says the same. Everything else waits for its first use. 10,000 partitions then cost
-10,000 listings.
+After a clean shutdown nothing is read. The directory is listed; the snapshot that closing wrote
+carries the end offset in its name, and the recovery point says the same. Everything else waits for
+its first use. 10,000 partitions then cost 10,000 listings.
 
-After a crash everything above the recovery point is suspect: from the segment that holds it on, every batch is read and
-checked (size, magic, CRC, offsets that grow), the indexes are made anew, and at the first batch that is not whole the log
-is cut and later segments go. What is below the recovery point was synced before that moved.
+After a crash everything above the recovery point is suspect: from the segment that holds it on,
+every batch is read and checked (size, magic, CRC, offsets that grow), the indexes are rebuilt, and
+at the first batch that is not whole the log is cut and later segments go. What is below the
+recovery point was synced before that moved.
 
-The state of producers is the newest snapshot that can be read, not above the end, and the headers behind it.
+The state of producers is the newest snapshot that can be read, not above the end, and the headers
+behind it.
 """
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from pk.core.log.checked_bytes import checked_batches
-from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.epochs import EpochStart, LeaderEpochs
 from pk.core.log.files import Disk
 from pk.core.log.producers import CorruptSnapshot, Producers
 from pk.core.log.reindex import OFFSETS_MAX
@@ -41,6 +43,7 @@ from pk.core.record.batch import (
     Record,
     records,
 )
+from pk.core.values import NO_EPOCH, new_dict, new_list
 
 LEFTOVERS: Final = (DELETED, ".cleaned", ".tmp")
 """Suffixes of files that a crash left half made or half removed."""
@@ -50,32 +53,37 @@ EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 @dataclass(slots=True)
 class Found:
-    """What lies in a partition's directory."""
+    """The files of a partition's directory."""
 
-    segments: dict[int, dict[str, int]] = field(default_factory=dict)
+    segments: dict[int, dict[str, int]] = field(default_factory=new_dict)
     """Base offset → size by suffix."""
-    modified_ms: dict[int, int] = field(default_factory=dict)
-    snapshots: list[int] = field(default_factory=list)
-    snapshot_bytes: dict[int, int] = field(default_factory=dict)
-    leftovers: list[str] = field(default_factory=list)
-    swaps: list[str] = field(default_factory=list)
+    modified_ms: dict[int, int] = field(default_factory=new_dict)
+    snapshots: list[int] = field(default_factory=new_list)
+    snapshot_bytes: dict[int, int] = field(default_factory=new_dict)
+    leftovers: list[str] = field(default_factory=new_list)
+    swaps: list[str] = field(default_factory=new_list)
     """Every name, if one says that a crash cut a swap short (swap.py)."""
     has_epochs: bool = False
 
 
 class Cut(NamedTuple):
-    """What recovery did: the end of the log, and how much it took away."""
+    """What recovery did, the end of the log and how much it took away; and what it saw in the
+    batches that are left of those it checked, so that they are not read again."""
 
     end_offset: int
     bytes_cut: int
     segments_dropped: int
+    epochs: Sequence[EpochStart] = ()
+    """The leader epochs of these batches, each as it began; they only rise."""
+    has_producers: bool = True
+    """Whether one of them is of an idempotent producer, or ends a transaction."""
 
 
 class Progress(Protocol):
-    """Whoever wants to know how far recovery is; asked from several threads. In bytes of records."""
+    """Receives the progress of recovery, in bytes of records; called from several threads."""
 
     def due(self, count: int) -> None:
-        """So many more are to be checked."""
+        """Add to the number of bytes to check."""
         ...
 
     def checked(self, count: int) -> None:
@@ -127,7 +135,8 @@ def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int)
 
 
 def walked_end_offset(segment: Segment) -> int:
-    """The end of a log whose last segment can be trusted, from its index and the headers behind. Raises OSError."""
+    """The end of a log whose last segment can be trusted, from its index and the headers behind.
+    Raises OSError."""
     segment.check_indexes()
     end = segment.base_offset
     for _, header in segment.headers_at_end():
@@ -141,14 +150,15 @@ def check_segment(
     progress: Progress | None = None,
     following: int | None = None,
 ) -> Cut:
-    """Read a segment whole, make its indexes anew, cut it where it stops being a log: at the latest before `following`,
-    where the next segment begins. Raises OSError.
+    """Read a segment whole, rebuild its indexes, cut it where it stops being a log: at the latest
+    before `following`, where the next segment begins. Raises OSError.
 
     The segment is active afterwards, its index of aborted transactions empty.
     """
     outdated = segment.modernize(mend=True) or 0
     segment.rebuild_started()
-    end_offset, end_position, told, size = segment.base_offset, 0, 0, segment.size
+    end_offset, end_position, reported, size = segment.base_offset, 0, 0, segment.size
+    epochs, latest, has_producers = list[EpochStart](), NO_EPOCH, False
     offset_max = end_offset + OFFSETS_MAX if following is None else following - 1
     with contextlib.suppress(CorruptBatch):
         for position, header in checked_batches(segment.file, 0, segment.size):
@@ -157,17 +167,22 @@ def check_segment(
             place = BatchPlace(header.last_offset, header.base_offset, position)
             segment.note(place, header.size, header.max_timestamp, index_interval_bytes)
             end_offset, end_position = header.next_offset, position + header.size
-            if progress is not None and end_position - told >= PROGRESS_BYTES:
-                progress.checked(end_position - told)
-                told = end_position
+            if header.leader_epoch > latest:
+                latest = header.leader_epoch
+                epochs.append(EpochStart(latest, header.base_offset))
+            if header.producer_id >= 0 or header.attributes & CONTROL_BIT:
+                has_producers = True
+            if progress is not None and end_position - reported >= PROGRESS_BYTES:
+                progress.checked(end_position - reported)
+                reported = end_position
     if progress is not None:
-        progress.checked(size - told)
+        progress.checked(size - reported)
     cut = segment.size - end_position
     if cut:
         segment.truncate_bytes(end_position)
     segment.checked.add(0, end_position)
     segment.txn_index.clear()
-    return Cut(end_offset, cut + outdated, 0)
+    return Cut(end_offset, cut + outdated, 0, epochs, has_producers)
 
 
 def suspect_from(segments: list[Segment], recovery_point: int) -> int:
@@ -183,29 +198,33 @@ def recover(
     index_interval_bytes: int,
     progress: Progress | None = None,
 ) -> tuple[list[Segment], Cut]:
-    """Check everything from the segment that holds the recovery point on; the segments that are left, the last of
-    them active. Raises OSError.
+    """Check everything from the segment that holds the recovery point on; the segments that are
+    left, the last of them active. Raises OSError.
 
-    A segment ends where the next begins; if it does not, what lay between is lost, and what follows must go too. (Where
-    compaction took the end of a segment that does not hold, but then the recovery point is above it.)
+    A segment ends where the next begins; if it does not, what lay between is lost, and what follows
+    must go too. (Where compaction took the end of a segment that does not hold, but then the
+    recovery point is above it.)
     """
     first = suspect_from(segments, recovery_point)
     if first and segments[first].base_offset == recovery_point:
         segments[first - 1].seal_again()
     if progress is not None:
         progress.due(sum(segment.size for segment in segments[first:]))
-    cut_bytes = 0
+    cut_bytes, epochs, has_producers = 0, list[EpochStart](), False
     for i in range(first, len(segments)):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else None
         cut = check_segment(segments[i], index_interval_bytes, progress, following)
         cut_bytes += cut.bytes_cut
+        epochs += [e for e in cut.epochs if not epochs or e.epoch > epochs[-1].epoch]
+        has_producers |= cut.has_producers
         if following is None or cut.end_offset != following:
             dropped = segments[i + 1 :]
             for gone in dropped:
                 cut_bytes += gone.size
                 for path in gone.rename(directory, DELETED):
                     disk.remove(path)
-            return segments[: i + 1], Cut(cut.end_offset, cut_bytes, len(dropped))
+            done = Cut(cut.end_offset, cut_bytes, len(dropped), epochs, has_producers)
+            return segments[: i + 1], done
         segments[i].deactivate()
     raise AssertionError("a log has at least one segment")
 
@@ -213,7 +232,8 @@ def recover(
 def batches_between(
     segments: list[Segment], start: int, end: int
 ) -> Iterator[tuple[BatchHeader, Record | None]]:
-    """The headers of the batches in [start, end), with the record of those that are control batches. Raises OSError."""
+    """The headers of the batches in [start, end), with the record of those that are control
+    batches. Raises OSError."""
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else end
         if following <= start or not segment.size:
@@ -241,9 +261,12 @@ def load_producers(
     log_start_offset: int,
     end_offset: int,
     now_ms: int,
+    *,
+    quiet_from: int | None = None,
 ) -> tuple[Producers, list[AbortedTxn]]:
-    """The state of producers at `end_offset`, and the transactions whose abort was met on the way; snapshots that
-    cannot be read are removed, from the disk and from `snapshots`. Raises OSError."""
+    """The state of producers at `end_offset`, and the transactions whose abort was met on the way;
+    snapshots that cannot be read are removed, from the disk and from `snapshots`. From `quiet_from`
+    on, if it is given, no batch is of a producer: these are not read. Raises OSError."""
     producers = Producers(log_start_offset)
     for offset in reversed(snapshots.copy()):
         if offset > end_offset:
@@ -258,7 +281,8 @@ def load_producers(
             disk.remove(path)
             snapshots.remove(offset)
     start = max(producers.next_offset, segments[0].base_offset)
-    aborted = list(producers.replay(batches_between(segments, start, end_offset), now_ms))
+    end = end_offset if quiet_from is None else min(quiet_from, end_offset)
+    aborted = list(producers.replay(batches_between(segments, start, end), now_ms))
     producers.next_offset = end_offset
     return producers, aborted
 
@@ -272,8 +296,9 @@ def aborted_within(
     end_offset: int,
     now_ms: int,
 ) -> list[AbortedTxn]:
-    """The aborted transactions whose markers are in `segment`, one of `segments`, which end at `end_offset`: from the
-    snapshot that was taken when it began, and what lies in it. Raises OSError, CorruptBatch."""
+    """The aborted transactions whose markers are in `segment`, one of `segments`, which end at
+    `end_offset`: from the snapshot that was taken when it began, and the segment's batches. Raises
+    OSError, CorruptBatch."""
     base = segment.base_offset
     after = next((s.base_offset for s in segments if s.base_offset > base), end_offset)
     producers, _ = load_producers(disk, directory, [*snapshots], segments, base, base, now_ms)
@@ -283,7 +308,8 @@ def aborted_within(
 def load_epochs(
     disk: Disk, directory: str, has_file: bool, segments: list[Segment], end_offset: int
 ) -> LeaderEpochs:
-    """The leader epochs from their checkpoint; from the batches where there is none that can be read. Raises OSError."""
+    """The leader epochs from their checkpoint; from the batches where there is none that can be
+    read. Raises OSError."""
     if has_file:
         try:
             return LeaderEpochs.parse(disk.read(f"{directory}/{EPOCHS_FILE}"))

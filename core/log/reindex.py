@@ -1,4 +1,4 @@
-"""Making the offset index and the time index of a segment anew from the headers of its batches."""
+"""Rebuilds the offset index and the time index of a segment from the headers of its batches."""
 
 import logging
 from collections.abc import Iterator
@@ -10,17 +10,18 @@ from pk.core.record.batch import BatchHeader, CorruptBatch
 logger = logging.getLogger("pk.log")
 
 INTERVAL: Final = 4096
-"""`index.interval.bytes` of an index that is made anew."""
+"""`index.interval.bytes` of an index that is rebuilt."""
 
 OFFSETS_MAX: Final = (1 << 31) - 1
 """From the first offset that a segment may hold to the last."""
 
 
-def made_anew(
+def rebuilt(
     headers: Iterator[tuple[int, BatchHeader]], old: OffsetIndex, old_times: TimeIndex
 ) -> tuple[OffsetIndex, TimeIndex, TimestampOffset]:
-    """Both indexes, written, in the place of those there are; and the latest timestamp. As far as `headers`, position and
-    header of each batch, can be read; without a batch whose offsets cannot be. Raises OSError."""
+    """Both indexes, written, in the place of those there are; and the latest timestamp. As far as
+    `headers`, position and header of each batch, can be read; without a batch whose offsets cannot
+    be. Raises OSError."""
     index = OffsetIndex(old.file, old.base_offset, 0)
     time_index = TimeIndex(old_times.file, old.base_offset, 0)
     index.start()
@@ -30,7 +31,7 @@ def made_anew(
     try:
         for position, header in headers:
             if not due <= header.base_offset <= header.last_offset <= offset_max:
-                continue  # its offset is damaged: who reads it is told
+                continue  # its offset is damaged: its reader gets the error
             due = header.next_offset
             if header.max_timestamp > latest.timestamp:
                 latest = TimestampOffset(header.max_timestamp, header.last_offset)
@@ -50,8 +51,9 @@ def made_anew(
 
 
 def is_wrong_at(position: int, headers: Iterator[tuple[int, BatchHeader]]) -> bool:
-    """Whether it is the index that is wrong, and not the log, where they do not agree at `position`: a walk over the batches
-    passes that by, or what lies there goes well with what follows. Raises OSError."""
+    """Whether it is the index that is wrong, and not the log, where they do not agree at
+    `position`: a walk over the batches passes that by, or what lies there goes well with what
+    follows. Raises OSError."""
     due = -1
     try:
         for at, header in headers:

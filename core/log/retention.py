@@ -1,15 +1,18 @@
-"""What of a log is too old or too much: Kafka's rules for `cleanup.policy=delete`, as pure planning over segments.
+"""What of a log is too old or too much: Kafka's rules for `cleanup.policy=delete`, as pure planning
+over segments.
 
 Segments go whole, and from the front. A segment is
 
-    too old     its latest timestamp lies more than `retention.ms` back; where no record in it has one, or that cannot be
-                told, the time of its last write counts
+    too old     its latest timestamp is more than `retention.ms` back; if no record in it has one,
+                or none that can be true, the time of its last write counts
     too much    without it the log would still have `retention.bytes`
-    before      the next segment begins at or before the start of the log (DeleteRecords, or a leader's start)
+    before      the next segment begins at or before the start of the log (DeleteRecords, or a
+                leader's start)
 
-and none that reaches above the high watermark, because a follower that becomes leader must have what was promised. The
-active segment may go too: then the log rolls first, so that there is one to append to. What DeleteRecords leaves behind
-goes whatever the policy; age and size count only where it holds `delete`.
+and none that reaches above the high watermark, because a follower that becomes leader must have
+what was promised. The active segment may go too: then the log rolls first, so that there is one to
+append to. What DeleteRecords leaves behind goes whatever the policy; age and size count only where
+it holds `delete`.
 """
 
 from dataclasses import dataclass
@@ -30,7 +33,8 @@ class Retention:
 def start_offset(
     log: Log, retention: Retention | None, high_watermark: int, now_ms: int
 ) -> int | None:
-    """Where the log is to begin, None where it stays as it is; `retention` is None for a log that is only compacted.
+    """Where the log is to begin, None where it stays as it is; `retention` is None for a log that
+    is only compacted.
 
     May read a time index: not on the loop. Raises OSError.
     """
@@ -69,7 +73,7 @@ def _is_old(segment: Segment, retention: Retention | None, is_last: bool, now_ms
         latest = segment.max_timestamp.timestamp
     except (
         CorruptBatch
-    ):  # of an old format and damaged: nobody will read it, and it must not stay for ever
+    ):  # of an old format and damaged: it cannot be read, and must not stay for ever
         latest = -1
     if latest < 0:
         if is_last:  # still being written, for all we know: it rolls by `segment.ms`

@@ -1,11 +1,13 @@
-"""A segment: one stretch of the log in one file, with its indexes beside it. The last one, which grows, is *active*.
+"""A segment: one stretch of the log in one file, with its indexes beside it. The last one, which
+grows, is *active*.
 
-Finding a batch. The sparse index gives a batch at or before the offset; from there headers are walked. For the active
-segment the positions of the last few thousand batches are kept as well (`recent`): a consumer at the tail, which is
-most of them, costs a bisect and no I/O.
+Finding a batch. The sparse index gives a batch at or before the offset; from there headers are
+walked. For the active segment the positions of the last few thousand batches are kept as well
+(`recent`): a consumer at the tail, which is most of them, costs a bisect and no I/O.
 
-Threads. One thread appends and rolls. Others may `locate`, read and `write_indexes` meanwhile: `recent` is replaced, not
-shortened in place, and `size` is set after the bytes and the position are there. Truncation excludes everything else.
+Threads. One thread appends and rolls. Others may `locate`, read and `write_indexes` meanwhile:
+`recent` is replaced, not shortened in place, and `size` is set after the bytes and the position are
+there. Truncation excludes everything else.
 """
 
 import logging
@@ -56,7 +58,7 @@ _make_header = BatchHeader._make
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies in its segment."""
+    """The position of a batch in its segment."""
 
     last_offset: int
     base_offset: int
@@ -64,7 +66,8 @@ class BatchPlace(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A segment at rest as others are told of it: its begin, and the bytes of its records and indexes."""
+    """Immutable summary of a closed segment: its base offset, and the bytes of its records and
+    indexes."""
 
     base_offset: int
     size: int
@@ -89,7 +92,8 @@ class Segment:
         now_ms: int,
         name_suffix: str = "",
     ) -> None:
-        """`sizes` are those of its files by suffix, for those that exist; `name_suffix` ends all their names."""
+        """`sizes` are those of its files by suffix, for those that exist; `name_suffix` ends all
+        their names."""
 
         def at(suffix: str) -> str:
             return f"{directory}/{file_name(base_offset, suffix)}{name_suffix}"
@@ -106,9 +110,10 @@ class Segment:
         self.created_ms = now_ms
         self.modified_ms = now_ms
         if self.size and not (INDEX in sizes and TIME_INDEX in sizes):
-            self.txn_index.lost = True  # whoever took the others may have taken that
+            self.txn_index.lost = True  # it may have gone with the others
         self.first_timestamp: int | None = None
-        """The max timestamp of the first batch: what rolling by time goes by. None while unknown."""
+        """The max timestamp of the first batch: what rolling by time goes by. None while
+        unknown."""
         self.active = False
         self._sizes: dict[str, int] | None = sizes if self.size else None
         """The sizes of the index files until they were checked."""
@@ -136,8 +141,9 @@ class Segment:
     # --- the active segment ---
 
     def activate(self, allocate_bytes: int = 0, index_bytes: int = 0) -> None:
-        """Make it the one that grows: indexes come into memory, their files get `index_bytes` (those of an empty segment
-        with the first append: making a file costs more than that). Creates its file if need be, with `allocate_bytes`."""
+        """Make it the one that grows: indexes come into memory, their files get `index_bytes`
+        (those of an empty segment with the first append: making a file costs more than that).
+        Creates its file if need be, with `allocate_bytes`."""
         self.check_indexes()
         if not self.size:
             self._create(allocate_bytes)
@@ -153,7 +159,8 @@ class Segment:
         self.active = True
 
     def _create(self, allocate_bytes: int) -> None:
-        """Without room nothing is left: a later segment of this name would hold other offsets than it says."""
+        """Without room nothing is left: a later segment of this name would hold other offsets than
+        it says."""
         self.file.pwrite(b"", 0)
         if allocate_bytes:
             try:
@@ -167,7 +174,8 @@ class Segment:
         self.time_index.start()
 
     def allocate_indexes(self, length: int) -> None:
-        """Give each index file its full length, as far as whole entries go, until `trim`; 0: leave them as they are."""
+        """Give each index file its full length, as far as whole entries go, until `trim`; 0: leave
+        them as they are."""
         if length:
             with self._lock:
                 self.index.allocate(length)
@@ -180,7 +188,8 @@ class Segment:
         self.rest()
 
     def finish(self) -> None:
-        """Bring its files to what they are at rest: the time index gets its last entry, nothing more is allocated."""
+        """Bring its files to what they are at rest: the time index gets its last entry, nothing
+        more is allocated."""
         self.seal()
         self.write_indexes()
         self.trim()
@@ -202,13 +211,14 @@ class Segment:
         self.recent = []
 
     def seal(self) -> None:
-        """Note the latest timestamp in the time index, so that it is known without reading the log."""
+        """Note the latest timestamp in the time index, so that it is known without reading the
+        log."""
         if self.active and self.size:
             self.time_index.maybe_append(*self.max_timestamp)
 
     def seal_again(self) -> None:
-        """After a crash, for the segment that ends at the recovery point: all of it was synced but the entry that
-        `seal` wrote when the log rolled, which may be missing or garbage."""
+        """After a crash, for the segment that ends at the recovery point: all of it was synced but
+        the entry that `seal` wrote when the log rolled, which may be missing or garbage."""
         self.check_indexes()
         self.index.load()
         self.time_index.load()
@@ -234,7 +244,8 @@ class Segment:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write one batch at the end; what it leaves after an OSError is undone by `truncate_bytes`."""
+        """Write one batch at the end; what it leaves after an OSError is undone by
+        `truncate_bytes`."""
         position = self.size
         if not position:
             self.allocate_indexes(self._index_bytes_due)
@@ -254,18 +265,34 @@ class Segment:
         max_timestamps: Sequence[int],
         index_interval_bytes: int,
     ) -> None:
-        """Write several batches, at `places` one after another, by one write at the end of a segment that has some
-        already. What it leaves after an OSError is undone by `truncate_bytes`. As `append` for each."""
+        """Write several batches, at `places` one after another, by one write at the end of a
+        segment that has some already. What it leaves after an OSError is undone by
+        `truncate_bytes`. As `append` for each."""
         position = self.size
         if len(batches) == 1:
             self.file.pwrite(batches[0], position)
         else:
             self.file.pwritev(batches, position)
+        # As `note` for each, its attributes in variables.
+        known, since_index = self._max_timestamp, self._bytes_since_index
+        assert known is not None
         for batch, place, max_timestamp in zip(batches, places, max_timestamps, strict=True):
+            if max_timestamp > known[0]:
+                known = self._max_timestamp = TimestampOffset(max_timestamp, place[0])
+            if since_index > index_interval_bytes:
+                self.index.append(place[0], place[2])
+                self.time_index.maybe_append(known[0], known[1])
+                since_index = 0
+                self._count_index()
             size = len(batch)
-            self.note(place, size, max_timestamp, index_interval_bytes)
+            since_index += size
             position += size
-        self.size = position
+        self._bytes_since_index, self.size = since_index, position
+        if self.first_timestamp is None:
+            self.first_timestamp = max_timestamps[0]
+        self.recent += places
+        if len(self.recent) > RECENT_MAX:
+            self.recent = self.recent[-(RECENT_MAX // 2) :]
 
     def note(
         self, place: BatchPlace, size: int, max_timestamp: int, index_interval_bytes: int
@@ -289,7 +316,7 @@ class Segment:
             self.recent = recent[RECENT_MAX // 2 :]
 
     def rebuild_started(self) -> None:
-        """Begin the indexes anew, for `note` to fill them."""
+        """Empty the indexes, for `note` to fill them again."""
         self._sizes = None
         self.index.start()
         self.time_index.start()
@@ -322,8 +349,9 @@ class Segment:
             file.close()
 
     def truncate_bytes(self, size: int) -> None:
-        """Cut the log file to `size` bytes, and no index: to undo an append that failed. Synced, since the recovery point
-        may be there already: a crash after the next roll would bring the bytes back where nobody looks."""
+        """Cut the log file to `size` bytes, and no index: to undo an append that failed. Synced,
+        since the recovery point may be there already: a crash after the next roll would bring the
+        bytes back where no check looks."""
         self.file.truncate(size)
         self.file.sync()
         self.size = size
@@ -344,8 +372,9 @@ class Segment:
         self._max_timestamp = self._find_max_timestamp()
 
     def rename(self, directory: str, suffix: str = "") -> list[str]:
-        """Move its files that exist to `directory`, under their names with `suffix`; the new paths."""
-        moved = []
+        """Move its files that exist to `directory`, under their names with `suffix`; the new
+        paths."""
+        moved: list[str] = []
         for kind, file in zip((LOG, INDEX, TIME_INDEX, TXN_INDEX), self.files, strict=True):
             path = f"{directory}/{file_name(self.base_offset, kind)}{suffix}"
             try:
@@ -356,7 +385,7 @@ class Segment:
         return moved
 
     def moved(self, directory: str) -> None:
-        """Note that the directory it lies in was renamed."""
+        """Take the new name of its directory."""
         for file in self.files:
             file.path = f"{directory}/{file.path.rpartition('/')[2]}"
 
@@ -364,7 +393,8 @@ class Segment:
 
     @property
     def max_timestamp(self) -> TimestampOffset:
-        """The latest timestamp within, and the last offset of the batch that first had it; (-1, …) if none has one."""
+        """The latest timestamp within, and the last offset of the batch that first had it; (-1, …)
+        if none has one."""
         if self._max_timestamp is None:
             last = self.ask_index(lambda: self.time_index.last())
             self._max_timestamp = self._max_timestamp or last
@@ -408,11 +438,13 @@ class Segment:
         return self.header_at(place.position).size
 
     def checked_length(self, position: int, length: int, end_offset: int, *, wary: bool) -> int:
-        """How many of the `length` bytes from `position`, where a batch begins, are batches that a reader may have.
+        """How many of the `length` bytes from `position`, where a batch begins, are batches that a
+        reader may have.
 
-        All of them, where their CRCs are known to be right (and, if `wary`, they did not leave the page cache). Else they
-        are looked at: whole batches up to one that is damaged. Their offsets, which no CRC covers, must grow and lie below
-        `end_offset`. Raises CorruptBatch where the first is damaged, and WouldWait.
+        All of them, where their CRCs are known to be right (and, if `wary`, they did not leave the
+        page cache). Else they are looked at: whole batches up to one that is damaged. Their
+        offsets, which no CRC covers, must grow and lie below `end_offset`. Raises CorruptBatch
+        where the first is damaged, and WouldWait.
         """
         known = self.checked
         end = known.end(position, self.size)
@@ -458,7 +490,8 @@ class Segment:
     def headers(
         self, position: int = 0, *, chunk_bytes: int = READ_BYTES, end: int | None = None
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position` to `end` (the segment's). CRCs are not looked at."""
+        """Position and header of each batch from `position` to `end` (the segment's). CRCs are not
+        looked at."""
         end = self.size if end is None else end
         chunk, chunk_at, at_once = b"", position, chunk_bytes
         while position + HEADER_BYTES <= end:
@@ -477,7 +510,8 @@ class Segment:
             at_once = chunk_bytes if length < chunk_bytes else HEADER_BYTES
 
     def offset_after(self, position: int) -> int | None:
-        """An offset before which all batches end that begin before `position`; None if the index does not tell."""
+        """An offset before which all batches end that begin before `position`; None if the index
+        does not tell."""
         entry = self.ask_index(lambda: self.index.entry_after(position))
         if entry is None or not (self._index_proved or self._is_batch(entry[1], entry[0])):
             return None
@@ -500,17 +534,19 @@ class Segment:
 
     @property
     def files(self) -> tuple[File, File, File, File]:
-        """Of records, offset index, time index and aborted transactions; the last need not exist."""
+        """Of records, offset index, time index and aborted transactions; the last need not
+        exist."""
         return (self.file, self.index.file, self.time_index.file, self.txn_index.file)
 
     def check_indexes(self) -> None:
-        """Look at files that were found, once: make indexes anew that are missing or cannot be right, and a log that holds
-        messages of an old format. Raises CorruptBatch where that is damaged."""
+        """Look at files that were found, once: rebuild indexes that are missing or cannot be right,
+        and a log that holds messages of an old format. Raises CorruptBatch where that is
+        damaged."""
         sizes = self._sizes
         if sizes is None:
             return
         if patience.spent:
-            raise WouldWait  # a bad index is made anew, from all that the segment holds
+            raise WouldWait  # a bad index is rebuilt from the whole segment
         with self._lock:
             if self._sizes is None:
                 return
@@ -522,11 +558,12 @@ class Segment:
             self._sizes = None
 
     def modernize(self, *, mend: bool = False) -> int | None:
-        """Write it anew as record batches if it holds messages of an old format (see oldformat.py): how many bytes at its
-        end were left out. None where there was nothing to do. Nobody has read from it yet, and its indexes are gone."""
+        """Rewrite it as record batches if it holds messages of an old format (see oldformat.py):
+        how many bytes at its end were left out. None where there was nothing to do. No reader has
+        it yet, and its indexes are gone."""
         if not holds_messages(self.file):
             return None
-        logger.info("%s holds messages of an old format: it is written anew", self.file.path)
+        logger.info("%s holds messages of an old format: rewriting it", self.file.path)
         indexes = (self.index.file.path, self.time_index.file.path)
         cut = rewrite(self._disk, self.file.path, indexes, mend=mend)
         for file in self.files[:3]:
@@ -536,14 +573,15 @@ class Segment:
         return cut
 
     def _rebuild(self) -> None:
-        """Both indexes from the headers, as far as those can be read. Readers have the old ones meanwhile."""
-        self.index, self.time_index, self._max_timestamp = reindex.made_anew(
+        """Both indexes from the headers, as far as those can be read. Readers have the old ones
+        meanwhile."""
+        self.index, self.time_index, self._max_timestamp = reindex.rebuilt(
             self.headers(chunk_bytes=1 << 16), self.index, self.time_index
         )
         self._index_proved = self.times_proved = True
 
     def ask_index(self, ask: Callable[[], T]) -> T:
-        """What an index says; where its file has gone or is cut short, it is made anew."""
+        """What an index says; a missing or truncated file is rebuilt first."""
         self.check_indexes()
         try:
             return ask()
@@ -552,8 +590,8 @@ class Segment:
         return ask()
 
     def begin_at(self, offset: int) -> int:
-        """The position of a batch from which on `offset` is to be found: what the index says, if a batch lies there that
-        it can mean. Else readers would pass over records and never know."""
+        """The position of a batch from which on `offset` can be found: what the index says, if a
+        batch starts there that it can mean. Else readers would pass over records and never know."""
         entry, position = self.ask_index(lambda: self.index.entry_before(offset))
         if not position or self._index_proved or self._is_batch(position, entry):
             return position
@@ -569,32 +607,33 @@ class Segment:
         return magic == MAGIC and self.base_offset <= base <= offset_max and length > 0
 
     def _judge_index(self, position: int) -> None:
-        """The index and the log do not agree at `position`: make it anew, if it is the index that is wrong. If not, it is of
-        use as it is: it leads to what lies behind the damage."""
+        """The index and the log do not agree at `position`: rebuild it, if it is the index that is
+        wrong. If not, it is of use as it is: it leads to what lies behind the damage."""
         if patience.spent:
             raise WouldWait
         if self.active:
             return
         with self._lock:
             if reindex.is_wrong_at(position, self.headers(chunk_bytes=1 << 16)):
-                logger.warning("%s is wrong: it is made anew", self.index.file.path)
+                logger.warning("%s is wrong: rebuilding it", self.index.file.path)
                 self._rebuild()
             self._index_proved = True
 
     def remake_indexes(self, why: str) -> None:
-        """Make the indexes of a segment at rest anew, since they cannot be right. Not on the loop."""
+        """Rebuild the wrong indexes of a closed segment. Not on the loop."""
         if patience.spent:
             raise WouldWait
         if not self.active:
             with self._lock:
-                logger.warning("%s is wrong: it is made anew", why)
+                logger.warning("%s is wrong: rebuilding it", why)
                 self._rebuild()
 
     def _indexes_lost(self) -> None:
-        """Make the indexes of a segment at rest anew. Raises FileNotFoundError where the segment has gone too."""
+        """Rebuild the indexes of a closed segment. Raises FileNotFoundError if the segment is
+        gone."""
         if self.active or not self._disk.exists(self.file.path):
             raise FileNotFoundError(ENOENT, "an index is gone", self.index.file.path)
-        logger.warning("%s has lost an index: it is made anew", self.file.path)
+        logger.warning("%s has lost an index: rebuilding it", self.file.path)
         with self._lock:
             self._sizes = {}
         self.check_indexes()

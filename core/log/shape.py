@@ -1,4 +1,5 @@
-"""How a log is cut into segments: beginning a new one, dropping old ones, cutting the end off, swapping compacted ones in."""
+"""How a log is cut into segments: beginning a new one, dropping old ones, cutting the end off,
+swapping compacted ones in."""
 
 import contextlib
 import zlib
@@ -44,7 +45,8 @@ class Shape:
         self._set_roll_time()
 
     def activate(self, segment: Segment) -> None:
-        """Before the first append. The producers too: read later, they would find that append in the log already."""
+        """Before the first append. The producers too: read later, they would find that append in
+        the log already."""
         log = self._log
         log.changed = True
         log.producers  # noqa: B018
@@ -62,8 +64,9 @@ class Shape:
     def must_roll(
         self, segment: Segment, size: int, last_offset: int, latest: int, now_ms: int
     ) -> bool:
-        """Whether a batch of `size` bytes that ends at `last_offset`, with `latest` as its timestamp, must go into a new
-        segment: the active one is full, its indexes are, or it is too old."""
+        """Whether a batch of `size` bytes that ends at `last_offset`, with `latest` as its
+        timestamp, must go into a new segment: the active one is full, its indexes are, or it is too
+        old."""
         if last_offset - segment.base_offset > INT32_MAX:
             return True
         if not segment.size:
@@ -76,8 +79,8 @@ class Shape:
         return now_ms - segment.created_ms > self.roll_ms
 
     def begin_segment(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """End the active segment, unless it is empty and begins there already, and return the next one, which begins at
-        `base_offset` (the log's end, if None)."""
+        """End the active segment, unless it is empty and begins there already, and return the next
+        one, which begins at `base_offset` (the log's end, if None)."""
         log = self._log
         base_offset = log.log_end_offset if base_offset is None else base_offset
         old = log.segments[-1]
@@ -107,8 +110,8 @@ class Shape:
         return segment
 
     def _set_roll_time(self) -> None:
-        """When the active segment is too old. The jitter, which spreads the rolls of many partitions, is no chance but
-        a number that belongs to the segment."""
+        """When the active segment is too old. The jitter, which spreads the rolls of many
+        partitions, is no chance but a number that belongs to the segment."""
         log = self._log
         jitter_max = min(log.config.segment_jitter_ms, log.config.segment_ms)
         seed = zlib.crc32(f"{log.directory}/{log.segments[-1].base_offset}".encode())
@@ -128,7 +131,8 @@ class Shape:
         self.begin_segment(now_ms)
 
     def roll_to(self, offset: int, now_ms: int) -> None:
-        """Begin a new segment at `offset`, which is not below the end: what lies between has no records any more."""
+        """Begin a new segment at `offset`, which is not below the end: what lies between has no
+        records any more."""
         log = self._log
         log.check_alive()
         assert offset >= log.log_end_offset
@@ -155,9 +159,10 @@ class Shape:
             raise self._log.die("drop an empty segment", e) from e
 
     def delete_before(self, offset: int, segments_max: int | None = None) -> int:
-        """Move the start of the log up to `offset` and drop the segments that lie wholly below, `segments_max` of them if
-        that is given (the rest with the next call); how many. The caller checks the high watermark. Raises
-        KafkaError(OFFSET_OUT_OF_RANGE) beyond the end, StorageError."""
+        """Move the start of the log up to `offset` and drop the segments that lie wholly below,
+        `segments_max` of them if that is given (the rest with the next call); how many. The caller
+        checks the high watermark. Raises KafkaError(OFFSET_OUT_OF_RANGE) beyond the end,
+        StorageError."""
         log = self._log
         log.check_alive()
         if offset > log.log_end_offset:
@@ -186,13 +191,14 @@ class Shape:
         return count
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut the log so that it ends at `offset`, or at the begin of the batch that holds it; whether there was
-        anything to cut. The recovery point may fall: the caller writes its checkpoint before the next append. Raises
-        StorageError."""
+        """Cut the log so that it ends at `offset`, or at the begin of the batch that holds it;
+        whether there was anything to cut. The recovery point may fall: the caller writes its
+        checkpoint before the next append. Raises StorageError."""
         log = self._log
         log.check_alive()
         if offset >= log.log_end_offset:
-            # An epoch may begin at the end: that of a leadership of ours in which nothing was written.
+            # An epoch may begin at the end: that of a leadership of ours in which nothing was
+            # written.
             log.cut_epochs(log.log_end_offset)
             return False
         if offset < log.segments[0].base_offset:
@@ -221,7 +227,8 @@ class Shape:
         return True
 
     def restart_at(self, offset: int, now_ms: int | None = None) -> None:
-        """Drop everything and begin anew, empty, at `offset`: a follower whose log ends before the leader's begins."""
+        """Delete everything and restart, empty, at `offset`: for a follower whose log ends before
+        the leader's log starts."""
         log = self._log
         log.check_alive()
         with self._durability.lock:
@@ -240,8 +247,9 @@ class Shape:
         log.replace_epochs(LeaderEpochs(), NO_EPOCH)
 
     def swap_in(self, base_offset: int, replaced: Sequence[Part], sizes: dict[str, int]) -> bool:
-        """Let the compacted segment whose `.cleaned` files are durable take the place of `replaced`; False, and nothing
-        done, where those are not the log's any more (retention, a cut). On the loop; `step_swap` goes on from here.
+        """Let the compacted segment whose `.cleaned` files are durable take the place of
+        `replaced`; False, and nothing done, where those are not the log's any more (retention, a
+        cut). On the loop; `step_swap` goes on from here.
         """
         log = self._log
         log.check_alive()
@@ -270,8 +278,8 @@ class Shape:
         return True
 
     def step_swap(self) -> bool:
-        """Go on with a swap, once the directory was synced; False where there is nothing to do. On the loop. Raises
-        StorageError."""
+        """Go on with a swap, once the directory was synced; False where there is nothing to do. On
+        the loop. Raises StorageError."""
         log = self._log
         if self._swap is None or self._swap.done or log.abandoned:
             self._swap = None
@@ -285,7 +293,8 @@ class Shape:
         return True
 
     def finish_swap(self) -> None:
-        """Bring a swap under way to its end: what it replaced must not come back after what follows now."""
+        """Bring a swap under way to its end: what it replaced must not come back after what follows
+        now."""
         log = self._log
         unfinished, self._swap = self._swap, None
         try:
@@ -311,8 +320,8 @@ class Shape:
         return list(self._deleted)
 
     def remove_deleted(self, names: list[str] | None = None) -> int:
-        """Remove the files of dropped segments: `names`, which were `deleted_files` when `file.delete.delay.ms` began,
-        or all. How many those were. In a thread, perhaps."""
+        """Remove the files of dropped segments: `names`, which were `deleted_files` when
+        `file.delete.delay.ms` began, or all. How many those were. May run in a thread."""
         log = self._log
         with self._durability.lock:
             if log.abandoned:

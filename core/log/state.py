@@ -1,6 +1,8 @@
-"""What a log consists of: where it is, its segments, where it begins and ends, its producers and leader epochs.
+"""What a log consists of: where it is, its segments, where it begins and ends, its producers and
+leader epochs.
 
-The parts of a `Log` (appender, shape, durability) share one of these and change it by the rules at the top of log.py.
+The parts of a `Log` (appender, shape, durability) share one of these and change it by the rules at
+the top of log.py.
 """
 
 from typing import Final
@@ -67,8 +69,8 @@ class LogState:
         self.log_start_offset = 0
         """The first offset that a reader may ask for."""
         self.local_log_start_offset = 0
-        """The first offset that this broker's disk holds; after the log's start only where older segments were moved
-        to remote storage (KIP-405)."""
+        """The first offset that this broker's disk holds; after the log's start only where older
+        segments were moved to remote storage (KIP-405)."""
         self.log_end_offset = 0
         self.snapshots: list[int] = []
         """The offsets of the producer snapshots on the disk."""
@@ -124,9 +126,10 @@ class LogState:
         self._producers = None
         self.producers  # noqa: B018  now: the next append must not find itself in the log
 
-    def load_producers(self) -> tuple[Producers, list[AbortedTxn]]:
-        """The state of producers as snapshots and batches say it, and the transactions that were aborted. Raises
-        OSError, CorruptBatch."""
+    def load_producers(self, quiet_from: int | None = None) -> tuple[Producers, list[AbortedTxn]]:
+        """The state of producers as snapshots and batches say it, and the transactions that were
+        aborted. No batch from `quiet_from` on is of a producer, if it is given. Raises OSError,
+        CorruptBatch."""
         return recovery.load_producers(
             self.disk,
             self.directory,
@@ -135,6 +138,7 @@ class LogState:
             self.log_start_offset,
             self.log_end_offset,
             self.opened_ms,
+            quiet_from=quiet_from,
         )
 
     @property
@@ -142,13 +146,16 @@ class LogState:
         """The leader epochs of this log."""
         if self._epochs is None:
             with storage_errors(self.directory, "read the leader epochs"):
-                self._epochs = recovery.load_epochs(
-                    self.disk,
-                    self.directory,
-                    self.has_epochs_file,
-                    self.segments,
-                    self.log_end_offset,
-                )
+                return self.read_epochs(self.log_end_offset)
+        return self._epochs
+
+    def read_epochs(self, end_offset: int) -> LeaderEpochs:
+        """Read them from their file; where it is missing, from the batches before `end_offset`.
+        Raises OSError."""
+        has_file = self.has_epochs_file
+        self._epochs = recovery.load_epochs(
+            self.disk, self.directory, has_file, self.segments, end_offset
+        )
         return self._epochs
 
     @property
@@ -181,8 +188,8 @@ class LogState:
             raise self.dead
 
     def refuse(self, action: str, cause: OSError) -> StorageError:
-        """The error for a failure that left the log as it was, if space or something that this process has too few of
-        was missing; else the log is dead."""
+        """The error for a failure that left the log as it was, if space or something that this
+        process has too few of was missing; else the log is dead."""
         error = StorageError(self.directory, action, cause, undone=True)
         return error if error.is_passing else self.die(action, cause)
 

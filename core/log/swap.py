@@ -1,20 +1,22 @@
-"""Putting a compacted segment in the place of others, so that a crash at any moment leaves a log that is right.
+"""Putting a compacted segment in the place of others, so that a crash at any moment leaves a log
+that is right.
 
-    1  .cleaned           the new files are written and synced; a crash leaves the old log (`.cleaned` is removed at start)
-    2  .cleaned → .swap   the indexes first, the records last: from here on the swap is decided. Readers get the new
-                          segment at once; the names are synced
+    1  .cleaned           the new files are written and synced; a crash leaves the old log
+                          (`.cleaned` is removed at start)
+    2  .cleaned → .swap   the indexes first, the records last: from here on the swap is decided.
+                          Readers get the new segment at once; the names are synced
     3  old → .deleted     removed `file.delete.delay.ms` later; the names are synced
     4  .swap → final      the indexes, synced, and then the records, synced
 
-What a start finds with `.log.swap` it takes through 3 and 4: `complete`. Old segments that begin within the new one go;
-one that begins behind the new one's last batch may stay, when compaction left nothing of it: what it holds is old news
-that the segments behind it, or the next round, outdo.
+What a start finds with `.log.swap` it takes through 3 and 4: `complete`. Old segments that begin
+within the new one go; one that begins behind the new one's last batch may stay, when compaction
+left nothing of it: what it holds is old news that the segments behind it, or the next round, outdo.
 
-Between two steps names are synced, off the loop; the renames are for the loop. Whoever cuts the log in that time finishes
-the swap first: an old segment must not come back behind a cut.
+Between two steps names are synced, off the loop; the renames are for the loop. Code that cuts the
+log in that time finishes the swap first: an old segment must not come back behind a cut.
 
-The index of aborted transactions is always there, perhaps empty, while it is swapped: its absence would not say whether
-the old one is to go.
+The index of aborted transactions always exists, even when empty, while it is swapped: its absence
+would not say whether the old one is to go.
 """
 
 import contextlib
@@ -40,7 +42,8 @@ class Swap:
         directory: Callable[[], str],
         is_current: Callable[[Segment], bool],
     ) -> None:
-        """`drop` renames segments for removal; `is_current`: whether the log still has the new one."""
+        """`drop` renames segments for removal; `is_current`: whether the log still has the new
+        one."""
         self._new = new
         self._old = list(old)
         self._drop = drop
@@ -76,14 +79,16 @@ class Swap:
 
 
 def begin(new: Segment, directory: str) -> None:
-    """Step 2: the files of `new`, which end in `.cleaned`, end in `.swap`. Raises OSError, with nothing decided."""
+    """Step 2: the files of `new`, which end in `.cleaned`, end in `.swap`. Raises OSError, with
+    nothing decided."""
     files = new.files
     for file in (*files[1:], files[0]):
         file.rename(f"{directory}/{file.path.rpartition('/')[2].removesuffix(CLEANED)}{SWAP}")
 
 
 def complete(disk: Disk, directory: str, names: Sequence[str], now_ms: int) -> None:
-    """Finish the swaps that a crash left decided, and remove what others left. `names` are those in the directory. Raises OSError."""
+    """Finish the swaps that a crash left decided, and remove what others left. `names` are those in
+    the directory. Raises OSError."""
     there = set(names)
     decided = sorted(name for name in there if name.endswith(LOG + SWAP))
     for name in decided:

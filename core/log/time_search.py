@@ -1,10 +1,11 @@
 """Looking for a time in a segment, without believing its time index blindly.
 
-An entry says that the batch which holds its offset has its timestamp, and that nothing before is later. A flipped bit in one
-would send a reader past records that it asked for, and it would never know. So the entries that an answer rests on are held
-against the batches they mean: the one before the time looked for, since a later one would have ended the search, and the one
-behind it, from which the search goes back. A wrong one elsewhere only makes the search begin too early. Where an entry and a
-sound batch contradict each other, the index is made anew.
+An entry says that the batch which holds its offset has its timestamp, and that nothing before is
+later. A flipped bit in one would send a reader past records that it asked for, and it would never
+know. So the entries that an answer rests on are held against the batches they mean: the one before
+the time looked for, since a later one would have ended the search, and the one behind it, from
+which the search goes back. A wrong one elsewhere only makes the search begin too early. Where an
+entry and a sound batch contradict each other, the index is rebuilt.
 """
 
 from collections.abc import Iterator
@@ -30,8 +31,8 @@ def latest(segment: Segment) -> TimestampOffset:
 def batches_from(
     segment: Segment, timestamp: int, from_offset: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches, in order, that end at or after `from_offset` and hold something not earlier than `timestamp`. Raises
-    OSError, CorruptBatch."""
+    """The batches, in order, that end at or after `from_offset` and hold something not earlier than
+    `timestamp`. Raises OSError, CorruptBatch."""
     # Taken first: the indexes may grow meanwhile.
     position = segment.begin_at(_INT64_MAX)
     before, entry = segment.ask_index(lambda: segment.time_index.around(timestamp))
@@ -47,7 +48,8 @@ def batches_from(
 
 
 def _agrees(segment: Segment, entry: TimestampOffset) -> bool:
-    """Whether the batch that holds the entry's offset has its timestamp; also where that batch is damaged, and cannot tell."""
+    """Whether the batch that holds the entry's offset has its timestamp; also where that batch is
+    damaged, and cannot tell."""
     try:
         position = segment.begin_at(entry.offset)
         # One header at a time: nearly always the first is the one.

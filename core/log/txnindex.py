@@ -1,15 +1,18 @@
 """The index of aborted transactions beside a segment (`.txnindex`, KIP-98), in Kafka's format.
 
-    version int16 = 0, producer id int64, first offset int64, last offset int64 (of the marker), last stable offset int64
+    version int16 = 0, producer id int64, first offset int64, last offset int64 (of the marker),
+    last stable offset int64
 
-A transaction stands in the index of the segment that holds its marker. Readers of committed records are given those that
-overlap what they fetched, and drop their records. Aborts are rare, so every entry is written when it happens, and reads
-take the whole file; where none was ever written there is no file.
+A transaction stands in the index of the segment that holds its marker. Readers of committed records
+are given those that overlap what they fetched, and drop their records. Aborts are rare, so every
+entry is written when it happens, and reads take the whole file; where none was ever written there
+is no file.
 
-A reader who is told too little takes aborted records for committed ones. So an index that was removed, cut or overwritten
-is *lost*: nothing is read from it until the log has made it anew. That there was one is known while the log is open, where
-its segment's other indexes are missing too, and after an orderly stop (txnindex_sizes.py). One that was removed alone, after a
-crash, is missed by nobody but `pk log verify`, as with Kafka.
+A reader that gets too few entries takes aborted records for committed ones. So an index that was
+removed, cut or overwritten is *lost*: nothing is read from it until the log has rebuilt it. That
+there was one is known while the log is open, where its segment's other indexes are missing too, and
+after an orderly stop (txnindex_sizes.py). One that was removed alone, after a crash, is noticed
+only by `pk log verify`, as with Kafka.
 """
 
 import threading
@@ -24,7 +27,8 @@ VERSION: Final = 0
 
 
 class AbortedTxn(NamedTuple):
-    """An aborted transaction: its first record, its marker, and the last stable offset once it was over."""
+    """An aborted transaction: its first record, its marker, and the last stable offset once it was
+    over."""
 
     producer_id: int
     first_offset: int
@@ -50,7 +54,7 @@ class TxnIndex:
         """Whether something was written since the last sync."""
         self.lost = size % ENTRY.size != 0
         self.lock = threading.RLock()
-        """Of who appends, and of who makes it anew."""
+        """For appending, and for rebuilding."""
         self._size = size - size % ENTRY.size
         self._last = -1
         """The marker of the last entry that was written since this was opened."""
@@ -62,17 +66,18 @@ class TxnIndex:
 
     @property
     def empty(self) -> bool:
-        """Whether it has no entry, and perhaps no file."""
+        """Whether it has no entry (its file may not exist)."""
         return self._size == 0 and not self.lost
 
     @property
     def intact(self) -> bool:
-        """Whether the file still has, under its name, what was written to it, as far as its size tells. Raises OSError."""
+        """Whether the file still has, under its name, what was written to it, as far as its size
+        tells. Raises OSError."""
         return not self.lost and (not self._size or self.file.size() >= self._size)
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Add an entry; they come in the order of their markers. One that is lost is left alone: who makes it anew finds
-        the marker in the log. Raises OSError; it is lost then."""
+        """Add an entry; they come in the order of their markers. One that is lost is left alone: a
+        rebuild finds the marker in the log. Raises OSError; it is lost then."""
         with self.lock:
             if self.lost or aborted.last_offset <= self._last:
                 return
@@ -101,7 +106,8 @@ class TxnIndex:
         return found
 
     def _can_be(self, data: bytes, found: list[AbortedTxn]) -> bool:
-        """Whether entries make sense: of the version that is known, in order, within the segment."""
+        """Whether entries make sense: of the version that is known, in order, within the
+        segment."""
         if any(data[at : at + 2] != b"\0\0" for at in range(0, len(data), ENTRY.size)):
             return False
         due = self.base_offset
@@ -112,7 +118,7 @@ class TxnIndex:
         return True
 
     def replace(self, entries: Sequence[AbortedTxn]) -> None:
-        """Write it anew, durably but for its name. Raises OSError."""
+        """Rewrite and sync the file, but not its name. Raises OSError."""
         with self.lock:
             self.file.close()  # it may be of a name that is gone
             data = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
@@ -139,7 +145,7 @@ class TxnIndex:
         try:
             kept = [aborted for aborted in self.all() if aborted.last_offset < offset]
         except TxnIndexLost:
-            return  # it will be made anew from what is left
+            return  # it will be rebuilt from what is left
         if len(kept) * ENTRY.size < self._size:
             self._size = len(kept) * ENTRY.size
             self._last = kept[-1].last_offset if kept else -1

@@ -1,8 +1,10 @@
-"""What an orderly stop notes of the indexes of aborted transactions: `.pk_aborted`, CBOR, beside the checkpoints.
+"""What an orderly stop notes of the indexes of aborted transactions: `.pk_aborted`, CBOR, beside
+the checkpoints.
 
-Most segments have no such index, so one that was removed, while no broker ran, would be missed by nobody; and a reader who
-is told too little takes aborted records for committed ones. The note says how many bytes of them each segment has, and is
-there only where one has any. It goes with the mark of the clean stop: what it says is true of logs that are closed.
+Most segments have no such index, so the loss of one while no broker ran would go unnoticed; and a
+reader who gets too few entries takes aborted records for committed ones. The note says how many
+bytes of them each segment has, and is there only where one has any. It goes with the mark of the
+clean stop: what it says is true of logs that are closed.
 
 body        {"<topic>-<partition>": {base offset of a segment: bytes of its index; -1: it was lost}}
 """
@@ -25,7 +27,7 @@ Sizes = dict[int, int]
 
 
 def sizes_of(segments: Iterable[Segment]) -> Sizes:
-    """What is to be noted of a log."""
+    """What to note of a log."""
     return {
         segment.base_offset: LOST if segment.txn_index.lost else segment.txn_index.size
         for segment in segments
@@ -34,7 +36,8 @@ def sizes_of(segments: Iterable[Segment]) -> Sizes:
 
 
 def mark_lost(segments: Iterable[Segment], noted: Sizes) -> None:
-    """Have the indexes be lost that are not as they were noted: they are made anew when somebody asks."""
+    """Treat indexes that differ from their note as lost: they are rebuilt when a reader needs
+    them."""
     for segment in segments:
         if noted.get(segment.base_offset, segment.txn_index.size) != segment.txn_index.size:
             segment.txn_index.lost = True

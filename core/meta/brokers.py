@@ -8,10 +8,10 @@ A broker's states, as its heartbeats move it:
         │    └──want_fence, no session───┘                                  ▼
         └────────────────a new incarnation registers────────────── may go, fenced
 
-A fenced broker, and one that shuts down, leads nothing and is in no ISR. What it was in sync with it
-may still be eligible for (see partitions.py); whoever comes back without the epoch of its last clean
-shutdown is in no ISR and eligible for nothing before its registration counts, because it may have
-lost what it had not synced.
+A fenced broker, and one that shuts down, leads nothing and is in no ISR. What it was in sync with
+it may still be eligible for (see partitions.py); a broker that comes back without the epoch of its
+last clean shutdown is in no ISR and eligible for nothing before its registration counts, because it
+may have lost what it had not synced.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,9 +74,9 @@ def register_broker(
 
     The broker epoch is the offset of the registration in the metadata log, so it only rises.
     `alive` says whether the incarnation that is registered under this id still has a session: then
-    another one is refused with DUPLICATE_BROKER_REGISTRATION. Asking again with the same incarnation
-    id gives the same epoch. A broker that shares its process with the only controller has nobody to
-    send heartbeats to: it comes with `fenced=False` and leads at once.
+    another one is refused with DUPLICATE_BROKER_REGISTRATION. Asking again with the same
+    incarnation id gives the same epoch. A broker that shares its process with the only controller
+    has no one to send heartbeats to: it comes with `fenced=False` and leads at once.
 
     A new incarnation leaves every ISR. It stays eligible only where it presents, as
     `previous_broker_epoch`, the epoch of the registration it replaces, and with that says that it
@@ -106,8 +106,8 @@ def register_broker(
 
 
 def _min_isr(image: MetadataImage, config: BrokerConfig) -> Iterator[Event]:
-    """In a cluster of several nodes all must count `min.insync.replicas` alike, whatever their files
-    say (KIP-966): what the controller has counts for all from the first registration on."""
+    """In a cluster of several nodes all must count `min.insync.replicas` alike, whatever their
+    files say (KIP-966): what the controller has counts for all from the first registration on."""
     if MIN_ISR not in image.broker_configs(None):
         yield ConfigChanged(BROKER, "", MIN_ISR, str(effective(image, config)[MIN_ISR]))
 
@@ -176,15 +176,15 @@ def heartbeat(
     *,
     may_shut_down: bool = True,
 ) -> Decision[Event]:
-    """Decide a BrokerHeartbeat request; the reply is its response (or STALE_BROKER_EPOCH, also where
-    nobody is registered under the id: the broker must register again).
+    """Decide a BrokerHeartbeat request; the reply is its response (or STALE_BROKER_EPOCH, also
+    where no broker is registered under the id: the broker must register again).
 
     `current_metadata_offset` is the offset of the last event that the broker has applied (its
-    image's `offset` less one); the broker is caught up when that is its registration or a later one,
-    and only then it is unfenced. A broker that wants to shut down first loses what it leads and is
-    in sync with, and may go at a later heartbeat, provided that `may_shut_down`: False keeps it
-    until the others know who leads now. One that is fenced, or wants to be, or leads nothing, may go
-    at once.
+    image's `offset` less one); the broker is caught up when that is its registration or a later
+    one, and only then it is unfenced. A broker that wants to shut down first loses what it leads
+    and is in sync with, and may go at a later heartbeat, provided that `may_shut_down`: False keeps
+    it until the others know who leads now. One that is fenced, or wants to be, or leads nothing,
+    may go at once.
     """
     node = request.broker_id
     if stale(image, node, request.broker_epoch):
@@ -270,7 +270,7 @@ def fence_broker(
     image: MetadataImage, broker_id: int, broker_epoch: int, config: BrokerConfig
 ) -> Decision[Event]:
     """Fence a broker that is not heard of any more. Nothing happens where it is fenced already, or
-    has registered anew since; the reply is whether anything did."""
+    has registered again since; the reply is whether anything did."""
     if stale(image, broker_id, broker_epoch):
         return Decision(reply=False)
     records = list(_fenced(image, image.brokers[broker_id], config))
@@ -289,7 +289,7 @@ def unregister_broker(
         return Decision(
             reply=UnregisterBrokerResponse(
                 error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
-                error_message=f"broker {node} is not registered",
+                error_message=f"Broker ID {node} is not currently registered",
             )
         )
     event = BrokerUnregistered(node, broker.broker_epoch)
@@ -301,8 +301,8 @@ def unregister_broker(
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
 ) -> Decision[Event]:
-    """Decide a ControllerRegistration request (KIP-919): where a node that may become the controller
-    listens. Registering the same again changes nothing."""
+    """Decide a ControllerRegistration request (KIP-919): where a node that may become the
+    controller listens. Registering the same again changes nothing."""
     event = ControllerRegistered(
         request.controller_id,
         request.incarnation_id,

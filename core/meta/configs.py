@@ -9,8 +9,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
+from pk.core.auth.sasl_config import check_changed_login
 from pk.core.config import (
     CLIENT_METRICS_KEYS,
     GROUP_KEYS,
@@ -24,6 +25,7 @@ from pk.core.config import (
     broker_key,
     key_of,
 )
+from pk.core.config.security_promises import check_changed_key
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta import elections
@@ -48,6 +50,9 @@ class Operation(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+R = TypeVar("R", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
 
 
 class Change(Protocol):
@@ -97,7 +102,10 @@ def check_topic(own: Mapping[str, str], config: BrokerConfig) -> None:
         for name in _THROTTLED:
             _check_throttled(name, values.get(name))
         if values.get("remote.storage.enable"):
-            raise ConfigError("remote.storage.enable cannot be true: there is no remote storage")
+            raise ConfigError(
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be "
+                "configured with remote log storage."
+            )
     except ConfigError as e:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
 
@@ -107,11 +115,15 @@ def _check_throttled(name: str, value: Value) -> None:
         for replica in value:
             if not _REPLICA.fullmatch(replica):
                 raise ConfigError(
-                    f"{name} must be * or a list of PARTITION:BROKER, not {replica!r}"
+                    f"Invalid value [{', '.join(value)}] for configuration {name}: {name} must be "
+                    "the literal '*' or a list of replicas in the following format: "
+                    "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
                 )
 
 
-def _check_broker(own: Mapping[str, str], resource: str, touched: Iterable[str]) -> None:
+def _check_broker(
+    own: Mapping[str, str], resource: str, touched: Iterable[str], config: BrokerConfig
+) -> None:
     """Only keys that the request sets are judged; what is stored already is not this request's
     fault."""
     for name in touched:
@@ -121,16 +133,41 @@ def _check_broker(own: Mapping[str, str], resource: str, touched: Iterable[str])
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
         if not key.dynamic or name in _NEEDS_A_RESTART:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs"
+                ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]"
             )
         if not resource and key.scope is Scope.PER_BROKER:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"{name} is set for one broker, never for all of them"
+                ErrorCode.INVALID_REQUEST,
+                (
+                    "Cannot update these configs at default cluster level, broker id must be "
+                    f"specified: [{name}]"
+                ),
             )
         try:
-            BrokerConfig({name: own[name]})
+            changed = BrokerConfig({name: own[name]})
+            _check_connection_limits(name, own, changed, config)
+            check_changed_key(name, own[name], config)
+            check_changed_login(name, own[name])
         except ConfigError as e:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
+
+
+def _check_connection_limits(
+    name: str, own: Mapping[str, str], changed: BrokerConfig, config: BrokerConfig
+) -> None:
+    """A running broker must keep taking connections, or it could not be changed back. Raises
+    ConfigError."""
+    if name in ("max.connections", "max.connection.creation.rate") and changed[name] == 0:
+        raise ConfigError(
+            f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0 for "
+            "configuration Invalid dynamic configuration"
+        )
+    overrides = "max.connections.per.ip.overrides"
+    closed = name == "max.connections.per.ip" and changed[name] == 0
+    if closed and not own.get(overrides, config[overrides]):
+        raise ConfigError(
+            f"requirement failed: {name} can be set to zero only if {overrides} property is set."
+        )
 
 
 def _check_group(own: Mapping[str, str], config: BrokerConfig) -> None:
@@ -155,7 +192,9 @@ def _check_group(own: Mapping[str, str], config: BrokerConfig) -> None:
         reset = own.get("share.auto.offset.reset", "latest")
         if reset not in ("earliest", "latest") and not _DURATION.fullmatch(reset):
             raise ConfigError(
-                f"share.auto.offset.reset must be earliest, latest or by_duration:P…, not {reset!r}"
+                f"Invalid value {reset} for configuration share.auto.offset.reset: Invalid value "
+                f"`{reset}` for configuration share.auto.offset.reset. The value must be either "
+                "'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
             )
     except ConfigError as e:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
@@ -169,8 +208,8 @@ def _check_between(name: str, value: Value, config: BrokerConfig, low: str, high
             continue  # not every key is bounded by others
         assert isinstance(value, int) and isinstance(limit, int)
         if value < limit if below else value > limit:
-            word = "at least" if below else "at most"
-            raise ConfigError(f"{name} must be {word} {limit} ({bound}), not {value}")
+            word = "greater" if below else "less"
+            raise ConfigError(f"{name} must be {word} than or equal to {bound}")
 
 
 def _check_client_metrics(own: Mapping[str, str]) -> None:
@@ -188,7 +227,7 @@ def _check_client_metrics(own: Mapping[str, str]) -> None:
         except (re.error, ValueError, OverflowError, RecursionError):
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"match: {pattern!r} is no CLIENT_FIELD=REGULAR_EXPRESSION",
+                f"Illegal client matching pattern: {pattern}",
             ) from None
 
 
@@ -196,28 +235,35 @@ def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None
     """Raises KafkaError where there is no such thing to configure."""
     if resource_type == TOPIC:
         if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic's name is missing")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         if name not in image.topics:
             check_name(name)
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
     elif resource_type == BROKER:
         check_broker_name(name)
     elif resource_type in (GROUP, CLIENT_METRICS):
         if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the resource's name is missing")
+            missing = (
+                "Default group resources are not allowed."
+                if resource_type == GROUP
+                else "Subscription name can't be empty"
+            )
+            raise KafkaError(ErrorCode.INVALID_REQUEST, missing)
     else:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configs here"
-        )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
 
 
-def check_broker_name(name: str) -> int | None:
-    """The id in a broker resource's name, None for all brokers. Raises
+def check_broker_name(name: str, what: str = "Node") -> int | None:
+    """The id in a broker resource's name, None for all brokers; an error calls it `what`. Raises
     KafkaError(INVALID_REQUEST)."""
     if not name:
         return None
     if not (name.isascii() and name.isdigit() and len(name) <= 10):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its id, not {name!r}")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}"
+        )
     return int(name)
 
 
@@ -228,7 +274,7 @@ def _check(
     if resource_type == TOPIC:
         check_topic(own, config)
     elif resource_type == BROKER:
-        _check_broker(own, name, touched)
+        _check_broker(own, name, touched, config)
     elif resource_type == GROUP:
         _check_group(own, config)
     else:
@@ -286,8 +332,9 @@ def alter(
 
 
 def _check_min_isr(resource: ConfigResource, touched: Iterable[str], new: Iterable[str]) -> None:
-    """All brokers must count `min.insync.replicas` as the controller does, or who is eligible to lead
-    would not be safe (KIP-966): it is never one broker's, and what all brokers have stays set."""
+    """All brokers must count `min.insync.replicas` as the controller does, or who is eligible to
+    lead would not be safe (KIP-966): it is never one broker's, and what all brokers have stays
+    set."""
     if resource[0] != BROKER or MIN_ISR not in touched:
         return
     if resource[1]:
@@ -298,8 +345,8 @@ def _check_min_isr(resource: ConfigResource, touched: Iterable[str], new: Iterab
 
 def _decide(
     image: MetadataImage,
-    resources: list,
-    changed: Callable[..., dict[str, str]],
+    resources: Iterable[R],
+    changed: Callable[[R], dict[str, str]],
     config: BrokerConfig,
     validate_only: bool,
 ) -> tuple[Decision[Event], list[KafkaError | None]]:
@@ -310,15 +357,17 @@ def _decide(
         resource = one.resource_type, one.resource_name
         try:
             if seen[resource] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the resource twice")
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
             if len({c.name for c in one.configs}) != len(one.configs):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has a key twice")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             _check_resource(image, *resource)
             old, new = image.config(*resource), changed(one)
             touched = [name for name in new if old.get(name) != new[name]]
             removed = [name for name in old if name not in new]
-            _check_min_isr(resource, [*touched, *removed], new)
             _check(resource, new, touched, config)
+            _check_min_isr(resource, [*touched, *removed], new)
         except KafkaError as e:
             errors.append(e)
             continue
@@ -333,7 +382,7 @@ def _decide(
 
 def _required(name: str, value: str | None) -> str:
     if value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must have a value")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
     return value
 
 
@@ -374,7 +423,8 @@ def _edited(
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
     if key.type is not Type.LIST:
         raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"{name} is no list: nothing can be added to it or taken away"
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {Operation(operation).name} to key {name} because its type is not LIST.",
         )
     if old is None:
         default = config.topic({})[name] if resource[0] == TOPIC else key.default_value()
@@ -384,7 +434,9 @@ def _edited(
     if operation == Operation.APPEND:
         added = _words(value)
         if not added:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: nothing to add")
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Configuration '{name}' values must not be empty."
+            )
         words += [w for w in added if w not in words]
     else:
         words = [w for w in words if w not in _words(value)]

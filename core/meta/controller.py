@@ -2,8 +2,8 @@
 are first needed.
 
 Every function is pure: (image, request, …) → `Decision` of events and an answer.
-`core/broker/controller/controller.py` appends the events to the log and replays them; nothing here changes
-anything.
+`core/broker/controller/controller.py` appends the events to the log and replays them; nothing here
+changes anything.
 """
 
 from pk.core.config import BrokerConfig
@@ -13,7 +13,7 @@ from pk.core.meta.events import ClusterCreated, ControllerElected, Event
 from pk.core.meta.features import first_features
 from pk.core.meta.image import MetadataImage
 from pk.core.record.compress import Codec
-from pk.core.values import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pk.core.values import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from pk.core.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -64,6 +64,19 @@ def internal_topic(name: str, config: BrokerConfig) -> CreatableTopic | None:
             "compression.type": "uncompressed",
             "min.insync.replicas": str(config.transaction_state_log_min_isr),
             "unclean.leader.election.enable": "false",
+        }
+    elif name == SHARE_STATE_TOPIC:
+        partitions, factor, segment_bytes = (
+            config.share_coordinator_state_topic_num_partitions,
+            config.share_coordinator_state_topic_replication_factor,
+            config.share_coordinator_state_topic_segment_bytes,
+        )
+        own = {
+            # Its coordinators delete what they need no longer.
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+            "retention.ms": "-1",
         }
     else:
         return None

@@ -9,6 +9,7 @@ describes `log.retention.ms` by no synonym at all, though its topics keep to the
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from enum import IntEnum
 from itertools import dropwhile
 from typing import Final, NamedTuple
@@ -73,7 +74,7 @@ def _broker_synonyms(name: str, config: BrokerConfig) -> list[Synonym]:
     names = _SYNONYMS.get(name)
     if names is None:
         names = tuple(dict.fromkeys((name, base_name(name))))
-    found = []
+    found: list[Synonym] = []
     for given, source in (
         (config.dynamic, Source.DYNAMIC_BROKER),
         (config.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
@@ -104,7 +105,7 @@ def describe_topic(own: Mapping[str, str], config: BrokerConfig) -> dict[str, De
     """Every topic key of a topic with these keys of its own, on a broker with this
     configuration."""
     topic = config.topic(own)
-    described = {}
+    described: dict[str, Described] = {}
     for name, key in TOPIC_KEYS.items():
         value = key.text(topic[name])
         beneath = TOPIC_SYNONYMS.get(name)
@@ -119,9 +120,9 @@ def describe_broker(config: BrokerConfig) -> dict[str, Described]:
     """Every broker key of the broker with this configuration, and those it was given beyond
     them."""
     names = dict.fromkeys([*BROKER_KEYS, *config.static, *config.dynamic_default, *config.dynamic])
-    described = {}
+    described: dict[str, Described] = {}
     for name in names:
-        key = broker_key(name)
+        key = _under_its_own_name(name)
         text = config.given(name)
         value = key.text(key.default_value() if text is None else _parsed(key, text))
         synonyms = _broker_synonyms(name, config)
@@ -129,12 +130,19 @@ def describe_broker(config: BrokerConfig) -> dict[str, Described]:
     return described
 
 
+def _under_its_own_name(name: str) -> Key:
+    """The key, also of one listener: named as it was given, not as the key that it overrides.
+    Raises ConfigError."""
+    key = broker_key(name)
+    return key if key.name == name else replace(key, name=name)
+
+
 def describe_broker_default(own: Mapping[str, str]) -> dict[str, Described]:
     """The keys that the cluster keeps for all brokers; only those that are set are described."""
-    described = {}
+    described: dict[str, Described] = {}
     for name, text in own.items():
         try:
-            key = broker_key(name)
+            key = _under_its_own_name(name)
         except ConfigError:
             continue
         synonym = Synonym(name, None if key.sensitive else text, Source.DYNAMIC_DEFAULT_BROKER)
@@ -145,7 +153,7 @@ def describe_broker_default(own: Mapping[str, str]) -> dict[str, Described]:
 
 def describe_group(own: Mapping[str, str], config: BrokerConfig) -> dict[str, Described]:
     """Every group key of a group with these keys of its own."""
-    described = {}
+    described: dict[str, Described] = {}
     for name, key in GROUP_KEYS.items():
         beneath = GROUP_SYNONYMS.get(name)
         if beneath is not None:
@@ -163,7 +171,7 @@ def describe_group(own: Mapping[str, str], config: BrokerConfig) -> dict[str, De
 
 def describe_client_metrics(own: Mapping[str, str]) -> dict[str, Described]:
     """Every key of a client metrics subscription (KIP-714)."""
-    described = {}
+    described: dict[str, Described] = {}
     for name, key in CLIENT_METRICS_KEYS.items():
         text = own.get(name)
         value = key.default if text is None else key.text(_parsed(key, text))

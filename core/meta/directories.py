@@ -1,9 +1,9 @@
 """In which log directory a replica lies (KIP-858), as brokers tell the controller.
 
 The controller must know, so that a directory that fails costs its replicas their place in the ISR
-and nobody else's. A replica that turns up in another directory while the one it was in works was
+and no other's. A replica that turns up in another directory while the one it was in works was
 moved there, with everything it had. If the old directory is gone, what turns up is a new, empty
-replica: it is in sync with nobody, and eligible for nothing by virtue of the old one's past. Brokers
+replica: it is in sync with none, and eligible for nothing by virtue of the old one's past. Brokers
 tell of every replica; until they do, its directory is believed to work.
 """
 

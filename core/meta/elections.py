@@ -26,7 +26,7 @@ UNCLEAN: Final = 1
 """Election types of ElectLeaders."""
 
 ELECTIONS_MAX: Final = 1_000
-"""How many leaders one round of rebalancing moves: clients find each of them anew."""
+"""How many leaders one round of rebalancing moves: clients must find each of them again."""
 
 
 def _partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, PartitionImage]]:
@@ -90,8 +90,8 @@ def broker_came(image: MetadataImage, rules: Rules, node: int) -> Iterator[Parti
 
 
 def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event]:
-    """Elect leaders for partitions that have none and, by the configs as they are now, may have one:
-    after `unclean.leader.election.enable` was changed. The reply is how many."""
+    """Elect leaders for partitions that have none and, by the configs as they are now, may have
+    one: after `unclean.leader.election.enable` was changed. The reply is how many."""
     rules = Rules(image, config)
     events = [
         event
@@ -106,7 +106,8 @@ def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event]
 def rules_changed(
     old: MetadataImage, new: MetadataImage, config: BrokerConfig
 ) -> Iterator[PartitionChanged]:
-    """What changes in partitions when `min.insync.replicas` or `unclean.leader.election.enable` does.
+    """What changes in partitions when `min.insync.replicas` or `unclean.leader.election.enable`
+    does.
 
     Where fewer replicas are enough now, what is acknowledged from here on need not be on those that
     were eligible. Any partition whose bound changes gets a new partition epoch, so that no leader
@@ -126,9 +127,9 @@ def rules_changed(
 
 
 def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Event]:
-    """Give leadership back to preferred replicas that are in sync (`auto.leader.rebalance.enable` is
-    the caller's business). The reply is whether there is more to move: at most ELECTIONS_MAX do in
-    one decision."""
+    """Give leadership back to preferred replicas that are in sync (`auto.leader.rebalance.enable`
+    is the caller's business). The reply is whether there is more to move: at most ELECTIONS_MAX do
+    in one decision."""
     rules = Rules(image, config)
     events: list[Event] = []
     for topic, partition in _partitions(image):
@@ -151,9 +152,9 @@ def elect_leaders(
 
     Each partition by itself: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where the preferred
     replica leads already or (unclean) anybody does; PREFERRED_LEADER_NOT_AVAILABLE;
-    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is there at all. Asked for all partitions (null),
-    those that need no election are left out. INVALID_REQUEST, for each and for all, for another type
-    of election.
+    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is there at all. Asked for all partitions
+    (null), those that need no election are left out. INVALID_REQUEST, for each and for all, for
+    another type of election.
     """
     decision: Decision[Event] = Decision()
     decision.reply = response = ElectLeadersResponse()
@@ -161,7 +162,7 @@ def elect_leaders(
         response.error_code = ErrorCode.INVALID_REQUEST
         response.replica_election_results = refused(
             request,
-            KafkaError(ErrorCode.INVALID_REQUEST, f"{request.election_type} is no election type"),
+            KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"),
         )
         return decision
     rules = Rules(image, config)
@@ -210,10 +211,12 @@ def _elect(
 ) -> tuple[ErrorCode, str | None, PartitionChanged | None]:
     topic, partition = image.topics.get(name), image.partition(name, number)
     if topic is None or partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{number}", None
+        what = f"topic as {name}" if topic is None else f"partition as {name}-{number}"
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such {what}", None
     leader = partition.leader
     if leader == partition.preferred_leader or (election_type == UNCLEAN and leader != NO_LEADER):
-        return ErrorCode.ELECTION_NOT_NEEDED, "the leader is the one wanted", None
+        not_needed = "Leader election not needed for topic partition."
+        return ErrorCode.ELECTION_NOT_NEEDED, not_needed, None
     if election_type == PREFERRED:
         event = change(rules, topic, partition, preferred=True, unclean=False)
         if event is None:

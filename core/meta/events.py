@@ -10,10 +10,11 @@ shorter list of an older. Fields are never removed, reordered or given another m
 that must change so gets a new name.
 """
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Final, NamedTuple, Union, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Final, NamedTuple, Union, cast, get_args
 
 from pk.core import cbor
+from pk.core.quota.entity import Entity, EntityPart
 from pk.core.values import Uuid
 
 KIND: Final = "pk.metadata.event"
@@ -102,7 +103,7 @@ class BrokerUnregistered:
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistered:
-    """A node that may become the controller told where it listens for brokers and controllers
+    """A node that may become the controller reported where it listens for brokers and controllers
     (KIP-919)."""
 
     VERSION: ClassVar[int] = 1
@@ -204,6 +205,102 @@ class ProducerIdsAllocated:
     next_producer_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class AclCreated:
+    """An access rule came: see `AclBinding`. No two rules are equal in all fields."""
+
+    VERSION: ClassVar[int] = 1
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True)
+class AclDeleted:
+    """An access rule is gone."""
+
+    VERSION: ClassVar[int] = 1
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialChanged:
+    """A user has a SCRAM credential, a new one or another than before (KIP-554)."""
+
+    VERSION: ClassVar[int] = 1
+    user: str
+    mechanism: int
+    """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialRemoved:
+    """A user no longer has a SCRAM credential of a mechanism."""
+
+    VERSION: ClassVar[int] = 1
+    user: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True)
+class StrangersSecretMade:
+    """The secret of which the salts are made that users get who do not exist: all brokers must give
+    the same ones."""
+
+    VERSION: ClassVar[int] = 1
+    secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenChanged:
+    """A delegation token came, or ends at another time than before (KIP-48). Its HMAC is in no
+    event: brokers compute it."""
+
+    VERSION: ClassVar[int] = 1
+    token_id: str
+    owner: str
+    """A principal: `User:alice`."""
+    requester: str
+    renewers: tuple[str, ...]
+    issue_ms: int
+    expiry_ms: int
+    max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenRemoved:
+    """A delegation token is over."""
+
+    VERSION: ClassVar[int] = 1
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientQuotaChanged:
+    """A user, a client id or an address has a quota, another one than before, or (None) no longer
+    (KIP-546)."""
+
+    VERSION: ClassVar[int] = 1
+    entity: Entity
+    """What it is for; see core/quota/entity.py."""
+    key: str
+    value: float | None
+
+
 Event = Union[  # noqa: UP007 - a runtime alias that type checkers narrow in `match`
     ClusterCreated,
     ControllerElected,
@@ -218,13 +315,25 @@ Event = Union[  # noqa: UP007 - a runtime alias that type checkers narrow in `ma
     ConfigChanged,
     FeatureChanged,
     ProducerIdsAllocated,
+    AclCreated,
+    AclDeleted,
+    ScramCredentialChanged,
+    ScramCredentialRemoved,
+    StrangersSecretMade,
+    ClientQuotaChanged,
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
 ]
 
 EVENTS: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Event)}
 """Every event by the name that the log knows it by."""
 
 _FIELDS: Final = {c: tuple(f.name for f in fields(c)) for c in EVENTS.values()}
-_NESTED: Final[dict[str, type[Any]]] = {"endpoints": Endpoint, "features": FeatureRange}
+_NESTED: Final[dict[str, type[Any]]] = {
+    "endpoints": Endpoint,
+    "features": FeatureRange,
+    "entity": EntityPart,
+}
 
 
 def pack(event: Event) -> list[Any]:
@@ -246,10 +355,10 @@ def unpack(packed: Any) -> Event:
             f"{name}: version {version!r} is newer than this program knows ({cls.VERSION})"
         )
     names = _FIELDS[cls]
-    if not isinstance(values, list) or len(values) > len(names):
+    if not isinstance(values, list) or len(cast(list[Any], values)) > len(names):
         raise cbor.CborError(f"{name}: not its fields: {values!r:.80}")
     try:
-        return cls(*(_unpack(n, v) for n, v in zip(names, values, strict=False)))
+        return cls(*(_unpack(n, v) for n, v in zip(names, cast(list[Any], values), strict=False)))
     except TypeError as e:
         raise cbor.CborError(f"{name}: {e}") from e
 
@@ -257,8 +366,8 @@ def unpack(packed: Any) -> Event:
 def _unpack(name: str, value: Any) -> Any:
     if not isinstance(value, list):
         return value
-    nested = _NESTED.get(name)
-    return tuple(value) if nested is None else tuple(nested(*item) for item in value)
+    nested, items = _NESTED.get(name), cast(list[Any], value)
+    return tuple(items) if nested is None else tuple(nested(*item) for item in items)
 
 
 def encode(event: Event) -> bytes:

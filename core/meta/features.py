@@ -1,8 +1,8 @@
 """Finalized features: levels that every broker of the cluster supports and keeps to (KIP-584,
 KIP-778).
 
-A feature that is finalized steers clients, so only what is built is in `SUPPORTED`, and nothing else
-can be finalized. A new cluster begins with all of them.
+A feature that is finalized steers clients, so only what is built is in `SUPPORTED`, and nothing
+else can be finalized. A new cluster begins with all of them.
 
 `metadata.version` tells tools which release a cluster is at. pk supports one level of it, the one
 with which Apache Kafka 4.3.1 formats a cluster, whose requests and errors it follows. The formats
@@ -38,13 +38,22 @@ METADATA_4_3_IV0: Final = 30
 GROUP_VERSION: Final = "group.version"
 """Consumer groups of KIP-848: at level 1 clients may ask for them."""
 
+SHARE_VERSION: Final = "share.version"
+"""Share groups (KIP-932): at level 1 clients may ask for them."""
+
+STREAMS_VERSION: Final = "streams.version"
+"""Streams groups (KIP-1071): at level 1 clients may ask for them."""
+
 TRANSACTION_VERSION: Final = "transaction.version"
-"""Transactions: level 1 writes tagged fields to their log, level 2 raises a producer's epoch with each (KIP-890)."""
+"""Transactions: level 1 writes tagged fields to their log, level 2 raises a producer's epoch with
+each (KIP-890)."""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     ELR_VERSION: (1, 1),
     GROUP_VERSION: (0, 1),
     METADATA_VERSION: (METADATA_4_3_IV0, METADATA_4_3_IV0),
+    SHARE_VERSION: (0, 1),
+    STREAMS_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
 """Feature → lowest and highest level that this program supports."""
@@ -70,9 +79,12 @@ def update_features(
     image: MetadataImage,
     request: UpdateFeaturesRequest,
     supported: Mapping[str, tuple[int, int]] = SUPPORTED,
+    *,
+    controller_id: int = 1,
 ) -> Decision[Event]:
-    """Decide an UpdateFeatures request: all of its updates or none; of a feature that is named twice, the last. The reply
-    is its response, with one result an update for versions that have them, if they are made.
+    """Decide an UpdateFeatures request: all of its updates or none; of a feature that is named
+    twice, the last. The reply is its response, with one result an update for versions that have
+    them, if they are made. `controller_id` is this node's id, which Apache's sentences name.
 
     INVALID_UPDATE_VERSION for a level that is negative, that this program or a registered broker
     does not support, that is lower without a type that allows a downgrade, or higher with one.
@@ -81,11 +93,13 @@ def update_features(
     events: list[Event] = []
     for update in {update.feature: update for update in request.feature_updates}.values():
         try:
-            _check(image, update, supported)
+            _check(image, update, supported, controller_id)
         except KafkaError as e:
             response.error_code = e.code
             response.error_message = (
-                f"no feature was updated, because of {update.feature}: {e.message}"
+                "The update failed for all features since the following feature had an error: "
+                f"Invalid update version {update.max_version_level} for feature {update.feature}. "
+                f"{e.message}"
             )
             return Decision([], reply=response)
         if image.features.get(update.feature, 0) != update.max_version_level:
@@ -98,7 +112,10 @@ def update_features(
 
 
 def _check(
-    image: MetadataImage, update: FeatureUpdateKey, supported: Mapping[str, tuple[int, int]]
+    image: MetadataImage,
+    update: FeatureUpdateKey,
+    supported: Mapping[str, tuple[int, int]],
+    controller_id: int,
 ) -> None:
     name, level = update.feature, update.max_version_level
 
@@ -107,19 +124,29 @@ def _check(
 
     kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        raise refuse(f"{kind} is no type of upgrade")
+        raise refuse("The controller does not support the given upgrade type.")
     if level < 0:
-        raise refuse("a level is not negative")
-    if not _within(level, supported.get(name)):
-        raise refuse(f"this controller does not support level {level}")
+        raise refuse("A feature version cannot be less than 0.")
+    only = supported.get(name)
+    if only is None and level == 0 and name not in image.features:
+        raise refuse(f"Feature {name} not found.")
+    if not _within(level, only):
+        if only is None:
+            raise refuse(f"Local controller {controller_id} does not support this feature.")
+        raise refuse(f"Local controller {controller_id} only supports versions {only[0]}-{only[1]}")
     for broker in image.brokers.values():
         if not _within(level, _range(broker.features, name)):
-            raise refuse(f"broker {broker.broker_id} does not support level {level}")
+            raise refuse(f"Broker {broker.broker_id} does not support it.")
     now = image.features.get(name, 0)
     if level < now and kind == UPGRADE:
-        raise refuse(f"level {level} is below {now}: that takes a downgrade")
+        raise refuse(
+            "Can't downgrade the version of this feature without setting the upgrade type to "
+            "either safe or unsafe downgrade."
+        )
     if level > now and kind != UPGRADE:
-        raise refuse(f"level {level} is above {now}: that is no downgrade")
+        raise refuse(
+            "Can't upgrade the version of this feature with an upgrade type that is a downgrade."
+        )
 
 
 def _range(features: Iterable[FeatureRange], name: str) -> tuple[int, int] | None:

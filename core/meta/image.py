@@ -10,16 +10,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+from pk.core.auth.acls import NO_ACLS, AclBinding, Acls, AclsEdit
+from pk.core.auth.delegation_tokens import DelegationToken, Tokens
+from pk.core.auth.principal import KafkaPrincipal
+from pk.core.auth.scram import ScramCredential
 from pk.core.meta.events import (
     BROKER,
     TOPIC,
+    AclCreated,
+    AclDeleted,
     BrokerChanged,
     BrokerRegistered,
     BrokerUnregistered,
+    ClientQuotaChanged,
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
     ControllerRegistered,
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
     Endpoint,
     Event,
     FeatureChanged,
@@ -27,13 +36,20 @@ from pk.core.meta.events import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
+    ScramCredentialChanged,
+    ScramCredentialRemoved,
+    StrangersSecretMade,
     TopicCreated,
     TopicDeleted,
 )
+from pk.core.quota.entity import Entity, Quotas
 from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, ZERO_UUID, TopicPartition, Uuid
 
 ConfigResource = tuple[int, str]
 """(resource type, resource name)."""
+
+ScramUser = tuple[str, int]
+"""(user, SCRAM mechanism)."""
 
 _K = TypeVar("_K")
 
@@ -144,15 +160,30 @@ class MetadataImage:
     """
     controller_id: int = NO_NODE
     controller_epoch: int = -1
-    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
-    controllers: Mapping[int, ControllerImage] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict[int, BrokerImage])
+    controllers: Mapping[int, ControllerImage] = field(default_factory=dict[int, ControllerImage])
     """Nodes that registered as possible controllers."""
-    topics: Mapping[str, TopicImage] = field(default_factory=dict)
-    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
-    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
-    features: Mapping[str, int] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict[str, TopicImage])
+    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict[Uuid, TopicImage])
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(
+        default_factory=dict[ConfigResource, Mapping[str, str]]
+    )
+    features: Mapping[str, int] = field(default_factory=dict[str, int])
     """Finalized features and their levels; one that is off is absent."""
     producer_id_next: int = 0
+    acls: Acls = NO_ACLS
+    scram: Mapping[ScramUser, ScramCredential] = field(
+        default_factory=dict[ScramUser, ScramCredential]
+    )
+    """The SCRAM credentials of users."""
+    strangers_secret: bytes = field(default=b"", repr=False)
+    """See `StrangersSecretMade`; empty as long as no user was ever added."""
+
+    quotas: Quotas = field(default_factory=dict[Entity, Mapping[str, float]])
+    """The quotas of users, client ids and addresses."""
+
+    tokens: Tokens = field(default_factory=dict[str, DelegationToken])
+    """The delegation tokens, also those that are over and not removed yet."""
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
         """The topic with this id, None where there is none."""
@@ -211,6 +242,10 @@ class _Edit:
         self._own_configs: dict[ConfigResource, dict[str, str]] = {}
         self._features: dict[str, int] | None = None
         self._controllers: dict[int, ControllerImage] | None = None
+        self._acls: AclsEdit | None = None
+        self._scram: dict[ScramUser, ScramCredential] | None = None
+        self._tokens: dict[str, DelegationToken] | None = None
+        self._quotas: dict[Entity, Mapping[str, float]] | None = None
 
     def replay(self, event: Event) -> None:
         match event:
@@ -237,6 +272,22 @@ class _Edit:
                 self._change_feature(event)
             case ProducerIdsAllocated():
                 self._changed["producer_id_next"] = event.next_producer_id
+            case AclCreated() | AclDeleted():
+                self._change_acl(event)
+            case ScramCredentialChanged():
+                self._edit_scram()[event.user, event.mechanism] = ScramCredential(
+                    event.salt, event.stored_key, event.server_key, event.iterations
+                )
+            case ScramCredentialRemoved():
+                del self._edit_scram()[event.user, event.mechanism]
+            case DelegationTokenChanged():
+                self._edit_tokens()[event.token_id] = _token(event)
+            case DelegationTokenRemoved():
+                del self._edit_tokens()[event.token_id]
+            case ClientQuotaChanged():
+                self._change_quota(event)
+            case StrangersSecretMade():
+                self._changed["strangers_secret"] = event.secret
             case ClusterCreated():
                 self._changed["cluster_id"] = event.cluster_id
             case ControllerElected():
@@ -263,11 +314,16 @@ class _Edit:
             ("topics", self._topics),
             ("configs", self._configs),
             ("features", self._features),
+            ("scram", self._scram),
+            ("quotas", self._quotas),
+            ("tokens", self._tokens),
         ):
             if edited is not None:
                 values[name] = edited
         if self._topics is not None:
             values["topics_by_id"] = self._topics_by_id
+        if self._acls is not None:
+            values["acls"] = self._acls.finish()
         return replace(self._image, offset=self._offset, **values)
 
     def _edit_brokers(self) -> dict[int, BrokerImage]:
@@ -285,6 +341,29 @@ class _Edit:
         if self._configs is None:
             self._configs = dict(self._image.configs)
         return self._configs
+
+    def _edit_scram(self) -> dict[ScramUser, ScramCredential]:
+        if self._scram is None:
+            self._scram = dict(self._image.scram)
+        return self._scram
+
+    def _edit_tokens(self) -> dict[str, DelegationToken]:
+        if self._tokens is None:
+            self._tokens = dict(self._image.tokens)
+        return self._tokens
+
+    def _change_quota(self, event: ClientQuotaChanged) -> None:
+        if self._quotas is None:
+            self._quotas = dict(self._image.quotas)
+        values = dict(self._quotas.get(event.entity, {}))
+        if event.value is None:
+            del values[event.key]
+        else:
+            values[event.key] = event.value
+        if values:
+            self._quotas[event.entity] = values
+        else:
+            del self._quotas[event.entity]
 
     def _partitions_of(self, topic_id: Uuid) -> list[PartitionImage]:
         partitions = self._partitions.get(topic_id)
@@ -340,7 +419,7 @@ class _Edit:
     def _register(self, event: BrokerRegistered) -> None:
         brokers = self._edit_brokers()
         old = brokers.get(event.broker_id)
-        # One incarnation may say anew where it listens; another has a newer epoch.
+        # One incarnation may report again where it listens; another has a newer epoch.
         assert (
             old is None
             or event.broker_epoch > old.broker_epoch
@@ -377,6 +456,25 @@ class _Edit:
             event.controller_id, event.incarnation_id, event.endpoints, event.features
         )
 
+    def _change_acl(self, event: AclCreated | AclDeleted) -> None:
+        if self._acls is None:
+            self._acls = AclsEdit(self._image.acls)
+        rule = AclBinding(
+            event.resource_type,
+            event.resource_name,
+            event.pattern_type,
+            event.principal,
+            event.host,
+            event.operation,
+            event.permission,
+        )
+        comes = isinstance(event, AclCreated)
+        assert comes != (rule in self._acls.rules), event
+        if comes:
+            self._acls.add(rule)
+        else:
+            self._acls.remove(rule)
+
     def _change_feature(self, event: FeatureChanged) -> None:
         if self._features is None:
             self._features = dict(self._image.features)
@@ -406,7 +504,7 @@ def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
 
 @dataclass(slots=True)
 class PartitionChange:
-    """A partition that came or changed. Nobody changes it."""
+    """A partition that came or changed. Immutable."""
 
     topic: TopicImage
     """As it is now."""
@@ -422,19 +520,38 @@ class PartitionChange:
 
 @dataclass(slots=True)
 class Changes:
-    """What differs between two images, for whoever must act on it. Deletions are to be acted on
+    """What differs between two images, for code that must act on it. Act on deletions
     first: a topic that was deleted and made again under its name is in both lists, with two ids."""
 
-    topics_deleted: list[TopicImage] = field(default_factory=list)
-    topics_created: list[TopicImage] = field(default_factory=list)
-    partitions: list[PartitionChange] = field(default_factory=list)
+    topics_deleted: list[TopicImage] = field(default_factory=list[TopicImage])
+    topics_created: list[TopicImage] = field(default_factory=list[TopicImage])
+    partitions: list[PartitionChange] = field(default_factory=list[PartitionChange])
     """Partitions that came (of new topics too) or changed; those of deleted topics are not listed.
     """
-    configs: list[ConfigResource] = field(default_factory=list)
+    configs: list[ConfigResource] = field(default_factory=list[ConfigResource])
     """Resources whose own keys changed, came or went."""
-    brokers: list[int] = field(default_factory=list)
+    brokers: list[int] = field(default_factory=list[int])
     """Brokers that came, changed or went."""
     features: bool = False
+    acls: bool = False
+    """Whether access rules came or went."""
+    quotas: bool = False
+    """Whether client quotas changed."""
+    _reassigned: set[str] | None = None
+
+    @property
+    def topics_reassigned(self) -> set[str]:
+        """The names of topics whose partitions came, went or moved to other replicas: what
+        consumers are assigned depends on their count and racks, and not on leaders and in-sync
+        replicas."""
+        if self._reassigned is None:
+            self._reassigned = {
+                change.topic.name
+                for change in self.partitions
+                if change.old is None or change.old.replicas != change.new.replicas
+            }
+            self._reassigned.update(topic.name for topic in self.topics_deleted)
+        return self._reassigned
 
     def __bool__(self) -> bool:
         return bool(
@@ -444,12 +561,18 @@ class Changes:
             or self.configs
             or self.brokers
             or self.features
+            or self.acls
+            or self.quotas
         )
 
 
 def changes(old: MetadataImage, new: MetadataImage) -> Changes:
     """What to do to get from `old` to `new`. What both share is not looked at."""
-    result = Changes(features=old.features is not new.features and old.features != new.features)
+    result = Changes(
+        features=old.features is not new.features and old.features != new.features,
+        acls=old.acls is not new.acls,
+        quotas=old.quotas is not new.quotas,
+    )
     if old.topics_by_id is not new.topics_by_id:
         _topic_changes(old, new, result)
     if old.configs is not new.configs:
@@ -478,3 +601,15 @@ def _topic_changes(old: MetadataImage, new: MetadataImage, result: Changes) -> N
 def _differing(old: Mapping[_K, object], new: Mapping[_K, object]) -> list[_K]:
     found = [k for k, v in new.items() if old.get(k) is not v and old.get(k) != v]
     return found + [k for k in old if k not in new]
+
+
+def _token(event: DelegationTokenChanged) -> DelegationToken:
+    return DelegationToken(
+        event.token_id,
+        KafkaPrincipal.parse(event.owner),
+        KafkaPrincipal.parse(event.requester),
+        tuple(map(KafkaPrincipal.parse, event.renewers)),
+        event.issue_ms,
+        event.expiry_ms,
+        event.max_ms,
+    )

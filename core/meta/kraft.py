@@ -1,29 +1,58 @@
-"""What an Apache Kafka's own metadata log (KRaft) says of topics, as far as it is sure.
+"""What an Apache Kafka's own metadata log (KRaft) says of topics, users, ACLs and quotas, as far as
+it is sure.
 
-Apache declares the schemas of these records private and may change them from release to release. Read here are the few
-that name topics, count partitions, set configs and give out producer ids, and of those only version 0 (of partitions: the
-first two fields, which all versions share). Everything else is passed over; what cannot be read is counted, so that who
-relies on it can be told.
+Apache declares the schemas of these records private and may change them from release to release.
+Read here are the few that name topics, count partitions, set configs, give out producer ids, and
+say who may do what, and of those only version 0 (of partitions: the first two fields, which all
+versions share). Everything else is skipped; what cannot be read is counted, so that a caller that
+relies on it can see it.
 
-    frame: unsigned varints frame version (1), API key, version; then the fields, compact, with tagged fields behind
+    frame: unsigned varints frame version (1), API key, version; then the fields, compact, with
+           tagged fields behind
      2 TopicRecord         name string, topic id uuid
      3 PartitionRecord     partition int32, topic id uuid, …
-     4 ConfigRecord        resource type int8, resource name string, name string, value nullable string
+     4 ConfigRecord        resource type int8, resource name string, name string, value nullable
+                           string
      9 RemoveTopicRecord   topic id uuid
+    11 UserScramCredentialRecord  name string, mechanism int8, salt, stored key, server key bytes,
+                           iterations int32
+    14 ClientQuotaRecord   entity [] of type string and name nullable string, key string,
+                           value float64, remove bool
     15 ProducerIdsRecord   broker id int32, broker epoch int64, next producer id int64
+    18 AccessControlEntryRecord  id uuid, resource type int8, resource name string,
+                           pattern type int8, principal string, host string, operation int8,
+                           permission int8
+    19 RemoveAccessControlEntryRecord  id uuid
+    22 RemoveUserScramCredentialRecord  name string, mechanism int8
     23, 24, 25             begin, end, abort of a transaction of records
 """
 
 from dataclasses import dataclass, field
+from struct import unpack
 from typing import Final
 
+from pk.core.auth.acls import AclBinding
+from pk.core.auth.scram import ScramCredential
 from pk.core.meta.events import TOPIC
+from pk.core.quota.entity import Entity, EntityPart, entity_of
 from pk.core.values import Uuid
 
 FRAME_VERSION: Final = 1
 _TOPIC, _PARTITION, _CONFIG, _REMOVE_TOPIC, _PRODUCER_IDS = 2, 3, 4, 9, 15
 _BEGIN, _END, _ABORT = 23, 24, 25
-_VERSIONS: Final = {_TOPIC: 0, _PARTITION: 2, _CONFIG: 0, _REMOVE_TOPIC: 0, _PRODUCER_IDS: 0}
+_SCRAM, _QUOTA, _ACL, _REMOVE_ACL, _REMOVE_SCRAM = 11, 14, 18, 19, 22
+_VERSIONS: Final = {
+    _TOPIC: 0,
+    _PARTITION: 2,
+    _CONFIG: 0,
+    _REMOVE_TOPIC: 0,
+    _SCRAM: 0,
+    _QUOTA: 0,
+    _PRODUCER_IDS: 0,
+    _ACL: 0,
+    _REMOVE_ACL: 0,
+    _REMOVE_SCRAM: 0,
+}
 """The newest version of each that is known."""
 
 
@@ -33,8 +62,8 @@ class KraftTopic:
 
     name: str
     topic_id: Uuid
-    partitions: set[int] = field(default_factory=set)
-    configs: dict[str, str] = field(default_factory=dict)
+    partitions: set[int] = field(default_factory=set[int])
+    configs: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class KraftMetadata:
@@ -42,6 +71,10 @@ class KraftMetadata:
 
     def __init__(self) -> None:
         self.topics: dict[Uuid, KraftTopic] = {}
+        self.acls: dict[Uuid, AclBinding] = {}
+        self.users: dict[tuple[str, int], ScramCredential] = {}
+        """(user, number of the mechanism) → its credential."""
+        self.quotas: dict[tuple[Entity, str], float] = {}
         self.producer_id_next = 0
         self.unread = 0
         """Records that should have been understood and were not."""
@@ -97,9 +130,45 @@ class KraftMetadata:
                 gone = self.topics.pop(reader.take(16), None)
                 if gone is not None:
                     self._configs.pop(gone.name, None)
+            case 11:
+                user, mechanism = reader.text() or "", reader.integer(1)
+                salt, stored_key, server_key = reader.data(), reader.data(), reader.data()
+                credential = ScramCredential(salt, stored_key, server_key, reader.integer(4))
+                self.users[user, mechanism] = credential
+            case 14:
+                self._quota(reader)
+            case 18:
+                acl_id = reader.take(16)
+                self.acls[acl_id] = AclBinding(
+                    reader.integer(1),
+                    reader.text() or "",
+                    reader.integer(1),
+                    reader.text() or "",
+                    reader.text() or "",
+                    reader.integer(1),
+                    reader.integer(1),
+                )
+            case 19:
+                self.acls.pop(reader.take(16), None)
+            case 22:
+                self.users.pop((reader.text() or "", reader.integer(1)), None)
             case _:
                 reader.take(12)
                 self.producer_id_next = max(self.producer_id_next, reader.integer(8))
+
+    def _quota(self, reader: "_Reader") -> None:
+        text = reader.text
+        parts: list[EntityPart] = []
+        for _ in range(reader.unsigned() - 1):
+            parts.append(EntityPart(text() or "", text()))
+            if reader.unsigned():
+                raise ValueError("tagged fields")
+        key, (value,), gone = text() or "", unpack(">d", reader.take(8)), reader.take(1) != b"\0"
+        where = entity_of({part.entity_type: part.entity_name for part in parts}), key
+        if gone:
+            self.quotas.pop(where, None)
+        else:
+            self.quotas[where] = value
 
     def _config(self, resource_type: int, resource: str, key: str, value: str | None) -> None:
         if resource_type != TOPIC:
@@ -139,6 +208,9 @@ class _Reader:
             shift += 7
             if byte < 0x80:
                 return value
+
+    def data(self) -> bytes:
+        return self.take(self.unsigned() - 1)
 
     def text(self) -> str | None:
         length = self.unsigned()

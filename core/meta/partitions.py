@@ -4,11 +4,11 @@ Every decision about a partition says what it wants (another ISR, other replicas
 have lost its tail) and `change` makes of it what the rules allow, in this order:
 
 1. A reassignment whose target replicas are all in the ISR is complete: the removed ones go.
-2. While the ISR is smaller than `min.insync.replicas` nothing is acknowledged and the high watermark
-   stands still. So whoever leaves the ISR then has everything that was acknowledged, and stays an
-   *eligible leader replica* until the ISR is large enough again. A replica that may have lost what
-   it once had (its broker came back without having shut down cleanly) leaves the ISR and is never
-   eligible by virtue of its past.
+2. While the ISR is smaller than `min.insync.replicas` nothing is acknowledged and the high
+   watermark stands still. So a replica that leaves the ISR then has everything that was
+   acknowledged, and stays an *eligible leader replica* until the ISR is large enough again. A
+   replica that may have lost what it once had (its broker came back without having shut down
+   cleanly) leaves the ISR and is never eligible by virtue of its past.
 3. The leader stays while it may. Else the first replica of the ISR that may lead does; where the
    ISR is empty the first eligible one, which then is the ISR. Where both are empty everything that
    was sure is lost already (more than the promise of acks=all bears), and the last leader takes
@@ -106,7 +106,7 @@ def change(
     unclean: bool | None = None,
     new_epoch: bool = False,
 ) -> PartitionChanged | None:
-    """What becomes of `old` when it is to be as given (None: as it is), by the rules at the top of
+    """What becomes of `old` when it becomes as given (None: as it is), by the rules at the top of
     this file; None where nothing changes.
 
     `lost` is a replica that may have lost its tail, `emptied` one that has nothing at all any more
@@ -237,10 +237,10 @@ def alter_partition(
     leadership from the one who asks: the answer then is NEW_LEADER_ELECTED, and the change is made
     all the same.
 
-    A leader that is told that somebody may not join goes on without it. The same request may have
+    A leader that learns that a replica may not join continues without it. The same request may have
     been sent before, over a connection that was given up since; decided upon later, that copy would
-    have somebody join for whom nobody waits. So the refusal begins a partition epoch: no copy of
-    what was refused counts in it.
+    have a replica join that no leader waits for. So the refusal begins a partition epoch: no copy
+    of what was refused counts in it.
     """
     decision: Decision[Event] = Decision()
     if stale(image, request.broker_id, request.broker_epoch):
@@ -302,7 +302,7 @@ def _objection(
 ) -> ErrorCode:
     """Why this ISR cannot be, NONE where it can."""
     nodes = [node for node, _ in isr]
-    # A leader that is ahead of this image was told by another controller, which is the true one.
+    # A leader that is ahead of this image heard from another controller, which is the true one.
     if data.leader_epoch > partition.leader_epoch:
         return ErrorCode.NOT_CONTROLLER
     if data.partition_epoch > partition.partition_epoch:

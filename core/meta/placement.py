@@ -4,7 +4,7 @@ The brokers are laid out in one ring in which racks alternate (a1 b1 c1 a2 b2 â€
 by the p-th broker of the ring from a random start. Its followers come from further along the ring,
 shifted by one more each time the ring has gone round, so that the followers of one broker's
 partitions are all the others and not always its neighbour. A broker whose rack already has a
-replica is passed over while there are racks that have none.
+replica is skipped while there are racks that have none.
 
 A fenced broker may get a replica where there are not enough others, but it leads nothing.
 """
@@ -44,8 +44,9 @@ def place(
     if replication_factor > len(known):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(known)} broker(s) are registered.",
+            f"Unable to replicate the partition {replication_factor} time(s): The target "
+            f"replication factor of {replication_factor} cannot be reached because only "
+            f"{len(known)} broker(s) are registered.",
         )
     if not leaders:
         raise KafkaError(
@@ -53,7 +54,7 @@ def place(
         )
     start = random.randrange(len(leaders))
     shift = random.randrange(len(leaders))
-    placed = []
+    placed: list[tuple[int, ...]] = []
     for number in range(first_partition, first_partition + partitions):
         turn = number // len(leaders)
         at = (number + start) % len(leaders)

@@ -41,19 +41,20 @@ def target(partition: PartitionImage) -> Nodes:
     return tuple(n for n in partition.replicas if n not in partition.removing)
 
 
-def check_replicas(image: MetadataImage, nodes: Sequence[int], what: str) -> None:
+def check_replicas(image: MetadataImage, nodes: Sequence[int]) -> None:
     """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) where no partition can have these replicas."""
 
     def refuse(why: str) -> KafkaError:
-        return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{what} {why}")
+        said = f"The manual partition assignment includes {why}"
+        return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, said)
 
     if not nodes:
-        raise refuse("has a partition without replicas")
+        raise refuse("an empty replica list.")
     for node in nodes:
         if nodes.count(node) > 1:
-            raise refuse(f"has broker {node} twice for one partition")
+            raise refuse(f"the broker {node} more than once.")
         if node not in image.brokers:
-            raise refuse(f"has broker {node}, which is not registered")
+            raise refuse(f"broker {node}, but no such broker is registered.")
 
 
 def alter_reassignments(
@@ -89,7 +90,7 @@ def alter_reassignments(
                 if one.replicas is None:
                     event = _cancel(rules, topic, partition)
                 else:
-                    check_replicas(image, one.replicas, "the reassignment")
+                    check_replicas(image, one.replicas)
                     event = _start(rules, topic, partition, one.replicas, factor_may_change)
             except KafkaError as e:
                 result.error_code, result.error_message = e.code, e.message
@@ -103,9 +104,8 @@ def alter_reassignments(
 def _find(image: MetadataImage, name: str, number: int) -> tuple[TopicImage, PartitionImage]:
     topic, partition = image.topics.get(name), image.partition(name, number)
     if topic is None or partition is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{number}"
-        )
+        what = f"a topic named {name}" if topic is None else f"partition {name}:{number}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find {what}.")
     return topic, partition
 
 
@@ -141,7 +141,7 @@ def _cancel(rules: Rules, topic: TopicImage, partition: PartitionImage) -> Parti
     if not partition.reassigning:
         raise KafkaError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
-            f"no reassignment of {topic.name}-{partition.partition} is under way",
+            "No partition reassignment is in progress.",
         )
     before = original(partition)
     isr_min, unclean = rules.of(topic.name)

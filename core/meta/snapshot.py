@@ -7,15 +7,20 @@ from typing import Final
 
 from pk.core import cbor
 from pk.core.meta.events import (
+    AclCreated,
     BrokerRegistered,
+    ClientQuotaChanged,
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
     ControllerRegistered,
+    DelegationTokenChanged,
     Event,
     FeatureChanged,
     PartitionCreated,
     ProducerIdsAllocated,
+    ScramCredentialChanged,
+    StrangersSecretMade,
     TopicCreated,
     pack,
     unpack,
@@ -70,6 +75,27 @@ def events_of(image: MetadataImage) -> Iterator[Event]:
     for (resource_type, name), own in image.configs.items():
         for key, value in own.items():
             yield ConfigChanged(resource_type, name, key, value)
+    for rule in image.acls:
+        yield AclCreated(*rule)
+    if image.strangers_secret:
+        yield StrangersSecretMade(image.strangers_secret)
+    for (user, mechanism), c in image.scram.items():
+        yield ScramCredentialChanged(
+            user, mechanism, c.salt, c.stored_key, c.server_key, c.iterations
+        )
+    for token in image.tokens.values():
+        yield DelegationTokenChanged(
+            token.token_id,
+            str(token.owner),
+            str(token.requester),
+            tuple(map(str, token.renewers)),
+            token.issue_ms,
+            token.expiry_ms,
+            token.max_ms,
+        )
+    for entity, values in image.quotas.items():
+        for key, value in values.items():
+            yield ClientQuotaChanged(entity, key, value)
     if image.producer_id_next:
         yield ProducerIdsAllocated(NO_NODE, NO_EPOCH, image.producer_id_next)
 

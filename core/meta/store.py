@@ -1,7 +1,7 @@
 """Where the metadata log lives, and who may write it: one small interface, for all stores.
 
 A store holds events by offset from 0, a snapshot that stands for those before it, and an *epoch*:
-whoever campaigns raises it, and only the last one who did may append. An append of an older epoch
+each campaign raises it, and only the last one who did may append. An append of an older epoch
 is refused whole, so a controller that lost its office without noticing (a paused process, a lost
 session) cannot write a word.
 
@@ -51,9 +51,9 @@ class MetadataStore(Protocol):
 
     lost: list[Callable[[int, str], None]]
     """Each is called, on the loop, with an epoch that this store campaigned for and the reason, as
-    soon as that epoch is over or may be over (a session that may have expired): whoever had it
-    decides nothing more, whether or not there is something to append. Stores that learn of it only
-    when they append never call."""
+    soon as that epoch is over or may be over (a session that may have expired): the node that had
+    it decides nothing more, whether or not there is something to append. Stores that learn of it
+    only when they append never call."""
 
     async def campaign(self, controller_id: int) -> int:
         """Become the one who may append, waiting for it where somebody else is; the new epoch."""
@@ -91,9 +91,9 @@ class MetadataStore(Protocol):
         ...
 
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
-        """Nobody listens any more where this controller did. Where the office is held by a session,
-        the next candidate need not wait for its timeout then: whatever the old controller would
-        append is refused once there is a new one. Never blocks."""
+        """No process listens any more where this controller did. Where the office is held by a
+        session, the next candidate need not wait for its timeout then: whatever the old controller
+        would append is refused once there is a new one. Never blocks."""
         ...
 
     async def close(self) -> None:
@@ -122,7 +122,7 @@ class MemoryStore:
         self.log = log if log is not None else MemoryLog()
         self._fault = fault
         self.lost: list[Callable[[int, str], None]] = []
-        """Called by nobody but a test that plays the session's end."""
+        """Called only by a test that plays the session's end."""
         self.bytes_since_snapshot = 0
 
     async def campaign(self, controller_id: int) -> int:
@@ -181,7 +181,7 @@ class MemoryStore:
             log.first = offset
 
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
-        """See `MetadataStore`: who campaigns here waits for nobody."""
+        """See `MetadataStore`: a campaign here does not wait."""
 
     async def close(self) -> None:
         """See `MetadataStore`."""

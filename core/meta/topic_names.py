@@ -8,21 +8,29 @@ from pk.core.values import MAX_TOPIC_NAME_CHARS
 _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
+UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
+UNKNOWN_TOPIC_ID: Final = "This server does not host this topic ID."
+
+
 def check_name(name: str) -> None:
     """Raises KafkaError(INVALID_TOPIC_EXCEPTION) where no topic may have this name."""
+    shown = f"'{name}'"
     if not name:
-        wrong = "it is empty"
+        wrong = "the empty string is not allowed"
     elif name in (".", ".."):
-        wrong = "it would be a directory of another meaning"
+        wrong = f"{shown} is not allowed"
     elif len(name) > MAX_TOPIC_NAME_CHARS:
-        wrong = f"it has {len(name)} characters, more than {MAX_TOPIC_NAME_CHARS}"
+        wrong = (
+            f"the length of {shown} is longer than the max allowed length {MAX_TOPIC_NAME_CHARS}"
+        )
     elif not _LETTERS.issuperset(name):
-        wrong = "only ASCII letters, digits, '.', '_' and '-' are allowed"
+        wrong = (
+            f"{shown} contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
+        )
     else:
         return
-    raise KafkaError(
-        ErrorCode.INVALID_TOPIC_EXCEPTION, f"no topic can be called {name[:80]!r}: {wrong}"
-    )
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {wrong}")
 
 
 def is_name(name: str) -> bool:

@@ -23,7 +23,8 @@ from pk.core.meta.events import (
 from pk.core.meta.image import MetadataImage, TopicImage
 from pk.core.meta.placement import Chance, place
 from pk.core.meta.reassignment import check_replicas, target
-from pk.core.meta.topic_names import check_name
+from pk.core.meta.topic_names import UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, check_name
+from pk.core.quota.mutations import Mutations
 from pk.core.values import METADATA_TOPIC, ZERO_UUID, Uuid, uuid_text
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -50,7 +51,8 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 
 
 class _Request:
-    """What is worked out once for all topics of a CreateTopics request, of which there may be thousands."""
+    """What is worked out once for all topics of a CreateTopics request, of which there may be
+    thousands."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig, random: Chance) -> None:
         self.image, self.config, self.random = image, config, random
@@ -63,7 +65,8 @@ class _Request:
         return {t.replace(".", "_"): t for t in self.image.topics if "." in t or "_" in t}
 
     def collision(self, name: str) -> str | None:
-        """A topic whose metrics would be mixed up with those of `name`, which is none yet: '.' and '_' are one there."""
+        """A topic whose metrics would be mixed up with those of `name`, which is none yet: '.' and
+        '_' are one there."""
         if "." not in name and "_" not in name:
             return None
         return self._plain.get(name.replace(".", "_"))
@@ -92,11 +95,14 @@ def create_topics(
     request: CreateTopicsRequest,
     config: BrokerConfig,
     random: Chance,
+    mutations: Mutations | None = None,
 ) -> Decision[Event]:
     """Decide a CreateTopics request; the reply is its response, complete as version 7 wants it."""
     decision: Decision[Event] = Decision()
+    if mutations is not None:
+        mutations.begin()
     names = Counter(topic.name for topic in request.topics)
-    results = []
+    results: list[CreatableTopicResult] = []
     whole = _Request(image, config, random)
     for topic in request.topics:
         if names[topic.name] > 1:
@@ -104,16 +110,19 @@ def create_topics(
             results.append(
                 _refused(
                     topic.name,
-                    KafkaError(ErrorCode.INVALID_REQUEST, "the request names the topic twice"),
+                    KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
                 )
             )
         elif names[topic.name] == 1:
             try:
                 events = _create(whole, topic)
+                count = sum(isinstance(e, PartitionCreated) for e in events)
+                if mutations is not None:
+                    mutations.take(count)
             except KafkaError as e:
                 results.append(_refused(topic.name, e))
                 continue
-            whole.budget -= sum(isinstance(e, PartitionCreated) for e in events)
+            whole.budget -= count
             if not request.validate_only:
                 decision.records += events
             results.append(_created(whole, topic, events, request.validate_only))
@@ -126,7 +135,7 @@ def _create(whole: _Request, topic: CreatableTopic) -> list[Event]:
     check_name(name)
     if name == METADATA_TOPIC:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"{name} is the cluster's own log and never created"
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
         )
     if name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -159,7 +168,9 @@ def _own_configs(topic: CreatableTopic, config: BrokerConfig) -> list[ConfigChan
     given: dict[str, str] = {}
     for one in topic.configs:
         if one.value is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{one.name} must have a value")
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {one.name}"
+            )
         given[one.name] = one.value
     configs.check_topic(given, config)
     return [ConfigChanged(TOPIC, topic.name, key, value) for key, value in given.items()]
@@ -169,11 +180,12 @@ def _replicas_of(whole: _Request, topic: CreatableTopic) -> list[tuple[int, ...]
     image, config = whole.image, whole.config
     count, factor = topic.num_partitions, topic.replication_factor
     if topic.assignments:
-        if factor != -1 or count != -1:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                "with a manual assignment, partitions and replication factor must be -1",
-            )
+        for value, what in ((factor, "replication factor"), (count, "numPartitions")):
+            if value != -1:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"A manual partition assignment was specified, but {what} was not set to -1.",
+                )
         _check_budget(len(topic.assignments), whole.budget)
         return _assigned(image, topic)
     if factor != -1 and factor <= 0:
@@ -193,11 +205,12 @@ def _replicas_of(whole: _Request, topic: CreatableTopic) -> list[tuple[int, ...]
 
 
 def _check_budget(count: int, budget: int) -> None:
-    """Raises POLICY_VIOLATION where a request asks for more partitions than its `budget` has left."""
+    """Raises POLICY_VIOLATION where a request asks for more partitions than its `budget` has
+    left."""
     if count > budget:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"more than {PARTITIONS_PER_REQUEST_MAX} new partitions in one request",
+            "Excessively large number of partitions per request.",
         )
 
 
@@ -213,7 +226,7 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ..
     if sorted(by_partition) != list(range(len(by_partition))):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "the assigned partitions must be numbered from 0 without a gap",
+            "partitions should be a consecutive 0-based integer sequence",
         )
     replicas = [by_partition[number] for number in range(len(by_partition))]
     _check_assignment(image, replicas, len(replicas[0]))
@@ -223,16 +236,15 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ..
 def _check_assignment(
     image: MetadataImage, replicas: Sequence[tuple[int, ...]], factor: int
 ) -> None:
-    what = "the manual assignment"
     for nodes in replicas:
-        check_replicas(image, nodes, what)
+        check_replicas(image, nodes)
         if len(nodes) != factor:
             wrong = f"has {len(nodes)} replicas for a partition where others have {factor}"
         elif not any(image.brokers[node].may_lead for node in nodes):
             wrong = "has a partition none of whose brokers is alive"
         else:
             continue
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{what} {wrong}")
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the manual assignment {wrong}")
 
 
 def partitions_created(
@@ -267,14 +279,19 @@ def _created(
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, config: BrokerConfig
+    image: MetadataImage,
+    request: DeleteTopicsRequest,
+    config: BrokerConfig,
+    mutations: Mutations | None = None,
 ) -> Decision[Event]:
     """Decide a DeleteTopics request, by names (up to version 5) or by names or ids (6)."""
     decision: Decision[Event] = Decision()
+    if mutations is not None:
+        mutations.begin()
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     found = {id(state): _resolve(image, state) for state in asked}
     seen: Counter[object] = Counter(_identity(state, found[id(state)]) for state in asked)
-    results = []
+    results: list[DeletableTopicResult] = []
     for state in asked:
         topic = found[id(state)]
         key = _identity(state, topic)
@@ -285,6 +302,8 @@ def delete_topics(
         results.append(result)
         try:
             topic = _to_delete(state, topic, count, config)
+            if mutations is not None:
+                mutations.take(len(topic.partitions))
         except KafkaError as e:
             result.error_code, result.error_message = e.code, e.message
             if topic is not None:
@@ -315,23 +334,28 @@ def _to_delete(
     if state.name is None and state.topic_id == ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "neither a name nor an id was given")
     if count > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names the topic twice")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     if topic is None:
         by_id = state.name is None
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        raise KafkaError(code, "there is no such topic")
+        raise KafkaError(code, UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC)
     if not config.delete_topic_enable:
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     return topic
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, random: Chance
+    image: MetadataImage,
+    request: CreatePartitionsRequest,
+    random: Chance,
+    mutations: Mutations | None = None,
 ) -> Decision[Event]:
     """Decide a CreatePartitions request."""
     decision: Decision[Event] = Decision()
+    if mutations is not None:
+        mutations.begin()
     names = Counter(topic.name for topic in request.topics)
-    results = []
+    results: list[CreatePartitionsTopicResult] = []
     budget = PARTITIONS_PER_REQUEST_MAX
     for topic in request.topics:
         count, names[topic.name] = names[topic.name], -1
@@ -341,8 +365,10 @@ def create_partitions(
         results.append(result)
         try:
             if count > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names the topic twice")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             events = _grow(image, topic, budget, random)
+            if mutations is not None:
+                mutations.take(len(events))
         except KafkaError as e:
             result.error_code, result.error_message = e.code, e.message
             continue
@@ -358,7 +384,7 @@ def _grow(
 ) -> list[PartitionCreated]:
     topic = image.topics.get(wanted.name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
     have = len(topic.partitions)
     more = wanted.count - have
     if more <= 0:
@@ -375,7 +401,8 @@ def _grow(
         if len(wanted.assignments) != more:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{more} partitions are to be added, {len(wanted.assignments)} are assigned",
+                f"Attempted to add {more} additional partition(s), but only "
+                f"{len(wanted.assignments)} assignment(s) were specified.",
             )
         replicas = [tuple(a.broker_ids) for a in wanted.assignments]
         _check_assignment(image, replicas, factor)

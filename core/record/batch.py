@@ -6,7 +6,7 @@
 12 leader epoch       int32
 16 magic              int8
 17 CRC                uint32    CRC-32C of all that follows
-21 attributes         int16     codec (3 bits), log append time, transactional, control, delete horizon
+21 attributes         int16     codec (3 bits), log append time, transactional, control, horizon
 23 last offset delta  int32
 27 base timestamp     int64     milliseconds since 1970, or the delete horizon
 35 max timestamp      int64
@@ -20,7 +20,8 @@
    key (varint length, -1 null), value (the same), headers (varint count; each: key, value)
 ```
 
-Brokers work on headers only; what is inside is looked at once, by `validate_records`, when a producer hands it over.
+Brokers work on headers only; what is inside is looked at once, by `validate_records`, when a
+producer hands it over.
 """
 
 from collections.abc import Iterator
@@ -28,12 +29,12 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.compress import Codec, decompress
+from pk.core.record.crc import crc32c
 from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
 from pk.core.record.walk import invalid_record, walk
+from pk.core.values import new_tuple
 
 Buffer = bytes | bytearray | memoryview
 
@@ -46,7 +47,8 @@ SEQUENCES: Final = 1 << 31
 """Sequence numbers wrap from 2³¹ - 1 to 0."""
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
-"""Beyond this a batch's records are not unpacked, whatever the caller's wish, unless it names another bound."""
+"""Beyond this a batch's records are not unpacked, whatever the caller's wish, unless it names
+another bound."""
 
 CODEC_BITS: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 1 << 3
@@ -57,6 +59,7 @@ DELETE_HORIZON_BIT: Final = 1 << 6
 HEADER: Final = Struct(">qiibIhiqqqhii")
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = 17
+MAGIC_AT: Final = 16
 ATTRIBUTES_AT: Final = 21
 _ATTRIBUTES: Final = Struct(">h")
 _LEADER_EPOCH: Final = Struct(">i")
@@ -64,8 +67,9 @@ _LEADER_EPOCH_AT: Final = 12
 _INT64: Final = Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 _LENGTH: Final = Struct(">i")
+_PLACE: Final = Struct(">qii")
 _unpack_header = HEADER.unpack_from
-_new = tuple.__new__
+_new = new_tuple
 
 
 class CorruptBatch(KafkaError):
@@ -76,14 +80,16 @@ class CorruptBatch(KafkaError):
 
 
 class TimestampType(IntEnum):
-    """Whose clock a batch's timestamps are: the producer's, or the broker's when it appended the batch."""
+    """Whose clock a batch's timestamps are: the producer's, or the broker's when it appended the
+    batch."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The header of a batch. `size` is that of the whole batch in bytes, the first twelve included."""
+    """The header of a batch. `size` is that of the whole batch in bytes, the first twelve
+    included."""
 
     base_offset: int
     size: int
@@ -106,7 +112,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds a control record (a transaction's end, a leader change) instead of data."""
+        """Whether it holds a control record (a transaction's end, a leader change) instead of
+        data."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
@@ -116,7 +123,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def log_append_time(self) -> bool:
-        """Whether `max_timestamp`, the broker's time of append, is the timestamp of every record."""
+        """Whether `max_timestamp`, the broker's time of append, is the timestamp of every
+        record."""
         return bool(self.attributes & LOG_APPEND_TIME_BIT)
 
     @property
@@ -148,7 +156,8 @@ class BatchHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record, its key and value copied out of the batch. `timestamp` is milliseconds since 1970 or -1."""
+    """One record, its key and value copied out of the batch. `timestamp` is milliseconds since 1970
+    or -1."""
 
     offset: int
     timestamp: int
@@ -193,7 +202,7 @@ def _wrong_magic(magic: int) -> CorruptBatch:
 
 def _short(buffer: Buffer, position: int) -> CorruptBatch:
     """Old messages are shorter than the header of a batch: they have a right to their own error."""
-    if len(buffer) - position > 16 and buffer[position + 16] in (0, 1):
+    if len(buffer) - position > 16 and buffer[position + MAGIC_AT] in (0, 1):
         return _wrong_magic(buffer[position + 16])
     return CorruptBatch(f"a batch header cut off after {max(len(buffer) - position, 0)} bytes")
 
@@ -211,19 +220,20 @@ def crc_of(data: Buffer, crc: int = 0) -> int:
 
 
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in `buffer`; stops before a last one that is not there to its end.
+    """Position and header of each batch in `buffer`; stops before a last one that is not there to
+    its end.
 
     Raises CorruptBatch as `read_header` does, but not for a batch that is merely cut off.
     """
     end = len(buffer)
     while end - position >= HEADER_BYTES:
         length = _LENGTH.unpack_from(buffer, position + 8)[0]
-        if length > end - position - LENGTH_END and buffer[position + 16] == MAGIC:
+        if length > end - position - LENGTH_END and buffer[position + MAGIC_AT] == MAGIC:
             return
         header = read_header(buffer, position)
         yield position, header
         position += header.size
-    if end - position > 16 and buffer[position + 16] != MAGIC:
+    if end - position > 16 and buffer[position + MAGIC_AT] != MAGIC:
         raise _short(buffer, position)
 
 
@@ -236,10 +246,12 @@ def assign(
     *,
     max_timestamp: int | None = None,
 ) -> None:
-    """Gives the batch at `position` its place in the log: offset and leader epoch, and where asked its times.
+    """Gives the batch at `position` its place in the log: offset and leader epoch, and where asked
+    its times.
 
-    `log_append_time_ms` stamps every record (topics with `message.timestamp.type=LogAppendTime`); `max_timestamp`
-    corrects what a producer wrote. The CRC is computed anew only where one of these changes the header.
+    `log_append_time_ms` stamps every record (topics with `message.timestamp.type=LogAppendTime`);
+    `max_timestamp` corrects what a producer wrote. The CRC is recomputed only where one of these
+    changes the header.
     """
     _INT64.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
@@ -259,6 +271,12 @@ def assign(
         write_crc(buffer, position)
 
 
+def place(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Gives the one batch in `batch` its offset and leader epoch, as `assign` does; what it is
+    called for every batch."""
+    _PLACE.pack_into(batch, 0, base_offset, len(batch) - LENGTH_END, leader_epoch)
+
+
 def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
     """Sets the CRC of the batch at `position`, whose other fields are in place."""
     end = position + LENGTH_END + _LENGTH.unpack_from(buffer, position + 8)[0]
@@ -269,9 +287,11 @@ def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
 def body(
     batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Buffer:
-    """The records of the batch at the start of `batch_buffer`, decompressed; a view of it where they are not compressed.
+    """The records of the batch at the start of `batch_buffer`, decompressed; a view of it where
+    they are not compressed.
 
-    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, MESSAGE_TOO_LARGE (beyond `bytes_max`).
+    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, MESSAGE_TOO_LARGE (beyond
+    `bytes_max`).
     """
     data = memoryview(batch_buffer)[HEADER_BYTES : header.size]
     if not header.attributes & CODEC_BITS:
@@ -286,13 +306,15 @@ def validate_records(
     compacted: bool = False,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> Timestamps:
-    """Looks at every record of a producer's batch, which begins `batch_buffer`, as Apache's LogValidator does.
+    """Looks at every record of a producer's batch, which begins `batch_buffer`, as Apache's
+    LogValidator does.
 
-    Refused with KafkaError(INVALID_RECORD): a base offset other than 0, a control batch, a producer id without a
-    sequence, a count or last offset that is not that of the records, offset deltas other than 0, 1, 2…, lengths that
-    do not add up, bytes left over, a null key where the topic is compacted; INVALID_TIMESTAMP: log append time claimed
-    by the producer; what `body` raises. The CRC is not looked at. Returns the timestamps that are really there:
-    the caller holds them against the topic's bounds and corrects `max_timestamp` (`assign`).
+    Refused with KafkaError(INVALID_RECORD): a base offset other than 0, a control batch, a producer
+    id without a sequence, a count or last offset that is not that of the records, offset deltas
+    other than 0, 1, 2…, lengths that do not add up, bytes left over, a null key where the topic is
+    compacted; INVALID_TIMESTAMP: log append time claimed by the producer; what `body` raises. The
+    CRC is not looked at. Returns the timestamps that are really there: the caller holds them
+    against the topic's bounds and corrects `max_timestamp` (`assign`).
     """
     count = header.count
     if header.base_offset:
@@ -305,7 +327,11 @@ def validate_records(
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise _invalid(f"producer id {header.producer_id} with sequence {header.base_sequence}")
-    least, most = walk(body(batch_buffer, header, decompressed_bytes_max), count, compacted)
+    if header.attributes & CODEC_BITS:
+        data = body(batch_buffer, header, decompressed_bytes_max)
+    else:
+        data = memoryview(batch_buffer)[HEADER_BYTES : header.size]
+    least, most = walk(data, count, compacted)
     base = header.base_timestamp
     return _new(Timestamps, (base + least, base + most))
 
@@ -320,9 +346,11 @@ def records(
     *,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[Record]:
-    """The records of the batch at the start of `batch_buffer`, in order; of a control batch the control records.
+    """The records of the batch at the start of `batch_buffer`, in order; of a control batch the
+    control records.
 
-    Raises CorruptBatch for the header, what `body` raises, and KafkaError(INVALID_RECORD) at a record that is malformed.
+    Raises CorruptBatch for the header, what `body` raises, and KafkaError(INVALID_RECORD) at a
+    record that is malformed.
     """
     if header is None:
         header = read_header(batch_buffer)

@@ -106,7 +106,8 @@ class BatchBuilder:
         control: bool = False,
         log_append_time_ms: int | None = None,
     ) -> bytearray:
-        """The finished batch, with its CRC. Raises ValueError without records, KafkaError(MESSAGE_TOO_LARGE)."""
+        """The finished batch, with its CRC. Raises ValueError without records,
+        KafkaError(MESSAGE_TOO_LARGE)."""
         if not self.count:
             raise ValueError("a batch of no records")
         seal(
@@ -145,7 +146,8 @@ def seal(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> None:
-    """Makes a batch of `batch`: room for the header and then the records, which are compressed here.
+    """Makes a batch of `batch`: room for the header and then the records, which are compressed
+    here.
 
     Raises KafkaError(MESSAGE_TOO_LARGE) where it would be beyond what a length can say.
     """
@@ -206,7 +208,8 @@ def build_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytearray:
-    """One batch of all `records` (timestamp in ms, key, value, headers). Raises as `BatchBuilder.build`."""
+    """One batch of all `records` (timestamp in ms, key, value, headers). Raises as
+    `BatchBuilder.build`."""
     builder = BatchBuilder(codec, level)
     for timestamp_ms, key, value, headers in records:
         builder.append(timestamp_ms, key, value, headers)
@@ -269,7 +272,8 @@ def end_transaction_batch(
 
 
 def control_type(record: Record) -> ControlType | None:
-    """What a control record says, or None for a type newer than this program. Raises KafkaError(INVALID_RECORD)."""
+    """What a control record says, or None for a type newer than this program. Raises
+    KafkaError(INVALID_RECORD)."""
     key = record.key
     if key is None or len(key) < _CONTROL_KEY.size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a control record without its type")
@@ -280,7 +284,8 @@ def control_type(record: Record) -> ControlType | None:
 
 
 def coordinator_epoch(record: Record) -> int:
-    """The coordinator epoch in the value of an end-of-transaction marker. Raises KafkaError(INVALID_RECORD)."""
+    """The coordinator epoch in the value of an end-of-transaction marker. Raises
+    KafkaError(INVALID_RECORD)."""
     if record.value is None or len(record.value) < _END_TXN_MARKER.size:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a transaction marker without its epoch")
     return _END_TXN_MARKER.unpack_from(record.value)[1]

@@ -1,12 +1,13 @@
-"""The records of a fetched batch for who reads millions of them: slices of its bytes, without a call or an object each.
+"""The records of a fetched batch for who reads millions of them: slices of its bytes, without a
+call or an object each.
 
-`records` of `pk.core.record.batch` is the reader that words every refusal. What is here knows the usual record only:
-lengths below 8 kB and no headers. What it does not recognise, right or wrong, it leaves to that reader, for the whole
-batch; so it decides nothing that the other does not.
+`records` of `pk.core.record.batch` is the reader that words every refusal. What is here knows the
+usual record only: lengths below 8 kB and no headers. What it does not recognise, right or wrong, it
+leaves to that reader, for the whole batch; so it decides nothing that the other does not.
 
-Values alone are taken on two paths, as the broker walks a producer's batch (`pk.core.record.walk`): `_alike` cuts a stretch
-of records of one shape at a fixed stride, having seen that every length in it is the same, at the speed of C; `_plain`
-goes from record to record.
+Values alone are taken on two paths, as the broker walks a producer's batch (`pk.core.record.walk`):
+`_alike` cuts a stretch of records of one shape at a fixed stride, having seen that every length in
+it is the same, at the speed of C; `_plain` goes from record to record.
 """
 
 import struct
@@ -22,8 +23,9 @@ from pk.core.record.batch import (
     records,
 )
 from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
+from pk.core.values import new_tuple
 
-_new = tuple.__new__
+_new = new_tuple
 
 _ALIKE_MIN: Final = 16
 """Fewer records are not worth the slices."""
@@ -39,7 +41,8 @@ _CONTINUED: Final = bytes(range(0x80, 0x100))
 def values(
     batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> list[bytes | None]:
-    """The value of every record of the batch at the start of `batch_buffer`. Raises what `records` raises."""
+    """The value of every record of the batch at the start of `batch_buffer`. Raises what `records`
+    raises."""
     found = _values(bytes(body(batch_buffer, header, bytes_max)), header.count)
     if found is None:
         return [r.value for r in records(batch_buffer, header, decompressed_bytes_max=bytes_max)]
@@ -49,7 +52,8 @@ def values(
 def record_list(
     batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """As `list(records(…))`, and quicker where records have no headers. Raises what `records` raises."""
+    """As `list(records(…))`, and quicker where records have no headers. Raises what `records`
+    raises."""
     found = _plain_records(bytes(body(batch_buffer, header, bytes_max)), header)
     if found is None:
         return list(records(batch_buffer, header, decompressed_bytes_max=bytes_max))
@@ -82,7 +86,7 @@ def _values(data: bytes, count: int) -> list[bytes | None] | None:
 
 
 class _Shape(NamedTuple):
-    """Where what lies in a record: positions are counted from its start."""
+    """Where the parts of a record are: positions are counted from its start."""
 
     stride: int
     same: list[int]
@@ -134,7 +138,8 @@ def _shape(data: bytes, position: int) -> _Shape | None:
 
 
 def _alike(data: bytes, position: int, many: int, out: list[bytes | None]) -> int:
-    """Appends the values of `many` records if they are of one shape; where they end, or 0. Raises IndexError, KafkaError."""
+    """Appends the values of `many` records if they are of one shape; where they end, or 0. Raises
+    IndexError, KafkaError."""
     shape = _shape(data, position)
     if shape is None:
         return 0
@@ -160,7 +165,8 @@ def _alike(data: bytes, position: int, many: int, out: list[bytes | None]) -> in
 
 
 def _plain(data: bytes, position: int, many: int, out: list[bytes | None]) -> int:
-    """Appends the values of `many` records; where they end, or 0 where one is not of the usual kind.
+    """Appends the values of `many` records; where they end, or 0 where one is not of the usual
+    kind.
 
     Raises IndexError, KafkaError.
     """
@@ -225,7 +231,8 @@ def _plain(data: bytes, position: int, many: int, out: list[bytes | None]) -> in
 def _plain_records(data: bytes, header: BatchHeader) -> list[Record] | None:
     """The records that fill `data`; None where one is not of the usual kind.
 
-    Every number is read in place, key and value alike: two calls a record would eat a good part of what this saves.
+    Every number is read in place, key and value alike: two calls a record would eat a good part of
+    what this saves.
     """
     count, base_offset, base_timestamp = header.count, header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.log_append_time else None

@@ -1,16 +1,18 @@
 """Record batches ↔ Arrow columns, without a Python object a record.
 
-From batches. Only the lengths of the records form a chain, so only they are walked one by one (and not even they where
-records of one length follow each other). Every other field of all records is decoded side by side with numpy, over the
-bytes of many batches laid end to end, so that small batches cost no more than large ones. Keys and values become Arrow
-arrays over those bytes: offsets that alternate gap, value, gap, value, …, of which `take` keeps every second one, and
-makes a null of each that has length -1.
+From batches. Only the lengths of the records form a chain, so only they are walked one by one (and
+not even they where records of one length follow each other). Every other field of all records is
+decoded side by side with numpy, over the bytes of many batches laid end to end, so that small
+batches cost no more than large ones. Keys and values become Arrow arrays over those bytes: offsets
+that alternate gap, value, gap, value, …, of which `take` keeps every second one, and makes a null
+of each that has length -1.
 
-Nothing that the bytes say is believed: every length is held against its record, every record against its batch, and
-what does not add up is refused with INVALID_RECORD.
+Nothing that the bytes say is believed: every length is held against its record, every record
+against its batch, and what does not add up is refused with INVALID_RECORD.
 
-To batches. What stands between keys and values (lengths, deltas, counts) is encoded by numpy for all rows at once, and
-Arrow joins it with the keys and values into one buffer, of which each batch is a slice.
+To batches. What stands between keys and values (lengths, deltas, counts) is encoded by numpy for
+all rows at once, and Arrow joins it with the keys and values into one buffer, of which each batch
+is a slice.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,7 +53,8 @@ ROW_SCHEMA: Final = pa.schema(
         pa.field("timestampType", pa.int32()),
     ]
 )
-"""The columns of Spark's Kafka source. timestampType is 0 for the producer's time, 1 for the broker's."""
+"""The columns of Spark's Kafka source. timestampType is 0 for the producer's time, 1 for the
+broker's."""
 
 HEADERS_FIELD: Final = pa.field(
     "headers",
@@ -63,6 +66,8 @@ ROW_SCHEMA_WITH_HEADERS: Final = ROW_SCHEMA.append(HEADERS_FIELD)
 
 _compute: Final[Any] = pc
 """Arrow makes these functions when it is imported, where no type checker sees them."""
+
+_INT64: Final = pa.int64()
 
 CHUNK_BYTES: Final = 64 << 20
 """Records of so many bytes become one Arrow batch; Arrow's own limit is 2 GiB."""
@@ -98,11 +103,12 @@ def to_arrow(
     chunk_bytes: int = CHUNK_BYTES,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one partition's batches as rows of ROW_SCHEMA (with `headers`, ROW_SCHEMA_WITH_HEADERS), in order.
+    """The records of one partition's batches as rows of ROW_SCHEMA (with `headers`,
+    ROW_SCHEMA_WITH_HEADERS), in order.
 
-    Left out: control batches, records before `start_offset` and those at or after `end_offset`. An Arrow batch holds
-    records of about `chunk_bytes`, and at least one batch. CRCs are not looked at. Raises KafkaError: what `body`
-    raises, INVALID_RECORD where bytes and lengths do not add up.
+    Left out: control batches, records before `start_offset` and those at or after `end_offset`. An
+    Arrow batch holds records of about `chunk_bytes`, and at least one batch. CRCs are not looked
+    at. Raises KafkaError: what `body` raises, INVALID_RECORD where bytes and lengths do not add up.
     """
     wanted = _Wanted(topic, partition, start_offset, end_offset, headers)
     limit = min(chunk_bytes, _CHUNK_BYTES_MAX)
@@ -138,7 +144,7 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Fields:
-    """Where the parts of each record lie in the bytes; a length of -1 is null."""
+    """Where the parts of each record are in the bytes; a length of -1 is null."""
 
     times: Ints
     numbers: Ints
@@ -186,11 +192,11 @@ def _rows(group: list[tuple[Buffer, BatchHeader]], wanted: _Wanted) -> Iterator[
     columns: list[pa.Array] = [
         _slices(buffer, fields.key_at, fields.key_length),
         _slices(buffer, fields.value_at, fields.value_length),
-        pa.repeat(pa.scalar(wanted.topic, pa.string()), count),
-        pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
-        pa.array(offset),
-        pa.array(micros).cast(ROW_SCHEMA.field("timestamp").type),
-        pa.array(append_time.astype(np.int32)),
+        _repeated(wanted.topic, count),
+        _numbers(np.full(count, wanted.partition, np.int32), pa.int32()),
+        _numbers(offset),
+        _numbers(micros, ROW_SCHEMA.field("timestamp").type),
+        _numbers(append_time.astype(np.int32), pa.int32()),
     ]
     found = (
         _headers(data, array, buffer, fields) if wanted.headers or fields.headers.any() else None
@@ -202,7 +208,8 @@ def _rows(group: list[tuple[Buffer, BatchHeader]], wanted: _Wanted) -> Iterator[
 
 
 def _decode(data: bytes, array: Bytes, counts: Ints, bounds: Ints) -> _Fields:
-    """All fields of the records that fill `data`: those of batch i from bounds[i] to bounds[i + 1]."""
+    """All fields of the records that fill `data`: those of batch i from bounds[i] to bounds[i +
+    1]."""
     end = int(bounds[-1])
     positions = _positions(data, array, int(counts.sum()), end)
     if (positions[np.concatenate(([0], np.cumsum(counts)))] != bounds).any():
@@ -230,7 +237,8 @@ def _decode(data: bytes, array: Bytes, counts: Ints, bounds: Ints) -> _Fields:
 
 
 def _after(at: Ints, length: Ints, stop: Ints, least: int = -1) -> Ints:
-    """The positions after `length` bytes (none for -1) from `at`, none of which may be beyond `stop`."""
+    """The positions after `length` bytes (none for -1) from `at`, none of which may be beyond
+    `stop`."""
     if (length < least).any():
         raise _invalid("a length is negative")
     length = np.maximum(length, 0)
@@ -240,7 +248,8 @@ def _after(at: Ints, length: Ints, stop: Ints, least: int = -1) -> Ints:
 
 
 def _positions(data: bytes, array: Bytes, count: int, end: int) -> Ints:
-    """Where each of `count` records begins, and where the last ends; their lengths are checked by the caller."""
+    """Where each of `count` records begins, and where the last ends; their lengths are checked by
+    the caller."""
     out = np.empty(count + 1, np.int64)
     index = position = 0
     span = patience = _ALIKE_MIN
@@ -266,7 +275,8 @@ def _positions(data: bytes, array: Bytes, count: int, end: int) -> Ints:
 
 
 def _stride(data: bytes, array: Bytes, position: int, count: int, end: int) -> int:
-    """The distance between `count` records whose lengths have the same bytes; 0 if they have not."""
+    """The distance between `count` records whose lengths have the same bytes; 0 if they have
+    not."""
     (_, *_), after = _chain(data, position, 1, end)
     stride = after - position
     if position + stride * count > end:
@@ -305,7 +315,8 @@ def _chain(data: bytes, position: int, count: int, end: int) -> tuple[list[int],
 
 
 def _varints(array: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The zigzag varints at positions `at`, and the positions after them. The array has padding beyond the last."""
+    """The zigzag varints at positions `at`, and the positions after them. The array has padding
+    beyond the last."""
     byte = array[at]
     more = byte >= 0x80
     code = (byte & 0x7F).astype(np.uint64)
@@ -328,21 +339,45 @@ def _varints(array: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _slices(buffer: pa.Buffer, at: Ints, length: Ints) -> pa.Array:
-    """A binary array of the pieces of `buffer` at ascending positions; null where the length is -1."""
+    """A binary array of the pieces of `buffer` at ascending positions; null where the length is
+    -1."""
     count = len(at)
     offsets = np.empty(2 * count, np.int32)
     offsets[0::2] = at
     np.add(at, np.maximum(length, 0), out=offsets[1::2], casting="unsafe")
     gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), buffer])
     null = length < 0
-    every_second = pa.array(np.arange(0, 2 * count, 2), mask=null if null.any() else None)
-    return gaps.take(every_second)
+    every_second = pa.py_buffer(np.arange(0, 2 * count, 2))
+    valid = _bits(~null) if null.any() else None
+    return gaps.take(pa.Array.from_buffers(pa.int64(), count, [valid, every_second]))
+
+
+def _numbers(values: npt.NDArray[Any], kind: Any = _INT64) -> pa.Array:
+    """The numbers as an Arrow array of the type `kind`, whose numbers have the same size.
+
+    `pa.array` and `pa.scalar` would import pandas where it is installed, to find out whether they
+    were given one of its columns: 0.3 s of CPU in each process that reads.
+    """
+    buffer = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [None, buffer])
+
+
+def _repeated(text: str, count: int) -> pa.Array:
+    data = text.encode()
+    ends = pa.py_buffer(np.array([0, len(data)], np.int32))
+    [one] = pa.Array.from_buffers(pa.string(), 1, [None, ends, pa.py_buffer(data)])
+    return pa.repeat(one, count)
+
+
+def _bits(values: npt.NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
 def _headers(data: bytes, array: Bytes, buffer: pa.Buffer, fields: _Fields) -> pa.Array | None:
     """The headers column, or None where no record has any. Raises KafkaError(INVALID_RECORD).
 
-    Header k of all records that have one is decoded at once; once few records have more, those go one by one.
+    Header k of all records that have one is decoded at once; once few records have more, those go
+    one by one.
     """
     counts = fields.headers
     first = np.concatenate(([0], np.cumsum(counts)))
@@ -376,15 +411,18 @@ def _headers(data: bytes, array: Bytes, buffer: pa.Buffer, fields: _Fields) -> p
     )
     none = counts == 0
     return pa.ListArray.from_arrays(
-        pa.array(first, pa.int32()),
+        _numbers(first.astype(np.int32), pa.int32()),
         pairs,
         type=HEADERS_FIELD.type,
-        mask=pa.array(none) if none.any() else None,
+        mask=pa.Array.from_buffers(pa.bool_(), len(none), [None, _bits(none)])
+        if none.any()
+        else None,
     )
 
 
 def _piece(data: bytes, position: int, stop: int, least: int) -> tuple[int, int, int]:
-    """A length of at least `least`, where its bytes begin, and the position after them, not beyond `stop`."""
+    """A length of at least `least`, where its bytes begin, and the position after them, not beyond
+    `stop`."""
     length, at = read_varint(data, position, INT_BYTES_MAX)
     if length < least or max(length, 0) > stop - at:
         raise _invalid("a header is longer than its record")
@@ -416,12 +454,14 @@ def from_arrow(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> Iterator[tuple[bytearray, int]]:
-    """Batches of the rows in order, each with the number of its records; sequences go on from batch to batch.
+    """Batches of the rows in order, each with the number of its records; sequences go on from batch
+    to batch.
 
-    Of the columns those of ROW_SCHEMA_WITH_HEADERS are taken that say what a record is: `value`, and, where there,
-    `key`, `timestamp` (cut to ms; `now_ms` where null or absent) and `headers`. Binary columns may be strings.
-    A batch has at most `batch_bytes` before compression, or one record. Raises ValueError for columns of other types,
-    null header names, and records beyond 2 GiB.
+    Of the columns those of ROW_SCHEMA_WITH_HEADERS are taken that say what a record is: `value`,
+    and, where there, `key`, `timestamp` (cut to ms; `now_ms` where null or absent) and `headers`.
+    Binary columns may be strings. A batch has at most `batch_bytes` before compression, or one
+    record. Raises ValueError for columns of other types, null header names, and records beyond 2
+    GiB.
     """
     parts = _Parts.of(rows, now_ms)
     first = 0
@@ -492,12 +532,13 @@ class _Parts:
 
 
 def _chunks(sizes: Ints, batch_bytes: int) -> Iterator[tuple[int, list[int]]]:
-    """Where batches end, in chunks that are encoded at once: the chunk's first row, and each batch's end."""
-    bytes_before = np.concatenate(([0], np.cumsum(sizes)))
+    """Where batches end, in chunks that are encoded at once: the chunk's first row, and each
+    batch's end."""
+    bytes_before: Ints = np.concatenate(([0], np.cumsum(sizes)))
     start = first = 0
     ends: list[int] = []
     while first < len(sizes):
-        limit = bytes_before[first] + max(batch_bytes - HEADER_BYTES, 1)
+        limit = int(bytes_before[first]) + max(batch_bytes - HEADER_BYTES, 1)
         end = max(int(np.searchsorted(bytes_before, limit, "right")) - 1, first + 1)
         if bytes_before[end] - bytes_before[first] > _CHUNK_BYTES_MAX:
             raise ValueError("a record beyond 2 GiB")
@@ -511,7 +552,8 @@ def _chunks(sizes: Ints, batch_bytes: int) -> Iterator[tuple[int, list[int]]]:
 
 
 def _encode(parts: _Parts, ends: Ints) -> tuple[memoryview, Ints, Ints]:
-    """The records of the rows, where each begins (and the last ends), and their timestamps; batches end at `ends`."""
+    """The records of the rows, where each begins (and the last ends), and their timestamps; batches
+    end at `ends`."""
     counts = np.diff(ends, prepend=0)
     first = np.repeat(ends - counts, counts)
     delta = _zigzag(parts.timestamp - parts.timestamp[first])
@@ -533,7 +575,8 @@ def _encode(parts: _Parts, ends: Ints) -> tuple[memoryview, Ints, Ints]:
 
 
 def _encode_headers(column: pa.Array) -> pa.Array:
-    """Each row's headers as a record holds them. Raises ValueError for a null name and for other types."""
+    """Each row's headers as a record holds them. Raises ValueError for a null name and for other
+    types."""
     pairs = _cast(column, HEADERS_FIELD.type, "headers").fill_null([])
     flat = pairs.flatten()
     names, values = flat.field("key").cast(pa.binary()), flat.field("value")

@@ -1,14 +1,15 @@
 """The compressions of a record batch, in the framings that Kafka's Java client reads and writes.
 
 - gzip: one member (several are read).
-- snappy: xerial's stream, a 16-byte head and then blocks of `int32 length, raw snappy`. Some clients send one raw
-  snappy block instead, so a body without that head is read as one.
+- snappy: xerial's stream, a 16-byte head and then blocks of `int32 length, raw snappy`. Some
+  clients send one raw snappy block instead, so a body without that head is read as one.
 - lz4: the frame format with independent blocks of 64 kB, for Java refuses dependent ones.
 - zstd: a frame.
 
-What a peer compressed may expand a thousandfold, so nothing is inflated into a buffer that grows by itself: the output
-has a fixed size, at first in proportion to the bytes received, and where that is too small the work is done again with
-four times the room, up to the caller's bound. The size that a frame declares is believed only within that proportion.
+What a peer compressed may expand a thousandfold, so nothing is inflated into a buffer that grows by
+itself: the output has a fixed size, at first in proportion to the bytes received, and where that is
+too small the work is done again with four times the room, up to the caller's bound. The size that a
+frame declares is believed only within that proportion.
 """
 
 from collections.abc import Callable
@@ -47,7 +48,8 @@ class Codec(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """The codec that `compression.type` calls `name` (`uncompressed` is NONE too). Raises ValueError."""
+        """The codec that `compression.type` calls `name` (`uncompressed` is NONE too). Raises
+        ValueError."""
         try:
             return cls["NONE" if name == "uncompressed" else name.upper()]
         except KeyError:
@@ -55,7 +57,8 @@ class Codec(IntEnum):
 
     @classmethod
     def from_attributes(cls, attributes: int) -> Self:
-        """The codec of a batch. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for one that Kafka does not know."""
+        """The codec of a batch. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for one that Kafka
+        does not know."""
         code = attributes & 7
         if code > cls.ZSTD:
             raise KafkaError(
@@ -73,7 +76,8 @@ LEVELS: Final[dict[Codec, range]] = {
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the framing of `codec`; `level` None is the codec's default. Raises ValueError for a level it lacks."""
+    """`data` in the framing of `codec`; `level` None is the codec's default. Raises ValueError for
+    a level it lacks."""
     if level is not None and level not in LEVELS.get(codec, ()):
         raise ValueError(f"{codec.name.lower()} has no compression level {level}")
     if codec == Codec.NONE:
@@ -92,7 +96,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
     """What `compress` was given; of NONE, `data` itself.
 
-    Raises KafkaError: INVALID_RECORD for bytes that are not the codec's, MESSAGE_TOO_LARGE beyond `bytes_max`.
+    Raises KafkaError: INVALID_RECORD for bytes that are not the codec's, MESSAGE_TOO_LARGE beyond
+    `bytes_max`.
     """
     if codec == Codec.NONE:
         return data
@@ -153,9 +158,10 @@ def _xerial_compress(data: Buffer) -> bytes:
 
 def _snappy_decompress(data: Buffer, bytes_max: int) -> bytes:
     view = memoryview(data)
-    if view[:8] != _XERIAL_MAGIC:
+    if bytes(view[:8]) != _XERIAL_MAGIC:
         return _snappy_block(view, bytes_max, bytes_max)
-    position, out, room = len(_XERIAL_HEAD), [], bytes_max
+    position, room = len(_XERIAL_HEAD), bytes_max
+    out: list[bytes] = []
     if len(view) < position:
         raise _corrupt(Codec.SNAPPY, "the stream's head is cut off")
     while position < len(view):
@@ -173,7 +179,8 @@ def _snappy_decompress(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _snappy_block(block: memoryview, room: int, bytes_max: int) -> bytes:
-    """One raw block. Its claim of a size is held against what its bytes can make: 64 out of a copy's 2 or 3."""
+    """One raw block. Its claim of a size is held against what its bytes can make: 64 out of a
+    copy's 2 or 3."""
     read: Callable[[Any], int] = cramjam.snappy.decompress_raw_len
     try:
         size = read(block)

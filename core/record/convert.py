@@ -1,9 +1,10 @@
-"""Between the old message formats (legacy.py) and record batches: up when a producer of 0.10 or before sends, or an old
-log is read; down when a consumer of that time fetches.
+"""Between the old message formats (legacy.py) and record batches: up when a producer of 0.10 or
+before sends, or an old log is read; down when a consumer of that time fetches.
 
-Up, a set becomes one batch, as Apache Kafka does it; times that v0 has not are -1. Down, a batch becomes a set, or one
-wrapper in the same codec. Headers are dropped, and control batches (they are for consumers that know transactions). Both
-work on rows, since every message has a checksum of its own to be read or made: some 600,000 a second on one core.
+Up, a set becomes one batch, as Apache Kafka does it; times that v0 has not are -1. Down, a batch
+becomes a set, or one wrapper in the same codec. Headers are dropped, and control batches (they are
+for consumers that know transactions). Both work on rows, since every message has a checksum of its
+own to be read or made: some 600,000 a second on one core.
 """
 
 from collections.abc import Iterator
@@ -55,10 +56,12 @@ def batch_of(
 ) -> tuple[bytearray, Timestamps]:
     """One batch of `rows`, which are not empty, and the least and greatest of their times.
 
-    Without `base_offset` they are numbered from 0, as a producer's batch; with it they keep their offsets, which grow
-    and begin there or above. Raises KafkaError(MESSAGE_TOO_LARGE) beyond what a batch can hold.
+    Without `base_offset` they are numbered from 0, as a producer's batch; with it they keep their
+    offsets, which grow and begin there or above. Raises KafkaError(MESSAGE_TOO_LARGE) beyond what a
+    batch can hold.
     """
-    varints, parts = VARINTS, []
+    varints = VARINTS
+    parts: list[bytes] = []
     add, base_time = parts.append, rows[0][1]
     offset_delta, last_offset = 0, -1
     for index, (offset, timestamp, key, value) in enumerate(rows):
@@ -105,11 +108,12 @@ def batch_of(
 
 
 def upgrade(data: Buffer) -> Iterator[tuple[int, bytearray]]:
-    """The messages at the start of `data`, a piece of an old log, as batches with the same offsets and times; with each
-    the position in `data` after what it holds. Wrappers stay one batch each, single messages are gathered.
+    """The messages at the start of `data`, a piece of an old log, as batches with the same offsets
+    and times; with each the position in `data` after what it holds. Wrappers stay one batch each,
+    single messages are gathered.
 
-    Ends before a message that is cut off, and where record batches begin. Raises CorruptBatch, KafkaError as
-    `legacy.message_records` does, after the batches that precede what is wrong.
+    Ends before a message that is cut off, and where record batches begin. Raises CorruptBatch,
+    KafkaError as `legacy.message_records` does, after the batches that precede what is wrong.
     """
     gathered: list[Row] = []
     size = end = 0
@@ -164,9 +168,10 @@ class Lowered(NamedTuple):
 def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowered:
     """The records at or after `from_offset` as messages of format `magic` (0 or 1).
 
-    `batches` begins with a whole batch and may end inside one. At most `bytes_max` bytes, the last message perhaps cut
-    off (old clients know that), but the first one whole. What is wrong with a batch is raised only if nothing
-    precedes it: CorruptBatch, KafkaError(INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE for zstd).
+    `batches` begins with a whole batch and may end inside one. At most `bytes_max` bytes, the last
+    message perhaps cut off (old clients know that), but the first one whole. What is wrong with a
+    batch is raised only if nothing precedes it: CorruptBatch, KafkaError(INVALID_RECORD,
+    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE for zstd).
     """
     parts: list[bytes] = []
     size = first_size = 0
@@ -197,7 +202,8 @@ def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowe
 def _lowered(
     batch: Buffer, header: BatchHeader, magic: int, from_offset: int, bytes_max: int
 ) -> list[bytes]:
-    """The parts of the messages that `batch` becomes: two each, up to about `bytes_max`; or the one of a wrapper."""
+    """The parts of the messages that `batch` becomes: two each, up to about `bytes_max`; or the one
+    of a wrapper."""
     codec = header.codec
     if codec == Codec.ZSTD:
         raise KafkaError(
@@ -219,8 +225,9 @@ def _lowered(
 
 
 def _plain_rows(data: bytes, header: BatchHeader) -> list[Row] | None:
-    """The rows of the records that fill `data`, at twice the speed of `records`, since headers are not looked at; None
-    where anything is unusual, right or wrong: records beyond 8 kB, times a quarter of an hour apart, lengths that do not fit."""
+    """The rows of the records that fill `data`, at twice the speed of `records`, since headers are
+    not looked at; None where anything is unusual, right or wrong: records beyond 8 kB, times a
+    quarter of an hour apart, lengths that do not fit."""
     rows: list[Row] = []
     add, position, end = rows.append, 0, len(data)
     base_offset, base_time = header.base_offset, header.base_timestamp

@@ -1,4 +1,5 @@
-"""The formats before the record batch: messages v0 (0.8) and v1 (0.10, with times: KIP-31, KIP-32), alone and in sets.
+"""The formats before the record batch: messages v0 (0.8) and v1 (0.10, with times: KIP-31, KIP-32),
+alone and in sets.
 
 ```
  0 offset       int64     a set is messages one after another; each is
@@ -11,13 +12,15 @@
    value        the same
 ```
 
-Compression wraps: a message whose attributes name a codec has no key, and a whole set, compressed, as its value. Its offset
-is that of the last message within. In v0 the messages within carry their own offsets, so a broker had to unpack and repack
-all it was sent; in v1 they count from 0 and the wrapper says where that is: the offset of a message is the wrapper's, less
-what the last one within counts, plus its own count. Where the wrapper has log append time, its time is everyone's.
+Compression wraps: a message whose attributes name a codec has no key, and a whole set, compressed,
+as its value. Its offset is that of the last message within. In v0 the messages within carry their
+own offsets, so a broker had to unpack and repack all it was sent; in v1 they count from 0 and the
+wrapper says where that is: the offset of a message is the wrapper's, less what the last one within
+counts, plus its own count. Where the wrapper has log append time, its time is everyone's.
 
-There is no zstd here, and lz4 in v0 has a header checksum that is wrong in its own way (KAFKA-3160): Kafka of that time
-computed it over the frame's magic number too. It is written so, and not looked at when read.
+There is no zstd here, and lz4 in v0 has a header checksum that is wrong in its own way
+(KAFKA-3160): Kafka of that time computed it over the frame's magic number too. It is written so,
+and not looked at when read.
 
 Nothing below writes to a log: pk keeps v2 only, and `convert.py` takes these in and gives them out.
 """
@@ -62,7 +65,8 @@ _NULL: Final = _INT32.pack(-1)
 
 
 class MessageHeader(NamedTuple):
-    """The head of a message: a record's, or the wrapper's of compressed ones. `size` is the whole message in bytes."""
+    """The head of a message: a record's, or the wrapper's of compressed ones. `size` is the whole
+    message in bytes."""
 
     offset: int
     size: int
@@ -73,7 +77,8 @@ class MessageHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """How what it wraps is compressed; NONE for a plain record. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)."""
+        """How what it wraps is compressed; NONE for a plain record. Raises
+        KafkaError(UNSUPPORTED_COMPRESSION_TYPE)."""
         return _codec(self.attributes)
 
     @property
@@ -83,7 +88,8 @@ class MessageHeader(NamedTuple):
 
 
 def read_message(buffer: Buffer, position: int = 0) -> MessageHeader:
-    """The head of the message at `position`, which must be there to its end. Raises CorruptBatch."""
+    """The head of the message at `position`, which must be there to its end. Raises
+    CorruptBatch."""
     left = len(buffer) - position
     if left < OVERHEAD[0]:
         raise CorruptBatch(f"a message cut off after {max(left, 0)} bytes")
@@ -109,8 +115,9 @@ def check_message(buffer: Buffer, position: int, header: MessageHeader) -> None:
 
 
 def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, MessageHeader]]:
-    """Position and head of each message in `buffer`, wrappers not opened; stops before a last one that is cut off, and
-    where record batches (v2) begin. Raises CorruptBatch as `read_message` does, but not for what is merely cut off."""
+    """Position and head of each message in `buffer`, wrappers not opened; stops before a last one
+    that is cut off, and where record batches (v2) begin. Raises CorruptBatch as `read_message`
+    does, but not for what is merely cut off."""
     end = len(buffer)
     while end - position >= OVERHEAD[0]:
         magic = buffer[position + _MAGIC_AT]
@@ -129,7 +136,8 @@ def message_records(
     *,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> list[Record]:
-    """The record that the message at `position` is, or those that it wraps, as they lie in a log; CRCs are checked.
+    """The record that the message at `position` is, or those that it wraps, as in a log; CRCs are
+    checked.
 
     Raises CorruptBatch, KafkaError: INVALID_RECORD, MESSAGE_TOO_LARGE (expands beyond the bound),
     UNSUPPORTED_COMPRESSION_TYPE.
@@ -141,7 +149,8 @@ def message_records(
 
 
 def rows_within(data: bytes, header: MessageHeader, bytes_max: int) -> list[Row]:
-    """The rows of the one message that `data` is, with the offsets and times they have in a log. Raises as above."""
+    """The rows of the one message that `data` is, with the offsets and times they have in a log.
+    Raises as above."""
     if not header.attributes & CODEC_BITS:
         return flat_rows(data, header.magic)
     rows = flat_rows(unwrap(data, header, bytes_max), header.magic)
@@ -154,7 +163,8 @@ def rows_within(data: bytes, header: MessageHeader, bytes_max: int) -> list[Row]
 
 
 def unwrap(data: bytes, header: MessageHeader, bytes_max: int) -> bytes:
-    """The set within the wrapper that `data` is, its CRC checked. Raises as `message_records` does."""
+    """The set within the wrapper that `data` is, its CRC checked. Raises as `message_records`
+    does."""
     check_message(data, 0, header)
     key_at = _KEY_AT[header.magic] - 4
     try:
@@ -172,10 +182,11 @@ def unwrap(data: bytes, header: MessageHeader, bytes_max: int) -> bytes:
 
 
 def flat_rows(data: bytes, magic: int, *, producing: bool = False) -> list[Row]:
-    """The rows of a set without compression, whose messages must all be of format `magic`, whole, and sound.
+    """The rows of a set without compression, whose messages must all be of format `magic`, whole,
+    and sound.
 
-    `producing`: log append time is refused. Raises CorruptBatch (CRC, lengths, what is cut off), RecordError for
-    another format or compression within, KafkaError(INVALID_TIMESTAMP).
+    `producing`: log append time is refused. Raises CorruptBatch (CRC, lengths, what is cut off),
+    RecordError for another format or compression within, KafkaError(INVALID_TIMESTAMP).
     """
     rows: list[Row] = []
     add, until_key, integer = rows.append, _UNTIL_KEY[magic].unpack_from, _INT32.unpack_from
@@ -226,11 +237,13 @@ def _out_of_place(index: int, magic: int, found: int, attributes: int) -> KafkaE
 
 
 def produced_rows(data: bytes, message_bytes_max: int) -> tuple[list[Row], Codec]:
-    """The rows of a producer's message set, and how they were compressed. Their offsets say nothing.
+    """The rows of a producer's message set, and how they were compressed. Their offsets say
+    nothing.
 
-    As Apache's LogValidator: one format in all of it; if compressed, one wrapper and nothing else. Raises what
-    `message_records` does, CorruptBatch for a set that is cut off, KafkaError: INVALID_RECORD for v2, INVALID_TIMESTAMP
-    for log append time, MESSAGE_TOO_LARGE for a message of more than `message_bytes_max`.
+    As Apache's LogValidator: one format in all of it; if compressed, one wrapper and nothing else.
+    Raises what `message_records` does, CorruptBatch for a set that is cut off, KafkaError:
+    INVALID_RECORD for v2, INVALID_TIMESTAMP for log append time, MESSAGE_TOO_LARGE for a message of
+    more than `message_bytes_max`.
     """
     if len(data) > _MAGIC_AT and data[_MAGIC_AT] == 2:
         raise KafkaError(ErrorCode.INVALID_RECORD, "record batches (v2) need Produce version 3")
@@ -280,10 +293,11 @@ def build_set(
     level: int | None = None,
     log_append_time: bool = False,
 ) -> bytes:
-    """A message set of `rows`, in the order of their offsets; with a codec, one wrapper of them all.
+    """A message set of `rows`, in the order of their offsets; with a codec, one wrapper of them
+    all.
 
-    Headers have no place in it, nor times in v0. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE) for zstd, ValueError
-    for a wrapper of nothing.
+    Headers have no place in it, nor times in v0. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)
+    for zstd, ValueError for a wrapper of nothing.
     """
     bit = LOG_APPEND_TIME_BIT if log_append_time and magic else 0
     if codec == Codec.NONE:
@@ -333,7 +347,7 @@ def mended_lz4(frame: Buffer) -> Buffer:
     """The frame with the header checksum that the lz4 format asks for, whatever it had."""
     checksum_at = _lz4_checksum_at(frame)
     if checksum_at is None:
-        return frame  # not lz4: whoever unpacks it will say so
+        return frame  # not lz4: unpacking it will say so
     mended = bytearray(frame)
     mended[checksum_at] = _checksum(bytes(mended[4:checksum_at]))
     return mended
@@ -374,7 +388,8 @@ def _rotated(number: int, bits: int) -> int:
 
 
 def _xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), for a few bytes: the head of an lz4 frame."""
+    """XXH32 with seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), for a few bytes: the head
+    of an lz4 frame."""
     p1, p2, p3, p4, p5 = _PRIMES
     at, total = 0, p5
     if len(data) >= 16:

@@ -1,4 +1,5 @@
-"""Giving a batch another codec: what a topic's `compression.type` asks of batches that came with a different one."""
+"""Giving a batch another codec: what a topic's `compression.type` asks of batches that came with a
+different one."""
 
 import struct
 
@@ -13,9 +14,11 @@ _CODEC_BITS = 0x07
 
 
 def recode(batch: Buffer, header: BatchHeader, codec: Codec, level: int | None = None) -> bytearray:
-    """A copy of the batch at the start of `batch` with its records compressed by `codec`, everything else as it was.
+    """A copy of the batch at the start of `batch` with its records compressed by `codec`,
+    everything else as it was.
 
-    Raises what `body` raises. The CRC of `batch` is not looked at: check it first, the copy gets its own.
+    Raises what `body` raises. The CRC of `batch` is not looked at: check it first, the copy gets
+    its own.
     """
     records = body(batch, header)
     packed = records if codec == Codec.NONE else compress(codec, records, level)

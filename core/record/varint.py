@@ -1,7 +1,8 @@
 """Zigzag varints, by which the records inside a batch write every number.
 
-A signed number is folded so that small magnitudes have small codes (0, -1, 1, -2 become 0, 1, 2, 3), and the code is
-written seven bits a byte, lowest first, the high bit saying that another byte follows (`ByteUtils` in Apache Kafka).
+A signed number is folded so that small magnitudes have small codes (0, -1, 1, -2 become 0, 1, 2,
+3), and the code is written seven bits a byte, lowest first, the high bit saying that another byte
+follows (`ByteUtils` in Apache Kafka).
 """
 
 from typing import Final
@@ -32,7 +33,8 @@ def encode_varint(number: int) -> bytes:
 
 
 class _Varints(dict[int, bytes]):
-    """Number → its varint, filled as numbers are asked for: a lookup costs a tenth of an encoding."""
+    """Number → its varint, filled as numbers are asked for: a lookup costs a tenth of an
+    encoding."""
 
     def __missing__(self, number: int) -> bytes:
         data = encode_varint(number)
@@ -46,9 +48,11 @@ VARINTS: Final = _Varints()
 
 
 def read_varint(buffer: bytes | memoryview, position: int, bytes_max: int) -> tuple[int, int]:
-    """The number at `position` and the position after it; as Java's reader, one that is longer than it need be is taken.
+    """The number at `position` and the position after it; as Java's reader, one that is longer than
+    it need be is taken.
 
-    Raises KafkaError(INVALID_RECORD) for one that is longer than `bytes_max` and IndexError for one that is cut off.
+    Raises KafkaError(INVALID_RECORD) for one that is longer than `bytes_max` and IndexError for one
+    that is cut off.
     """
     code = shift = 0
     for _ in range(bytes_max):

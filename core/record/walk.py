@@ -1,14 +1,17 @@
-"""The walk through the records of a producer's batch: every length, delta and count is looked at, none is believed.
+"""The walk through the records of a producer's batch: every length, delta and count is looked at,
+none is believed.
 
 It runs on every produce, so it takes three paths, each deciding only what it is sure of:
 
-- `_alike`: records of one shape (same lengths, as measurements, counters and benchmarks send them) lie at a fixed
-  stride. A slice with that stride is one byte of all of them, compared at the speed of C: some 20 M records/s.
+- `_alike`: records of one shape (same lengths, as measurements, counters and benchmarks send them)
+  lie at a fixed stride. A slice with that stride is one byte of all of them, compared at the speed
+  of C: some 20 M records/s.
 - `_plain`: records without headers, lengths below 8 kB, one after another: some 2 M records/s.
-- `_record`: everything, carefully, and the only place that words a refusal. What the others do not recognise, right or
-  wrong, comes here.
+- `_record`: everything, carefully, and the only place that words a refusal. What the others do not
+  recognise, right or wrong, comes here.
 
-All three work on a memoryview of the batch itself. Record attributes are unused in format v2 and not looked at.
+All three work on a memoryview of the batch itself. Record attributes are unused in format v2 and
+not looked at.
 """
 
 from typing import Final
@@ -28,17 +31,18 @@ _ALIKE_MIN: Final = 16
 """Fewer records are not worth the slices."""
 
 _COPIED_STRIDE_MAX: Final = 1024
-"""Shorter records are copied once: a slice of bytes with a stride costs a tenth of one of a memoryview. To copy longer
-ones would cost more than that saves."""
+"""Shorter records are copied once: a slice of bytes with a stride costs a tenth of one of a
+memoryview. To copy longer ones would cost more than that saves."""
 
 _ALIKE_GROWTH: Final = 4
 _PATIENCE_MAX: Final = 4096
 _LENGTH_BYTES_MAX: Final = 32
 """A shape with more length bytes than this (many headers) is left to `_record`."""
 
-# The offset delta of record i is the varint of 2i: its first byte repeats every 64 records, its second changes every
-# 64 and repeats every 8192, its third changes every 8192. So a stretch of records that crosses neither the change to
-# two bytes (64) nor a multiple of 8192 has its first two bytes in these tables and a constant third.
+# The offset delta of record i is the varint of 2i: its first byte repeats every 64 records, its
+# second changes every 64 and repeats every 8192, its third changes every 8192. So a stretch of
+# records that crosses neither the change to two bytes (64) nor a multiple of 8192 has its first two
+# bytes in these tables and a constant third.
 _ONE_BYTE_END: Final = 64
 _TWO_BYTES_END: Final = 8192
 _THREE_BYTES_END: Final = 8192 * 128
@@ -51,7 +55,8 @@ _EVEN: Final = bytes(range(0, 0x100, 2))
 
 
 class RecordError(KafkaError):
-    """INVALID_RECORD on account of one record: `batch_index` is its number in the batch (ProduceResponse names it)."""
+    """INVALID_RECORD on account of one record: `batch_index` is its number in the batch
+    (ProduceResponse names it)."""
 
     def __init__(self, batch_index: int, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
@@ -66,7 +71,8 @@ def invalid_record(index: int, what: str) -> RecordError:
 def walk(body: Buffer, count: int, compacted: bool) -> tuple[int, int]:
     """Least and greatest timestamp delta of the `count` records that fill `body`.
 
-    Raises RecordError or KafkaError(INVALID_RECORD) where they do not fill it, or are not numbered 0, 1, 2….
+    Raises RecordError or KafkaError(INVALID_RECORD) where they do not fill it, or are not numbered
+    0, 1, 2….
     """
     if count * RECORD_BYTES_MIN > len(body):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records in {len(body)} bytes")
@@ -107,7 +113,8 @@ def walk(body: Buffer, count: int, compacted: bool) -> tuple[int, int]:
 def _plain(
     data: memoryview, position: int, index: int, until: int, compacted: bool, least: int, most: int
 ) -> tuple[int, int, int, int]:
-    """Walks from record `index` up to `until` or the first with a length of more than two bytes, or a wrong one.
+    """Walks from record `index` up to `until` or the first with a length of more than two bytes, or
+    a wrong one.
 
     Returns position and index where it stands, least and greatest timestamp delta so far.
     """
@@ -177,7 +184,8 @@ def _plain(
 
 
 def _headers_end(data: memoryview, position: int, code: int) -> int:
-    """Position after the headers whose zigzag count is `code`; -1 where a length has more than one byte or is wrong."""
+    """Position after the headers whose zigzag count is `code`; -1 where a length has more than one
+    byte or is wrong."""
     if code & 1 or code >= 0x80:
         return -1
     position += 1
@@ -194,7 +202,8 @@ def _headers_end(data: memoryview, position: int, code: int) -> int:
 
 
 def _alike_end(index: int) -> int:
-    """The record before which a stretch that begins with record `index` must end: see the tables above."""
+    """The record before which a stretch that begins with record `index` must end: see the tables
+    above."""
     if index < _ONE_BYTE_END:
         return _ONE_BYTE_END
     return (index | 8191) + 1 if index < _THREE_BYTES_END else index
@@ -203,10 +212,11 @@ def _alike_end(index: int) -> int:
 def _alike(
     data: memoryview, start: int, index: int, count: int, compacted: bool
 ) -> tuple[int, int, int] | None:
-    """Whether the `count` records from `start` have the shape of the first: the same bytes wherever a length stands.
+    """Whether the `count` records from `start` have the shape of the first: the same bytes wherever
+    a length stands.
 
-    Returns the position after them, and least and greatest timestamp delta; None where they differ, or the first is
-    not well-formed (`_record` will say why).
+    Returns the position after them, and least and greatest timestamp delta; None where they differ,
+    or the first is not well-formed (`_record` will say why).
     """
     try:
         lengths, timestamps, offsets, stop = _shape(data, start, compacted)
@@ -233,7 +243,8 @@ def _alike(
 
 
 def _shape(data: memoryview, start: int, compacted: bool) -> tuple[list[int], range, range, int]:
-    """Where the record at `start` has bytes of lengths and counts, of its timestamp delta and offset delta; its end.
+    """Where the record at `start` has bytes of lengths and counts, of its timestamp delta and
+    offset delta; its end.
 
     Raises IndexError or KafkaError where it is not well-formed or has too many lengths.
     """
@@ -269,7 +280,8 @@ def _measure(data: memoryview, position: int, least: int, lengths: list[int]) ->
 
 
 def _numbered(columns: list[bytes], index: int, count: int) -> bool:
-    """Whether the offset deltas of `count` records, whose bytes stand in `columns`, are `index` and those that follow."""
+    """Whether the offset deltas of `count` records, whose bytes stand in `columns`, are `index` and
+    those that follow."""
     if index < _ONE_BYTE_END:
         return columns == [_FIRST[index : index + count]]
     low, high = index % 64, index % 8192
@@ -282,7 +294,8 @@ def _numbered(columns: list[bytes], index: int, count: int) -> bool:
 
 
 def _extremes(columns: list[bytes]) -> tuple[int, int] | None:
-    """Least and greatest of the varints whose bytes stand in `columns`; None where they differ in width."""
+    """Least and greatest of the varints whose bytes stand in `columns`; None where they differ in
+    width."""
     if not columns[-1].isascii() or any(c.translate(None, _CONTINUED) for c in columns[:-1]):
         return None
     if len(columns) == 1:

@@ -1,6 +1,8 @@
-"""State batches: how far the delivery of a range of records is, as it is stored and sent between brokers.
+"""State batches: how far the delivery of a range of records is, as it is stored and sent between
+brokers.
 
-Only three states are ever stored. An acquired record is stored as nothing: if the leader dies, its lock dies too.
+Only three states are ever stored. An acquired record is stored as nothing: if the leader dies, its
+lock dies too.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ class RecordState(IntEnum):
     """How far the delivery of a record is; the numbers are those of the log."""
 
     AVAILABLE = 0
-    """Nobody has it; it can be acquired, again or for the first time."""
+    """No member holds it; it can be acquired, again or for the first time."""
     ACQUIRED = 1
     """A member holds the lock. Never stored."""
     ACKNOWLEDGED = 2
@@ -41,10 +43,12 @@ class StateBatch(NamedTuple):
 def combine(
     before: Iterable[StateBatch], after: Iterable[StateBatch], start_offset: int
 ) -> list[StateBatch]:
-    """Both as one list, sorted and without overlaps, and nothing below `start_offset` (-1: keep all).
+    """Both as one list, sorted and without overlaps, and nothing below `start_offset` (-1: keep
+    all).
 
-    Where batches overlap, the one with the higher delivery count counts, then the one with the further state, whichever of
-    them came first: writes may arrive out of order. Adjacent batches with the same state become one.
+    Where batches overlap, the one with the higher delivery count counts, then the one with the
+    further state, whichever of them came first: writes may arrive out of order. Adjacent batches
+    with the same state become one.
     """
     clipped = sorted(
         batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)

@@ -1,20 +1,26 @@
-"""The share coordinator's machine: the state of the share partitions of one partition of `__share_group_state`.
+"""The share coordinator's machine: the state of the share partitions of one partition of
+`__share_group_state`.
 
-Leaders of partitions keep in memory which records are in flight, and store here what must outlive them: where delivery
-begins, and the states of records behind that. Five requests come from other brokers:
+Leaders of partitions keep in memory which records are in flight, and store here what must outlive
+them: where delivery begins, and the states of records behind that. Five requests come from other
+brokers:
 
-- *Initialize*, from the group's coordinator: the group begins (again) at an offset, under a state epoch of its own.
-- *Read*, from a new leader of the partition: it takes the state, and its leader epoch fences its predecessors.
+- *Initialize*, from the group's coordinator: the group begins (again) at an offset, under a state
+  epoch of its own.
+- *Read*, from a new leader of the partition: it takes the state, and its leader epoch fences its
+  predecessors.
 - *Write*, from the leader: what acknowledgements changed.
 - *ReadSummary* and *Delete*, from the group's coordinator.
 
-A write becomes a small update; after `updates_per_snapshot` of them the next one becomes a snapshot with everything. So
-what precedes the oldest snapshot that a share partition still needs can be deleted from the log (`PruneLog`). A share
-partition that nobody writes to would hold that up: its state gets a new snapshot for its age alone.
+A write becomes a small update; after `updates_per_snapshot` of them the next one becomes a snapshot
+with everything. So what precedes the oldest snapshot that a share partition still needs can be
+deleted from the log (`PruneLog`). A share partition without writes would hold that up: its state
+gets a new snapshot for its age alone.
 
-Errors and records are those of Apache Kafka 4.3.1, but for one thing: there a write that arrives late moves the start
-offset back, here it does not (as in later versions of Kafka). One request of the protocol may name many share partitions; each is a
-decision of its own here, as each succeeds or fails by itself.
+Errors and records are those of Apache Kafka 4.3.1, but for one thing: there a write that arrives
+late moves the start offset back (later versions of Kafka mend that), and the count of records that
+are done with; here it does not. One request of the protocol may name many share partitions; each is
+a decision of its own here, as each succeeds or fails by itself.
 """
 
 from __future__ import annotations
@@ -36,13 +42,13 @@ from pk.core.share.records import (
     decode_record,
     encode_record,
 )
-from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, ZERO_UUID
+from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID
 
 PRUNING: Final = "pruning"
 COLD_SNAPSHOTS: Final = "cold snapshots"
 
 UNKNOWN_COUNT: Final = -1
-"""A delivery-complete count that nobody said."""
+"""An unknown delivery-complete count."""
 
 
 class PruneLog(NamedTuple):
@@ -99,10 +105,13 @@ UNINITIALIZED: Final = StateSummary()
 
 
 class ShareCoordinatorMachine:
-    """Decides and replays for one partition. Every method that decides takes `now_ms` last and returns a Decision."""
+    """Decides and replays for one partition. Every method that decides takes `now_ms` last and
+    returns a Decision."""
 
     keeps_state_when_refused: ClassVar[bool] = True
     """Decisions change nothing but through records."""
+    log_is_compacted: ClassVar[bool] = False
+    """Updates rest on the records before them."""
 
     def __init__(self, settings: ShareCoordinatorSettings) -> None:
         self.settings = settings
@@ -121,8 +130,8 @@ class ShareCoordinatorMachine:
     def initialize(
         self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> Decision[Record]:
-        """InitializeShareGroupState 0: the group begins at `start_offset`, -1 for where the leader says. Whatever was
-        known of its records is forgotten. Replies True.
+        """InitializeShareGroupState 0: the group begins at `start_offset`, -1 for where the leader
+        says. Whatever was known of its records is forgotten. Replies True.
 
         Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -143,8 +152,8 @@ class ShareCoordinatorMachine:
         return Decision([Record(key, snapshot)], reply=True)
 
     def read(self, key: ShareKey, leader_epoch: int, now_ms: int) -> Decision[Record]:
-        """ReadShareGroupState 0: replies with a `ReadState`. A higher `leader_epoch` is remembered, and fences writes of
-        earlier leaders from then on; -1 is a reader that is no leader.
+        """ReadShareGroupState 0: replies with a `ReadState`. A higher `leader_epoch` is remembered,
+        and fences writes of earlier leaders from then on; -1 is a reader that is no leader.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -181,8 +190,9 @@ class ShareCoordinatorMachine:
         batches: Iterable[StateBatch],
         now_ms: int,
     ) -> Decision[Record]:
-        """WriteShareGroupState 0–1: merges `batches` into the state. A start offset of -1 leaves it as it is, and so does
-        a lower one; a count of -1 is unknown (version 0). Replies True.
+        """WriteShareGroupState 0–1: merges `batches` into the state. A start offset of -1 leaves it
+        as it is, and so does a lower one; a count of -1 is unknown (version 0), and a lower one of
+        a write that changes nothing else was overtaken. Replies True.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -197,9 +207,14 @@ class ShareCoordinatorMachine:
         if any(not 0 <= one.first_offset <= one.last_offset for one in written):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A state batch has no valid offset range.")
         state = known.snapshot
-        if NO_OFFSET < start_offset < state.start_offset:
-            # It was overtaken by a later write: to go back would deliver again what is done with.
-            start_offset, delivery_complete_count = NO_OFFSET, state.delivery_complete_count
+        overtaken = NO_OFFSET < start_offset < state.start_offset
+        if overtaken:
+            start_offset = NO_OFFSET
+        elif UNKNOWN_COUNT < delivery_complete_count < state.delivery_complete_count:
+            overtaken = start_offset <= state.start_offset and _adds_nothing(state, written)
+        if overtaken:
+            # To go back would deliver again what is done with, or show a lag where there is none.
+            delivery_complete_count = state.delivery_complete_count
         clip = max(start_offset, state.start_offset)
         update = Update(
             state.snapshot_epoch,
@@ -211,7 +226,8 @@ class ShareCoordinatorMachine:
         return Decision([self._record(key, known, update, now_ms)], reply=True)
 
     def read_summary(self, key: ShareKey, now_ms: int) -> Decision[Record]:
-        """ReadShareGroupStateSummary 0–1: replies with a `StateSummary`, `UNINITIALIZED` where nothing is known.
+        """ReadShareGroupStateSummary 0–1: replies with a `StateSummary`, `UNINITIALIZED` where
+        nothing is known.
 
         Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -231,7 +247,8 @@ class ShareCoordinatorMachine:
         )
 
     def delete(self, key: ShareKey, now_ms: int) -> Decision[Record]:
-        """DeleteShareGroupState 0: forgets the share partition; it is no error if nothing is known of it. Replies True.
+        """DeleteShareGroupState 0: forgets the share partition; it is no error if nothing is known
+        of it. Replies True.
 
         Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -310,7 +327,7 @@ class ShareCoordinatorMachine:
         )
         states = [(key, known.snapshot) for key, known in self._states.items()]
         if all(state.created_ms != state.written_ms for _, state in states):
-            return decision  # nobody wrote a snapshot since the last round: it would move nothing
+            return decision  # no snapshot was written since the last round: it would move nothing
         decision.records = [
             Record(
                 key,
@@ -347,10 +364,11 @@ class ShareCoordinatorMachine:
                 updates=known.updates + 1,
                 leader_epoch_max=max(known.leader_epoch_max, value.leader_epoch),
             )
-        # An update before the first snapshot that is left in the log changes what nobody needs.
+        # An update before the first snapshot that is left in the log changes nothing that is
+        # needed.
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """No producer writes to this topic in a transaction."""
 
 
 def _updated(state: Snapshot, update: Update) -> Snapshot:
@@ -363,9 +381,11 @@ def _updated(state: Snapshot, update: Update) -> Snapshot:
     )
 
 
+def _adds_nothing(state: Snapshot, written: Iterable[StateBatch]) -> bool:
+    return combine(state.batches, written, state.start_offset) == list(state.batches)
+
+
 def _check_partition(key: ShareKey) -> None:
-    if key.topic_id == ZERO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic id cannot be null.")
     if key.partition < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
 
@@ -382,5 +402,8 @@ def _check_state_epoch(known: ShareState, state_epoch: int) -> None:
     if state_epoch != NO_EPOCH and known.state_epoch_max > state_epoch:
         raise KafkaError(
             ErrorCode.FENCED_STATE_EPOCH,
-            "The share coordinator rejected the request because the share-group state epoch did not match.",
+            (
+                "The share coordinator rejected the request because the share-group state epoch "
+                "did not match."
+            ),
         )

@@ -1,28 +1,33 @@
 """The share partition: what the leader of a partition knows of one share group that reads it.
 
-Delivery is by record, not by position. The *window* goes from the start offset to the end offset; before it all is done
-with, behind it nothing was delivered yet. Inside, each record is available, acquired by a member under a lock that runs
-out, or done with (acknowledged or archived):
+Delivery is by record, not by position. The *window* goes from the start offset to the end offset;
+before it all is done with, behind it nothing was delivered yet. Inside, each record is available,
+acquired by a member under a lock that runs out, or done with (acknowledged or archived):
 
     available ──acquire──▶ acquired ──accept──▶ acknowledged
         ▲                     │ ├─────reject, gap──▶ archived
         └──release, time-out──┘ └─release after the last delivery──▶ archived
 
-When the first records of the window are done with, the start offset moves past them. So one member that keeps a record
-holds the window in place, and its size limits how many records are in flight.
+When the first records of the window are done with, the start offset moves past them. So one member
+that keeps a record holds the window in place, and its size limits how many records are in flight.
 
-Consecutive records with the same state are one *run*; runs cover the window without a hole. Offsets that the log does not
-have (compaction, control batches, retention) are acquired with their neighbours, and the client acknowledges them as gaps,
-or they are archived where a fetch shows that they are missing.
+Consecutive records with the same state are one *run*; runs cover the window without a hole. Offsets
+that the log does not have (compaction, control batches, retention) are acquired with their
+neighbours, and the client acknowledges them as gaps, or they are archived where a fetch shows that
+they are missing.
 
-What an acknowledgement changes counts when the share coordinator has stored it. Until then the records stay acquired, and
-nobody can acquire or acknowledge them: the caller stores the `StateWrite` and reports with `written`. A record that is
-acquired is not stored as such: a new leader finds it available, with the deliveries that were stored before.
+What an acknowledgement changes counts when the share coordinator has stored it. Until then the
+records stay acquired, and they cannot be acquired or acknowledged: the caller stores the
+`StateWrite`s, one after the other and those that have to wait together (`merge`), and reports with
+`written`. A record that is acquired is not stored as such: a new leader finds it available, with
+the deliveries that were stored before.
 
-A record that makes its consumers fail would use up the deliveries of all that is delivered with it. So from half of the
-limit on, fewer and fewer records are acquired together, and the last time each comes alone.
+A record that makes its consumers fail would use up the deliveries of all that is delivered with it.
+So from half of the limit on, fewer and fewer records are acquired together, and the last time each
+comes alone.
 
-This class does no I/O and reads no clock. Its caller fetches the records and says which offsets it found.
+This class does no I/O and reads no clock. Its caller fetches the records and says which offsets it
+found.
 """
 
 from __future__ import annotations
@@ -39,7 +44,8 @@ from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.share.batches import RecordState, StateBatch, combine
 
 ISOLATION_SINCE: Final = 2
-"""Deliveries after which records may be isolated at the earliest: a limit of 2 has none to spare."""
+"""Deliveries after which records may be isolated at the earliest: a limit of 2 has none to
+spare."""
 
 STALE_LOCKS_MAX: Final = 64
 """Entries for locks that are gone, beyond one for each run, before they are cleared away."""
@@ -91,7 +97,7 @@ class OffsetRange(NamedTuple):
 
 
 class StateWrite(NamedTuple):
-    """What is to be stored by the share coordinator (WriteShareGroupState)."""
+    """State for the share coordinator to store (WriteShareGroupState)."""
 
     write_id: int
     state_epoch: int
@@ -159,8 +165,8 @@ class SharePartition:
         start_offset: int,
         batches: Iterable[StateBatch] = (),
     ) -> None:
-        """As the share coordinator has stored it. `start_offset` must be a real one: where the group has none yet
-        (-1), the caller chooses by `share.auto.offset.reset`.
+        """As the share coordinator has stored it. `start_offset` must be a real one: where the
+        group has none yet (-1), the caller chooses by `share.auto.offset.reset`.
 
         Raises ProtocolError for states that are never stored.
         """
@@ -209,7 +215,8 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether a fetch may find something: a record of the window is available, or the window may grow."""
+        """Whether a fetch may find something: a record of the window is available, or the window
+        may grow."""
         return self.next_fetch_offset < self.next_offset or self._free > 0
 
     @property
@@ -238,10 +245,12 @@ class SharePartition:
         now_ms: int,
         aborted: Iterable[OffsetRange] = (),
     ) -> list[Acquired]:
-        """Give `member_id` what is available in `batches`, which a fetch at `fetch_offset` found in the log, sorted.
+        """Give `member_id` what is available in `batches`, which a fetch at `fetch_offset` found in
+        the log, sorted.
 
-        `batch_size` is about how many records one entry of the answer has, where whole batches are taken.
-        `aborted` are batches of aborted transactions, for a group that reads committed records only: nobody gets them.
+        `batch_size` is about how many records one entry of the answer has, where whole batches are
+        taken. `aborted` are batches of aborted transactions, for a group that reads committed
+        records only: they are not delivered.
         """
         if max_records <= 0 or not batches:
             return []
@@ -309,7 +318,8 @@ class SharePartition:
         return taken, True
 
     def _isolated(self, size: int, delivery_count: int) -> int:
-        """How many of `size` records may be acquired together, 0 for all: they were delivered often already."""
+        """How many of `size` records may be acquired together, 0 for all: they were delivered often
+        already."""
         most = self.settings.delivery_count_limit
         since = max(ISOLATION_SINCE, -(-most // 2))
         if most > ISOLATION_SINCE and delivery_count >= most - 1:
@@ -349,8 +359,8 @@ class SharePartition:
         return taken
 
     def _archive(self, offsets: OffsetRange, only: RecordState) -> None:
-        """Nobody will get the records of `offsets` that are in state `only`. It is not stored: a new leader sees the
-        same in the log."""
+        """Archive the records of `offsets` that are in state `only`: they are not delivered. It is
+        not stored: a new leader sees the same in the log."""
         for run in self._cut(*offsets):
             if run.state is only and not run.write_id:
                 self._settle(run, RecordState.ARCHIVED)
@@ -368,10 +378,12 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int
     ) -> StateWrite | None:
-        """What a member says of records that it holds: all of it counts, or nothing. Records before the window are done
-        with already and are skipped. Returns what is to be stored, None where locks are only renewed.
+        """What a member says of records that it holds: all of it counts, or nothing. Records before
+        the window are done with already and are skipped. Returns what must be stored, None where
+        locks are only renewed.
 
-        Raises INVALID_REQUEST, and INVALID_RECORD_STATE where the member does not hold (or no longer holds) a record.
+        Raises INVALID_REQUEST, and INVALID_RECORD_STATE where the member does not hold (or no
+        longer holds) a record.
         """
         said = self._checked(member_id, acknowledgements)
         write_id = self._write_ids + 1
@@ -392,7 +404,8 @@ class SharePartition:
         return self._write(write_id, changed) if changed else None
 
     def release(self, member_id: str) -> StateWrite | None:
-        """Release all that a member holds: it has left, or its share session has ended. Returns what is to be stored."""
+        """Release all that a member holds: it has left, or its share session has ended. Returns
+        what must be stored."""
         write_id = self._write_ids + 1
         changed: list[OffsetRange] = []
         for run in self._runs:
@@ -404,15 +417,12 @@ class SharePartition:
     def _checked(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement]
     ) -> list[tuple[int, int, AcknowledgeType]]:
-        """(first, last, type) of what is said of the window. Raises as `acknowledge`; changes nothing."""
+        """(first, last, type) of what is said of the window. Raises as `acknowledge`; changes
+        nothing."""
         said: list[tuple[int, int, AcknowledgeType]] = []
         previous = -1
         for one in acknowledgements:
-            said += (
-                (max(first, self.start_offset), last, kind)
-                for first, last, kind in _by_type(one, previous)
-                if last >= self.start_offset
-            )
+            _check_shape(one, previous)
             previous = one.last_offset
             if one.last_offset < self.start_offset:
                 continue
@@ -425,8 +435,16 @@ class SharePartition:
                 end = "first" if one.first_offset >= self.next_offset else "last"
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    f"Batch record not found. The {end} offset in request is past acquired records.",
+                    (
+                        f"Batch record not found. The {end} offset in request is past acquired "
+                        "records."
+                    ),
                 )
+            said += (
+                (max(first, self.start_offset), last, kind)
+                for first, last, kind in _by_type(one)
+                if last >= self.start_offset
+            )
         for first, last, kind in said:
             self._check_held(member_id, first, last)
             if kind is AcknowledgeType.RENEW and not self.settings.renewal:
@@ -446,7 +464,10 @@ class SharePartition:
             if run.write_id:
                 raise KafkaError(
                     ErrorCode.INVALID_RECORD_STATE,
-                    "The record state is invalid. The acknowledgement of delivery could not be completed.",
+                    (
+                        "The record state is invalid. The acknowledgement of delivery could not be "
+                        "completed."
+                    ),
                 )
             if run.member_id != member_id:
                 raise KafkaError(
@@ -486,9 +507,15 @@ class SharePartition:
             tuple(combine(batches, (), self.start_offset)),
         )
 
+    def merge(self, writes: Sequence[StateWrite]) -> StateWrite:
+        """What must be stored for all of `writes`, none of which is under way, as the window is
+        now: so what is stored never goes back, as long as one is stored after the other."""
+        batches = [batch for write in writes for batch in write.batches]
+        return self._state_write(self._write_ids, batches)
+
     def written(self, write_id: int, *, stored: bool) -> None:
-        """What came of a `StateWrite`. Where it is not stored, the records are as before: the member holds them still,
-        and may say it again until the lock runs out."""
+        """What came of a `StateWrite`. Where it is not stored, the records are as before: the
+        member holds them still, and may say it again until the lock runs out."""
         for first, last in self._writes.pop(write_id, ()):
             first = max(first, self.start_offset)
             for run in self._between(first, last):
@@ -517,8 +544,9 @@ class SharePartition:
         return None
 
     def expire(self, now_ms: int) -> StateWrite | None:
-        """Release the records whose locks have run out by `now_ms`. They are available at once, whatever comes of the
-        write that is returned: where it is not stored, a new leader counts one delivery less."""
+        """Release the records whose locks have run out by `now_ms`. They are available at once,
+        whatever comes of the write that is returned: where it is not stored, a new leader counts
+        one delivery less."""
         batches: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
             until_ms, first, last = heapq.heappop(self._locks)
@@ -546,7 +574,8 @@ class SharePartition:
     # --- the log ---
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Retention or DeleteRecords has removed what is before `log_start_offset`: the window begins there, or later."""
+        """Retention or DeleteRecords has removed what is before `log_start_offset`: the window
+        begins there, or later."""
         if log_start_offset <= self.start_offset:
             return
         if self._runs:
@@ -604,7 +633,7 @@ class SharePartition:
         self._runs[begin:end] = merged
 
     def _settle(self, run: _Run, state: RecordState) -> None:
-        """Nobody holds `run` any more."""
+        """No member holds `run` any more."""
         run.state, run.member_id, run.lock_until_ms = state, "", 0
         if state.is_terminal:
             self._complete += run.last - run.first + 1
@@ -629,8 +658,9 @@ class SharePartition:
         del self._runs[:done]
 
 
-def _by_type(one: Acknowledgement, previous: int) -> Iterable[tuple[int, int, AcknowledgeType]]:
-    """(first, last, type) of each stretch of records of which the same is said. Raises INVALID_REQUEST."""
+def _check_shape(one: Acknowledgement, previous: int) -> None:
+    """Raise INVALID_REQUEST for what says nothing that could be, or comes out of order; the one
+    before ends at `previous`."""
     size = one.last_offset - one.first_offset + 1
     if one.first_offset <= previous or size < 1:
         raise KafkaError(
@@ -644,6 +674,10 @@ def _by_type(one: Acknowledgement, previous: int) -> Iterable[tuple[int, int, Ac
     for kind in set(one.types):
         if not 0 <= kind <= AcknowledgeType.RENEW:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {kind}")
+
+
+def _by_type(one: Acknowledgement) -> Iterable[tuple[int, int, AcknowledgeType]]:
+    """(first, last, type) of each stretch of records of which the same is said."""
     if len(one.types) == 1:
         return [(one.first_offset, one.last_offset, AcknowledgeType(one.types[0]))]
     stretches: list[tuple[int, int, AcknowledgeType]] = []
@@ -658,7 +692,8 @@ def _by_type(one: Acknowledgement, previous: int) -> Iterable[tuple[int, int, Ac
 def _limited(
     mode: AcquireMode, first: int, last: int, limit: int, batches: Sequence[OffsetRange]
 ) -> int:
-    """The last offset of `limit` records from `first` on; of their batch, where whole batches are taken."""
+    """The last offset of `limit` records from `first` on; of their batch, where whole batches are
+    taken."""
     through = first + limit - 1
     if through >= last:
         return last

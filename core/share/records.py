@@ -1,7 +1,8 @@
-"""The records of `__share_group_state`, as Kafka 4.3.1 writes them: a key and a value that each begin with their version.
+"""The records of `__share_group_state`, as Kafka 4.3.1 writes them: a key and a value that each
+begin with their version.
 
-A *snapshot* holds the whole state of a share partition, an *update* what one write changed since. A snapshot without a
-value is a tombstone: the group has given up the partition.
+A *snapshot* holds the whole state of a share partition, an *update* what one write changed since. A
+snapshot without a value is a tombstone: the group has given up the partition.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 
 from pk.core.errors import ProtocolError
 from pk.core.share.batches import StateBatch
-from pk.core.values import TopicIdPartition, Uuid
+from pk.core.values import TopicIdPartition, Uuid, uuid_from_text, uuid_text
 from pk.core.wire.messages import share_topic as wire
 from pk.core.wire.messages.share_topic import (
     ShareSnapshotKey,
@@ -42,6 +43,19 @@ class ShareKey(NamedTuple):
     def topic_partition(self) -> TopicIdPartition:
         """The partition that is read."""
         return TopicIdPartition(self.topic_id, self.partition)
+
+    @property
+    def coordinator_key(self) -> str:
+        """By which its share coordinator is found (FindCoordinator, key type 2)."""
+        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+    @classmethod
+    def of_coordinator_key(cls, text: str) -> ShareKey:
+        """The share partition with this `coordinator_key`. Raises ValueError where it is none."""
+        parts = text.rsplit(":", 2)
+        if len(parts) != 3 or not parts[0].strip():
+            raise ValueError(f"no group:topic id:partition: {text!r}")
+        return cls(parts[0], uuid_from_text(parts[1]), int(parts[2]))
 
 
 class Snapshot(NamedTuple):
@@ -112,7 +126,8 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
-    """The record, or None for a type that is not known. Raises ProtocolError for bytes that are no such record."""
+    """The record, or None for a type that is not known. Raises ProtocolError for bytes that are no
+    such record."""
     decoded = decode_key(KEYS, key)
     if decoded is None:
         return None

@@ -1,17 +1,22 @@
-"""Share sessions: which partitions a member of a share group fetches, kept by each leader for it (KIP-932).
+"""Share sessions: which partitions a member of a share group fetches, kept by each leader for it
+(KIP-932).
 
-A member names its partitions once, and afterwards only what it adds and forgets. Both sides count the epoch of the session,
-so that a lost request or answer is noticed. The session is the member's: group and member id name it, it has no id.
+A member names its partitions once, and afterwards only what it adds and forgets. Both sides count
+the epoch of the session, so that a lost request or answer is noticed. The session is the member's:
+group and member id name it, it has no id.
 
-    epoch  0    close the member's session if it has one, open a new one; the request names every partition
+    epoch  0    close the member's session if it has one, open a new one; the request names every
+                partition
     epoch  n    the next request of the session, n is what we expect
     epoch -1    the last request of the session: it may acknowledge, and acquires nothing
 
-Acknowledgements come with the requests of the session, so an epoch that is not the expected one refuses them all: they
-cannot count twice. A session that ends gives back what its member holds, which is the caller's to do (`SharePartition.release`).
+Acknowledgements come with the requests of the session, so an epoch that is not the expected one
+refuses them all: they cannot count twice. A session that ends gives back what its member holds,
+which is the caller's to do (`SharePartition.release`).
 
-The number of sessions is bounded (`group.share.max.share.sessions`), and none is evicted for another: its member would lose
-what it holds. A session ends with the connection that it was opened on.
+The number of sessions is bounded (`group.share.max.share.sessions`), and none is evicted for
+another: its member would lose what it holds. A session ends with the connection that it was opened
+on.
 """
 
 from __future__ import annotations
@@ -54,7 +59,8 @@ class ShareSession:
         return self._partitions.keys()
 
     def in_turn(self) -> list[TopicIdPartition]:
-        """The partitions, beginning with another one in each request: the first ones must not use up every limit."""
+        """The partitions, beginning with another one in each request: the first ones must not use
+        up every limit."""
         found = list(self._partitions)
         if not found:
             return found
@@ -85,6 +91,10 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of the group has a session."""
+        return any(key.group_id == group_id for key in self._sessions)
+
     def find(self, key: SessionKey) -> ShareSession | None:
         """The session of a member, None where it has none."""
         return self._sessions.get(key)
@@ -99,11 +109,13 @@ class ShareSessions:
         *,
         acknowledges: bool,
     ) -> ShareSession:
-        """A ShareFetch with the partitions that it names and forgets. Returns the session, brought up to date; after
-        epoch -1 the caller must end it (`end`) when the acknowledgements are through.
+        """A ShareFetch with the partitions that it names and forgets. Returns the session, brought
+        up to date; after epoch -1 the caller must end it (`end`) when the acknowledgements are
+        through.
 
-        Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED, and INVALID_REQUEST for
-        a first request that `acknowledges`: nothing was acquired in this session.
+        Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED,
+        and INVALID_REQUEST for a first request that `acknowledges`: nothing was acquired in this
+        session.
         """
         if epoch == INITIAL_EPOCH:
             if acknowledges:
@@ -117,9 +129,11 @@ class ShareSessions:
         return session
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:
-        """A ShareAcknowledge. Returns the session; after epoch -1 the caller must end it, as for `fetch`.
+        """A ShareAcknowledge. Returns the session; after epoch -1 the caller must end it, as for
+        `fetch`.
 
-        Raises SHARE_SESSION_NOT_FOUND and INVALID_SHARE_SESSION_EPOCH: also for epoch 0, which opens none here.
+        Raises SHARE_SESSION_NOT_FOUND and INVALID_SHARE_SESSION_EPOCH: also for epoch 0, which
+        opens none here.
         """
         if epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
@@ -139,7 +153,8 @@ class ShareSessions:
         return session
 
     def disconnected(self, connection_id: str) -> list[ShareSession]:
-        """A connection has closed. Returns the sessions that ended with it, whose members' records are to be released."""
+        """A connection has closed. Returns the sessions that ended with it, whose members' records
+        must be released."""
         ended = [self.end(key) for key in list(self._by_connection.get(connection_id, ()))]
         return [session for session in ended if session is not None]
 

@@ -1,1 +1,1 @@
-"""Transactions: what a transaction coordinator knows, decides and writes, without I/O."""
+"""Transactions: the coordinator's state machine and its records, without I/O."""

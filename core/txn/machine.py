@@ -1,14 +1,17 @@
-"""The transaction coordinator's machine: every transactional id of one partition of `__transaction_state`.
+"""The transaction coordinator's machine: every transactional id of one partition of
+`__transaction_state`.
 
-It speaks wire messages and knows no broker: the runtime (the coordinators of core/broker) appends what it decides and
-carries out its effects. What is durable is a `Transaction` by transactional id, and only `replay` changes it. Soft are the
-partitions that still lack a marker: a coordinator that takes over sends every marker of a prepared transaction again, and
-a partition that has one already takes the second for what it is.
+It speaks wire messages and knows no broker: the runtime (the coordinators of core/broker) appends
+what it decides and carries out its effects. What is durable is a `Transaction` by transactional id,
+and only `replay` changes it. Soft are the partitions that still lack a marker: a coordinator that
+takes over sends every marker of a prepared transaction again, and a partition that has one already
+takes the second for what it is.
 
-Some decisions need a producer id that nobody has, and only the broker can get one from the controller. They are made
-twice then: first without one, and the reply is `NEEDS_PRODUCER_ID`; then with `fresh_id`.
+Some decisions need an unused producer id, and only the broker can get one from the controller. They
+are made twice then: first without one, and the reply is `NEEDS_PRODUCER_ID`; then with `fresh_id`.
 
-A request that comes in a wrong state gets the error that Apache Kafka 4.3.1 gives; tests/txn has them by state.
+A request that comes in a wrong state gets the error that Apache Kafka 4.3.1 gives; tests/txn has
+them by state.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.features import TRANSACTION_VERSION
 from pk.core.meta.image import Changes, MetadataImage
+from pk.core.turns import Pace, Turns
 from pk.core.txn.records import Record, decode_record, encode_record
 from pk.core.txn.transaction import EPOCH_MAX, STATES, State, Transaction
 from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
@@ -61,15 +65,15 @@ class ProducerKey(NamedTuple):
 
 
 class SendMarkers(NamedTuple):
-    """An effect: have the leader of each partition write the marker that ends this transaction there, however long that
-    takes, and call `TransactionMachine.marked` for those that did."""
+    """An effect: have the leader of each partition write the marker that ends this transaction
+    there, however long that takes, and call `TransactionMachine.marked` for those that did."""
 
     transactional_id: str
     producer: ProducerKey
     committed: bool
     partitions: frozenset[TopicPartition]
     transaction_version: int
-    """What the leaders are told of the client's protocol (KIP-1228)."""
+    """The version of the client's protocol that the leaders get (KIP-1228)."""
 
 
 class Marked(NamedTuple):
@@ -93,10 +97,12 @@ class TransactionSettings:
 
 
 class TransactionMachine:
-    """Decides and replays for one partition. Every method that decides takes `now_ms` last and returns a Decision."""
+    """Decides and replays for one partition. Every method that decides takes `now_ms` last and
+    returns a Decision."""
 
     keeps_state_when_refused: ClassVar[bool] = True
     """Decisions change nothing but through records."""
+    log_is_compacted: ClassVar[bool] = True
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
@@ -113,11 +119,13 @@ class TransactionMachine:
     def init_producer_id(
         self, request: InitProducerIdRequest, fresh_id: int | None, now_ms: int
     ) -> Decision[Record]:
-        """InitProducerId 0–5 with a transactional id: a new epoch for its producer, and the end of whatever transaction
-        an earlier instance left open, in which case the client is to ask again.
+        """InitProducerId 0–5 with a transactional id: a new epoch for its producer, and the end of
+        whatever transaction an earlier instance left open, in which case the client is to ask
+        again.
 
-        Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; UNSUPPORTED_VERSION and
-        TRANSACTIONAL_ID_AUTHORIZATION_FAILED for what belongs to two-phase commit (KIP-939).
+        Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS;
+        UNSUPPORTED_VERSION and TRANSACTIONAL_ID_AUTHORIZATION_FAILED for what belongs to two-phase
+        commit (KIP-939).
         """
         if request.enable2_pc:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -200,10 +208,12 @@ class TransactionMachine:
         client_version: int,
         now_ms: int,
     ) -> Decision[Record]:
-        """AddPartitionsToTxn and AddOffsetsToTxn: the transaction is about to write to these partitions. Begins a
-        transaction where none is open. `client_version` is the protocol of the client. Replies True.
+        """AddPartitionsToTxn and AddOffsetsToTxn: the transaction is about to write to these
+        partitions. Begins a transaction where none is open. `client_version` is the protocol of the
+        client. Replies True.
 
-        Raises INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        Raises INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+        CONCURRENT_TRANSACTIONS.
         """
         txn = self._of_producer(transactional_id, producer)
         added = txn.partitions.union(partitions)
@@ -225,9 +235,9 @@ class TransactionMachine:
         partitions: Iterable[TopicPartition],
         now_ms: int,
     ) -> Decision[Record]:
-        """AddPartitionsToTxn with `verify_only`, which leaders send before they append (KIP-890): replies with an error
-        code by partition, TRANSACTION_ABORTABLE for those that the transaction does not have. Raises as
-        `add_partitions`."""
+        """AddPartitionsToTxn with `verify_only`, which leaders send before they append (KIP-890):
+        replies with an error code by partition, TRANSACTION_ABORTABLE for those that the
+        transaction does not have. Raises as `add_partitions`."""
         txn = self._of_producer(transactional_id, producer)
         return Decision(
             reply={
@@ -260,11 +270,12 @@ class TransactionMachine:
     def end(
         self, request: EndTxnRequest, version: int, fresh_id: int | None, now_ms: int
     ) -> Decision[Record]:
-        """EndTxn 0–5: how the transaction ends is settled when the record is safe; the markers go out after that. The
-        reply names the producer id and epoch of the next transaction (from version 5 on).
+        """EndTxn 0–5: how the transaction ends is settled when the record is safe; the markers go
+        out after that. The reply names the producer id and epoch of the next transaction (from
+        version 5 on).
 
-        Raises INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (it is being ended
-        already), INVALID_TXN_STATE.
+        Raises INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+        CONCURRENT_TRANSACTIONS (it is being ended already), INVALID_TXN_STATE.
         """
         txn = self._known(request.transactional_id)
         producer = ProducerKey(request.producer_id, request.producer_epoch)
@@ -302,7 +313,8 @@ class TransactionMachine:
         fresh_id: int | None,
         now_ms: int,
     ) -> Decision[Record]:
-        """In the second protocol: the epoch rises, so a repetition is known by an epoch that is one too low."""
+        """In the second protocol: the epoch rises, so a repetition is known by an epoch that is one
+        too low."""
         overflowed = (
             txn.previous_producer_id == producer.producer_id
             and producer.epoch == EPOCH_MAX - 1
@@ -372,8 +384,8 @@ class TransactionMachine:
         )
 
     def marked(self, written: Iterable[Marked], now_ms: int) -> Decision[Record]:
-        """Partitions that have their marker, or will never take one. A transaction is complete when all have. Says nothing of
-        one that is over."""
+        """Partitions that have their marker, or will never take one. A transaction is complete when
+        all have. Says nothing of one that is over."""
         decision: Decision[Record] = Decision(reply=True, atomic=False)
         for transactional_id, producer, partitions in written:
             txn = self.transactions.get(transactional_id)
@@ -412,31 +424,35 @@ class TransactionMachine:
 
     def list_transactions(
         self,
-        state_names: Iterable[str],
-        producer_ids: Iterable[int],
+        state_names: Collection[str],
+        producer_ids: Collection[int],
         longer_than_ms: int,
         matches: Callable[[str], bool] | None,
         now_ms: int,
-    ) -> Decision[Record]:
-        """ListTransactions 0–2: those in one of the states, of one of the producers, open for more than `longer_than_ms`
-        (negative: however long), whose id `matches`. An empty filter lets all through; a state that does not exist lets
-        none through."""
-        names, ids = set(state_names), set(producer_ids)
-        states = {STATES[name] for name in names if name in STATES}
-        return Decision(
-            reply=[
-                ListedTransaction(
-                    transactional_id=txn.transactional_id,
-                    producer_id=txn.producer_id,
-                    transaction_state=txn.state.kafka_name,
-                )
-                for txn in self.transactions.values()
-                if (not ids or txn.producer_id in ids)
-                and (not names or txn.state in states)
+    ) -> Turns[Decision[Record]]:
+        """ListTransactions 0–2: those in one of the states, of one of the producers, open for more
+        than `longer_than_ms` (negative: however long), whose id `matches`. An empty filter lets all
+        through; a state that does not exist lets none through."""
+        states = {STATES[name] for name in state_names if name in STATES}
+        listed: list[ListedTransaction] = []
+        pace = Pace()
+        for txn in self.transactions.values():
+            if (
+                (not producer_ids or txn.producer_id in producer_ids)
+                and (not state_names or txn.state in states)
                 and (longer_than_ms < 0 or now_ms - txn.started_ms > longer_than_ms)
                 and (matches is None or matches(txn.transactional_id))
-            ]
-        )
+            ):
+                listed.append(
+                    ListedTransaction(
+                        transactional_id=txn.transactional_id,
+                        producer_id=txn.producer_id,
+                        transaction_state=txn.state.kafka_name,
+                    )
+                )
+            if pace.due():
+                yield
+        return Decision(reply=listed)
 
     # --- time ---
 
@@ -457,7 +473,8 @@ class TransactionMachine:
         )
 
     def fire(self, key: Any, now_ms: int) -> Decision[Record]:
-        """A timer of `loaded` has run out: abort what is open for too long, or forget ids that nobody uses."""
+        """A timer of `loaded` has run out: abort what is open for too long, or forget unused
+        ids."""
         return self._time_out(now_ms) if key == TIME_OUTS else self._expire(now_ms)
 
     def _time_out(self, now_ms: int) -> Decision[Record]:
@@ -515,11 +532,12 @@ class TransactionMachine:
             self._unmarked[transactional_id] = set(txn.partitions)
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        """Nobody writes to this topic in a transaction."""
+        """No producer writes to this topic in a transaction."""
 
 
 def _may_be(expected: ProducerKey, known: Transaction) -> bool:
-    """Whether a producer that says it is `expected` may be the one that is known. Its epoch is looked at later."""
+    """Whether a producer that says it is `expected` may be the one that is known. Its epoch is
+    looked at later."""
     if expected.producer_id == known.producer_id:
         return True
     return expected.producer_id == known.previous_producer_id and expected.epoch >= EPOCH_MAX - 1

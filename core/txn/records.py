@@ -1,7 +1,9 @@
-"""The records of `__transaction_state`, as Kafka 4.3.1 writes them: a key and a value that each begin with their version.
+"""The records of `__transaction_state`, as Kafka 4.3.1 writes them: a key and a value that each
+begin with their version.
 
-A record holds all that is durable of one transactional id. Value version 1 has tagged fields (KIP-890) and is written
-once `transaction.version` 1 is finalized, version 0 before that. A value without a body is a tombstone: the id has expired.
+A record holds all that is durable of one transactional id. Value version 1 has tagged fields
+(KIP-890) and is written once `transaction.version` 1 is finalized, version 0 before that. A value
+without a body is a tombstone: the id has expired.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ def encode_record(record: Record, value_version: int) -> tuple[bytes, bytes | No
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
-    """The record, or None for a type that is not known. Raises ProtocolError for bytes that are no such record."""
+    """The record, or None for a type that is not known. Raises ProtocolError for bytes that are no
+    such record."""
     if len(key) < _VERSION.size:
         raise ProtocolError("a key of the transactions topic without a version")
     if _VERSION.unpack_from(key)[0] != TRANSACTION_TYPE:

@@ -1,15 +1,17 @@
 """One transactional id: which producer it has, and how far its transaction is.
 
-    Empty ──add──▶ Ongoing ──commit──▶ PrepareCommit ──all markers──▶ CompleteCommit ──add──▶ Ongoing …
-                      └─────abort────▶ PrepareAbort ───all markers──▶ CompleteAbort ───add──▶ Ongoing …
+    Empty ─add─▶ Ongoing ─commit─▶ PrepareCommit ─all markers─▶ CompleteCommit ─add─▶ Ongoing …
+                    └─────abort──▶ PrepareAbort ──all markers─▶ CompleteAbort ──add─▶ Ongoing …
 
-A *prepare* is the point of no return: once it is in the log, the transaction ends as it says, whoever coordinates it. The
-coordinator then sends a marker to each partition of the transaction, and writes *complete* when all have it.
+A *prepare* is the point of no return: once it is in the log, the transaction ends as it says, under
+any coordinator. The coordinator then sends a marker to each partition of the transaction, and
+writes *complete* when all have it.
 
-The producer's epoch fences. A new instance of the producer gets a higher one (InitProducerId), and what the old one
-sends is refused. In the second protocol (`transaction.version` 2, KIP-890) each end of a transaction raises the epoch too,
-so that a late request of one transaction never counts for the next. The epoch is 16 bits: one before the last, the id
-counts as *exhausted*, and the producer goes on under another producer id with epoch 0.
+The producer's epoch fences. A new instance of the producer gets a higher one (InitProducerId), and
+what the old one sends is refused. In the second protocol (`transaction.version` 2, KIP-890) each
+end of a transaction raises the epoch too, so that a late request of one transaction never counts
+for the next. The epoch is 16 bits: one before the last, the id counts as *exhausted*, and the
+producer goes on under another producer id with epoch 0.
 """
 
 from __future__ import annotations
@@ -70,8 +72,8 @@ NEXT: Final[dict[State, frozenset[State]]] = {
     State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
     State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
 }
-"""State → the states that a decision may lead to. An abort without a transaction (Empty, Complete… → PrepareAbort) only
-raises the epoch; the second protocol has it."""
+"""State → the states that a decision may lead to. An abort without a transaction (Empty, Complete…
+→ PrepareAbort) only raises the epoch; the second protocol has it."""
 
 
 class Transaction(NamedTuple):
@@ -88,14 +90,16 @@ class Transaction(NamedTuple):
     """When the transaction began; -1 before the first one of an epoch."""
     updated_ms: int = NO_TIMESTAMP
     client_version: int = 0
-    """The `transaction.version` that the client of this transaction keeps to: 2 for the second protocol, else 0."""
+    """The `transaction.version` that the client of this transaction keeps to: 2 for the second
+    protocol, else 0."""
     previous_producer_id: int = NO_PRODUCER_ID
     """The one before the last change of state: another one where that changed it."""
     next_producer_id: int = NO_PRODUCER_ID
     """The one that the producer gets when its transaction is complete."""
     last_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before the last rise that the producer itself asked for: by it a repeated request is known. It is not in
-    the log, so a repetition that reaches the next coordinator is taken for another producer's, as Kafka does."""
+    """The epoch before the last rise that the producer itself asked for: by it a repeated request
+    is known. It is not in the log, so a repetition that reaches the next coordinator is taken for
+    another producer's, as Kafka does."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -114,7 +118,7 @@ class Transaction(NamedTuple):
         after = self.moved(
             State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT,
             now_ms,
-            partitions=frozenset(),
+            partitions=frozenset[TopicPartition](),
             next_producer_id=NO_PRODUCER_ID,
         )
         if self.next_producer_id == NO_PRODUCER_ID:

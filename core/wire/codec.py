@@ -18,6 +18,7 @@ from pk.core.wire.types import EncodeError, Part
 __all__ = [
     "EncodeError",
     "decode",
+    "decode_small",
     "decode_whole",
     "encode",
     "encode_onto",
@@ -80,6 +81,23 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> tup
         decoder = cls.DECODERS[version] = compile_decoder(cls, version)
     try:
         return decoder(buffer, position)
+    except (StructError, IndexError) as e:
+        raise ProtocolError(f"{cls.__name__} version {version}: ends too soon") from e
+    except UnicodeDecodeError as e:
+        raise ProtocolError(f"{cls.__name__} version {version}: a string is not UTF-8") from e
+
+
+def decode_small(
+    cls: type[M], buffer: Buffer, version: int, position: int, elements_max: int
+) -> tuple[M, int]:
+    """The request that begins at `position`, and the position after it. Raises ProtocolError, of
+    which TooManyElements for one whose arrays have more elements than that together."""
+    try:
+        decoder = cls.DECODERS[version]
+    except KeyError:
+        decoder = cls.DECODERS[version] = compile_decoder(cls, version)
+    try:
+        return decoder(buffer, position, elements_max)
     except (StructError, IndexError) as e:
         raise ProtocolError(f"{cls.__name__} version {version}: ends too soon") from e
     except UnicodeDecodeError as e:

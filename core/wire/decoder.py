@@ -15,26 +15,25 @@ from collections.abc import Callable
 from struct import unpack_from
 from typing import Any, Final
 
-from pk.core.errors import ProtocolError
+from pk.core.errors import ProtocolError, TooManyElements
 from pk.core.values import STRING_BYTES_MAX
 from pk.core.wire.emit import Source, bytes_min, fields_of, uvarint_tail
 from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Request, Struct
 from pk.core.wire.types import UUID, Fixed, Variable
 
 ELEMENTS_MAX: Final = 1_000_000
-"""Far above what any client sends: a plan that moves 200,000 partitions with three replicas has 800,000."""
+"""Far above what any client sends: a plan that moves 200,000 partitions with three replicas has
+800,000."""
 
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
     """The decoder of `version`. Raises ValueError for a version that the message does not have."""
     source = _Decoder(cls, version)
     source.line("end = len(buf)")
-    if source.bounded:
-        source.line(f"left = {ELEMENTS_MAX}")
     source.read_struct(cls, "m")
     source.flush()
     source.line("return m, p")
-    return source.finish("decode", "buf, p")
+    return source.finish("decode", f"buf, p, left={ELEMENTS_MAX}" if source.bounded else "buf, p")
 
 
 class _Decoder(Source):
@@ -51,7 +50,11 @@ class _Decoder(Source):
         def fault(field: str, what: str) -> ProtocolError:
             return ProtocolError(f"{cls.__name__} version {version}: {field} {what}")
 
+        def too_many(field: str, what: str) -> TooManyElements:
+            return TooManyElements(f"{cls.__name__} version {version}: {field} {what}")
+
         self.scope |= {
+            "too_many": too_many,
             "new": object.__new__,
             "uvarint": uvarint_tail,
             "unpack": unpack_from,
@@ -160,7 +163,7 @@ class _Decoder(Source):
             if self.bounded:
                 self.line(f"left -= {n}")
                 with self.block("if left < 0:"):
-                    self.line(f"raise fault({field!r}, 'counts more than one request may')")
+                    self.line(f"raise too_many({field!r}, 'counts more than one request may')")
             if kind.element == UUID:
                 self.line(f"{target} = [bytes(buf[i:i+16]) for i in range(p, p + {n} * 16, 16)]")
                 self.line(f"p += {n} * 16")

@@ -7,7 +7,7 @@ struct call. Each function is in `linecache`, so a traceback shows the line that
 """
 
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from struct import Struct as Layout
 from typing import Any
@@ -65,7 +65,7 @@ class Source:
         return f"{stem}{self.names}"
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str) -> Generator[None]:
         """A statement that ends in a colon, and its body."""
         self.line(head)
         self.depth += 1

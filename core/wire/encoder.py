@@ -163,7 +163,7 @@ class _Encoder(Source):
         with self.block("else:"):
             self.line(f"{n} = part_bytes({v})")
         self.length(n, wide=True)
-        with self.block(f"if {v} is not None:"):
+        with self.block(f"if {n} > {1 if self.flexible else 0}:"):
             self.line(f"parts.append({self.out})")
             self.line(f"parts.append({v})")
             self.line(f"{self.out} = bytearray()")
@@ -216,7 +216,7 @@ class _Encoder(Source):
     def write_tags(self, tagged: list[tuple[str, Kind, Field]], local: str) -> None:
         """Write the tagged fields that differ from their defaults, in the order of their tags."""
         self.flush()
-        conditions = []
+        conditions: list[str] = []
         for name, kind, f in tagged:
             condition = self.name("c")
             self.line(f"{condition} = 1 if {differs(kind, f, f'{local}.{name}')} else 0")

@@ -1,4 +1,5 @@
-"""Every api key: its messages, the versions Apache Kafka 4.3.1 serves, and who serves it.
+"""Every api key: its messages, the versions Apache Kafka 4.3.1 serves, and who serves it. Keys from
+OWN_KEYS on are pk's own.
 
 Message modules are imported when a request or response class is first asked for, because all of
 them together take longer to import than a command line may take to start.
@@ -174,7 +175,14 @@ _TABLE: Final = (
     (92, "DeleteShareGroupOffsets", "delete_share_group_offsets", 0, 0, 0, _BROKER),
 )
 
-MESSAGES: Final[dict[int, ApiMessages]] = {row[0]: ApiMessages(*row) for row in _TABLE}
+OWN_KEYS: Final = 10_000
+"""From here on keys are pk's own: far from those that Apache Kafka gives out, one after another."""
+
+_OWN_TABLE: Final = ((10_000, "PkFaults", "pk_faults", 0, 0, 0, _BROKER),)
+
+MESSAGES: Final[dict[int, ApiMessages]] = {
+    row[0]: ApiMessages(*row) for row in (*_TABLE, *_OWN_TABLE)
+}
 """api key -> its messages, in the order of the keys."""
 
 BY_NAME: Final[dict[str, ApiMessages]] = {api.name: api for api in MESSAGES.values()}

@@ -98,8 +98,8 @@ class _DataclassFields:
             )
             for name, f in owner.FIELDS.items()
         ]
-        made = dataclasses.make_dataclass(owner.__name__, specs, kw_only=True)
-        fields = made.__dataclass_fields__
+        made: Any = dataclasses.make_dataclass(owner.__name__, specs, kw_only=True)
+        fields: dict[str, Any] = made.__dataclass_fields__
         type.__setattr__(owner, "__dataclass_fields__", fields)
         return fields
 
@@ -219,7 +219,8 @@ def _build(cls: type[T], constants: dict[str, Any]) -> type[T]:
 
 def _compile_init(cls: type[Struct]) -> None:
     scope: dict[str, Any] = {"MISSING": MISSING}
-    arguments, lines = [], []
+    arguments: list[str] = []
+    lines: list[str] = []
     for name, f in cls.FIELDS.items():
         if f.default_factory is MISSING:
             scope[f"d_{name}"] = f.default

@@ -1,1 +1,1 @@
-
+"""The client library: producer, consumers and admin client on trio."""

@@ -1,7 +1,8 @@
 """Records waiting to be sent, in batches by partition, within a bound of memory.
 
-A batch takes records until it is full or somebody takes it to send it. A partition's queue holds its batches in the order
-of their records; one that has to be sent again goes back to its place, which for an idempotent producer its sequence says.
+A batch takes records until it is full or somebody takes it to send it. A partition's queue holds
+its batches in the order of their records; one that has to be sent again goes back to its place,
+which for an idempotent producer its sequence says.
 """
 
 from collections import deque
@@ -27,7 +28,8 @@ Pair = tuple[bytes | None, bytes | None]
 """(key, value) of a record."""
 
 Row = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
-"""(key, value, headers, time in ms or None for now, partition or None for the partitioner's) of a record."""
+"""(key, value, headers, time in ms or None for now, partition or None for the partitioner's) of a
+record."""
 
 RECORD_OVERHEAD: Final = 21 + HEADER_BYTES
 """More than a record alone in a batch takes beside its key, value and headers."""
@@ -38,7 +40,8 @@ _ATTRIBUTES_LOW: Final = 22
 
 
 class Batch(BatchBuilder):
-    """Records of one partition that are sent together, from the first `append` to the broker's word."""
+    """Records of one partition that are sent together, from the first `append` to the broker's
+    word."""
 
     __slots__ = (
         "attempts",
@@ -53,6 +56,7 @@ class Batch(BatchBuilder):
         "partition",
         "producer_epoch",
         "producer_id",
+        "refusal",
         "serial",
         "settled",
         "splits",
@@ -86,6 +90,10 @@ class Batch(BatchBuilder):
         self.transactional = False
         self.attempts = 0
         self.not_before = 0.0
+        self.refusal: KafkaError | None = None
+        """What the broker answered to the last attempt; None before, or if that attempt got no
+        answer."""
+
         self.settled = trio.Event()
         """Set when `base_offset` or `error` is final, or the batch has been split."""
 
@@ -95,10 +103,17 @@ class Batch(BatchBuilder):
         self.splits: list[tuple[int, Batch]] = []
         """(index of its first record, batch) for each of the batches this one was split into."""
 
-    def extend(self, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:
-        """Append `pairs` from index `start` on, as many as fit; the index of the first one left. One shared timestamp.
+    def forget_records(self) -> None:
+        """Free the memory they take: what became of them is known."""
+        self.built = None
+        self._body = bytearray()
 
-        The bulk path: a tight loop, no object a record. At least one record is taken if the batch is empty.
+    def extend(self, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:
+        """Append `pairs` from index `start` on, as many as fit; the index of the first one left.
+        One shared timestamp.
+
+        The bulk path: a tight loop, no object a record. At least one record is taken if the batch
+        is empty.
         """
         body, varints, count = self._body, VARINTS, self.count
         if not count:
@@ -147,7 +162,8 @@ class Batch(BatchBuilder):
         return index
 
     def extend_rows(self, now_ms: int, rows: Sequence[Row], start: int) -> int:
-        """As `extend`, for records with headers and times of their own; `now_ms` is for those without a time."""
+        """As `extend`, for records with headers and times of their own; `now_ms` is for those
+        without a time."""
         append = self.append
         for index in range(start, len(rows)):
             key, value, headers, timestamp_ms, _ = rows[index]
@@ -183,7 +199,8 @@ class Batch(BatchBuilder):
         *,
         transactional: bool = False,
     ) -> None:
-        """Give the sealed batch its producer's identity and place, and whether it belongs to a transaction."""
+        """Give the sealed batch its producer's identity and place, and whether it belongs to a
+        transaction."""
         assert self.built is not None
         self.transactional = transactional
         if transactional:
@@ -197,7 +214,8 @@ class Batch(BatchBuilder):
         write_crc(self.built)
 
     def split(self) -> "list[Batch]":
-        """Two batches of half the records each, in its place; their sequences follow on where it has one."""
+        """Two batches of half the records each, in its place; their sequences follow on where it
+        has one."""
         assert self.built is not None and self.count > 1
         gathered = list(records(self.built))
         middle = len(gathered) // 2
@@ -249,7 +267,8 @@ class PartitionQueue:
         self.next_sequence = 0
         self.last_acked_sequence = -1
         self.needs_epoch = False
-        """The broker's memory of our sequences and ours differ: go on with a new epoch, once nothing is in flight."""
+        """The broker's memory of our sequences and ours differ: go on with a new epoch, once
+        nothing is in flight."""
 
         self.unresolved = False
         """A batch was given up, and whether the broker appended it is not known."""
@@ -274,7 +293,7 @@ class PartitionQueue:
         self.needs_epoch = self.unresolved = False
 
     def start_again(self, producer_epoch: int) -> None:
-        """Go on at sequence 0 with a new epoch; what is queued is numbered anew when it is sent."""
+        """Go on at sequence 0 with a new epoch; what is queued gets new numbers when it is sent."""
         self.producer_epoch = producer_epoch
         self.next_sequence = 0
         self.last_acked_sequence = -1
@@ -380,8 +399,7 @@ class Accumulator:
         batch.base_offset = base_offset
         batch.log_append_time_ms = log_append_time_ms
         batch.error = error
-        batch.built = None
-        batch._body = bytearray()
+        batch.forget_records()
         batch.settled.set()
         if self.waiting:
             self._freed.set()

@@ -3,24 +3,31 @@
     async with open_admin("localhost:9092") as admin:
         answers = await admin.create_topics([NewTopic("orders", partitions=12)])
 
-An operation on many items answers a dict from item to result or error: `KafkaError` as the broker answered it, or
-`ClientError` where the broker that would know could not be reached. What is not about items raises. The operations are in
-admin_cluster, admin_metadata, admin_topics, admin_partitions, admin_configs, admin_groups, admin_records and
-admin_transactions; what they take and give is in results.
+An operation on many items returns a dict from item to result or error: the broker's `KafkaError`,
+or a `ClientError` if the broker responsible could not be reached. All other errors are raised. The
+operations are in admin_cluster, admin_metadata, admin_topics, admin_partitions, admin_configs,
+admin_groups, admin_share_groups, admin_records, admin_transactions, admin_acls, admin_users,
+admin_tokens and admin_faults; what they take and give is in results.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from pk.net.client.admin_acls import AclOperations
 from pk.net.client.admin_base import Failure
 from pk.net.client.admin_cluster import ClusterOperations
 from pk.net.client.admin_configs import ConfigOperations
+from pk.net.client.admin_faults import FaultOperations
 from pk.net.client.admin_groups import GroupOperations
 from pk.net.client.admin_metadata import MetadataOperations
 from pk.net.client.admin_partitions import PartitionOperations
+from pk.net.client.admin_quotas import QuotaOperations
 from pk.net.client.admin_records import RecordOperations
+from pk.net.client.admin_share_groups import ShareGroupOperations
+from pk.net.client.admin_tokens import TokenOperations
 from pk.net.client.admin_topics import TopicOperations
 from pk.net.client.admin_transactions import TransactionOperations
+from pk.net.client.admin_users import UserOperations
 from pk.net.client.cluster import open_cluster
 from pk.net.client.config import AdminConfig, parse
 from pk.net.client.connection import OnRequest, RequestTrace
@@ -29,16 +36,29 @@ __all__ = ["Admin", "Failure", "RequestTrace", "open_admin"]
 
 
 class Admin(
+    FaultOperations,
     ClusterOperations,
     MetadataOperations,
     TopicOperations,
     PartitionOperations,
     ConfigOperations,
     GroupOperations,
+    ShareGroupOperations,
     RecordOperations,
     TransactionOperations,
+    AclOperations,
+    QuotaOperations,
+    UserOperations,
+    TokenOperations,
 ):
-    """An admin client. Made by `open_admin`; its methods may be called by several tasks at once."""
+    """An admin client, made by `open_admin`. Several tasks may call its methods at once.
+
+    Where a method returns a dict, the value of an item that failed is its error. Every method
+    raises ClientError if no broker can be reached within `default.api.timeout.ms`, and KafkaError
+    if the broker refuses the whole request or is too old for it (UNSUPPORTED_VERSION). Times are in
+    epoch milliseconds unless a name says otherwise. With `validate_only` the broker checks the
+    change and does not make it.
+    """
 
 
 @asynccontextmanager
@@ -47,11 +67,12 @@ async def open_admin(
     config: Mapping[str, object] | None = None,
     *,
     on_request: OnRequest | None = None,
-) -> AsyncIterator[Admin]:
-    """An admin client of the cluster that `bootstrap` ("host:port,host:port") belongs to. Connects on first use.
+) -> AsyncGenerator[Admin]:
+    """An admin client of the cluster that `bootstrap` ("host:port,host:port") belongs to. Connects
+    on first use.
 
-    `config` takes Kafka's admin keys (`client.id`, `request.timeout.ms`, `default.api.timeout.ms`, …).
-    `on_request` is called with a `RequestTrace` after each request. Raises ConfigError.
+    `config` takes Kafka's admin keys (`client.id`, `request.timeout.ms`, `default.api.timeout.ms`,
+    …). `on_request` is called with a `RequestTrace` after each request. Raises ConfigError.
     Connections end with the block.
     """
     parsed = parse(AdminConfig, config)

@@ -1,8 +1,10 @@
-"""What the admin operations are built from: to whom a request goes, what is retried, one answer an item.
+"""What the admin operations are built from: to whom a request goes, what is retried, one answer an
+item.
 
-An operation on many items is *routed* (which broker answers for which item), asked of all those brokers at once, and the
-items that failed for a passing reason are routed again, until all are settled or `default.api.timeout.ms` has passed.
-Whatever an item ends with, result or error, is its own; the others do not suffer from it.
+An operation on many items is *routed* (which broker answers for which item), asked of all those
+brokers at once, and the items that failed for a passing reason are routed again, until all are
+settled or `default.api.timeout.ms` has passed. Whatever an item ends with, result or error, is its
+own; the others do not suffer from it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -36,13 +38,14 @@ Failure = Exception
 
 FAILURES: Final = (KafkaError, ClientError, ProtocolError)
 _LOOK_S: Final = 2.0
-"""Whoever has not answered by then may have gone: the others are asked, and again as often."""
+"""A broker that has not answered by then may be gone: the others are asked, as often again."""
 
 _ASIDE_S: Final = 1.0
 """How long a broker is given to show that it is not the one that hangs."""
 
 _UNKNOWN_ATTEMPTS: Final = 3
-"""A topic made a moment ago may be unknown to the broker asked; one unknown three times does not exist."""
+"""A topic made a moment ago may be unknown to the broker asked; one unknown three times does not
+exist."""
 
 _COORDINATOR_MOVED: Final = (
     ErrorCode.NOT_COORDINATOR,
@@ -63,7 +66,7 @@ K = TypeVar("K")
 R = TypeVar("R")
 Answers = dict[K, R | Failure]
 Routed = tuple[dict[int, list[K]], dict[K, Failure]]
-"""Broker id → items it answers for, and the items that nobody answers for."""
+"""Broker id → items it answers for, and the items that no broker answers for."""
 
 
 def failure(code: int, message: str | None = None) -> KafkaError | None:
@@ -72,7 +75,8 @@ def failure(code: int, message: str | None = None) -> KafkaError | None:
 
 
 def check(response: Any, what: str) -> None:
-    """Raise a response's own error code. `what` says what was asked, where the broker says nothing."""
+    """Raise a response's own error code. `what` says what was asked, where the broker says
+    nothing."""
     if response.error_code:
         raise KafkaError(response.error_code, getattr(response, "error_message", None) or what)
 
@@ -86,7 +90,8 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 class AdminBase:
-    """The parts of an admin client that ask; the operations are in the classes that derive from it."""
+    """The parts of an admin client that ask; the operations are in the classes that derive from
+    it."""
 
     def __init__(self, cluster: Cluster, config: AdminConfig) -> None:
         self.cluster = cluster
@@ -95,7 +100,8 @@ class AdminBase:
         self.config = config
         self.together = Together(cluster)
         self.thorough = False
-        """Whether a straggler is asked again, and whoever may have taken over from it: until `default.api.timeout.ms`."""
+        """Whether to ask a straggler again, and the broker that may have replaced it: until
+        `default.api.timeout.ms`."""
 
     async def _any(self, request: Any, *, low: int = 0, high: int = 32767) -> Any:
         """Ask whichever broker answers, for what changes nothing."""
@@ -120,8 +126,8 @@ class AdminBase:
             raise await self._who_hangs(e) from None
 
     async def _who_hangs(self, error: Unanswered) -> RequestTimedOut:
-        """The error to raise where a change that is the controller's to make was not answered: the controller is to blame
-        where who was to pass it on answers something else."""
+        """The error to raise where a change that is the controller's to make was not answered: the
+        controller is to blame where who was to pass it on answers something else."""
         for node in error.nodes:
             if node.node_id < 0 or not await self._answers(node.node_id):
                 return error
@@ -140,8 +146,8 @@ class AdminBase:
     async def _in_time(self, ask: Callable[[], Awaitable[R]]) -> R:
         """What `ask` gets that only the controller knows; for what changes nothing.
 
-        Raises what `ask` raises, and ControllerSilent where it has taken `pk.straggler.timeout.ms` and brokers do answer
-        something else.
+        Raises what `ask` raises, and ControllerSilent where it has taken `pk.straggler.timeout.ms`
+        and brokers do answer something else.
         """
         limit_ms = self.config.pk_straggler_timeout_ms
         if limit_ms < 0 or self.thorough:
@@ -173,8 +179,8 @@ class AdminBase:
     async def _while_there(
         self, node_id: int, ask: Callable[[Connection], Awaitable[R]], purpose: str
     ) -> R:
-        """What `ask` gets of a broker, as long as the cluster counts it among its own: one that hangs with its connections
-        open is put out after a while, and another holds its office.
+        """What `ask` gets of a broker, as long as the cluster counts it among its own: one that
+        hangs with its connections open is put out after a while, and another holds its office.
 
         Raises what `ask` raises, and Disconnected where the broker has gone.
         """
@@ -223,7 +229,8 @@ class AdminBase:
         *,
         changes: bool = False,
     ) -> dict[K, Any]:
-        """Route, ask, and again for the items that failed for a passing reason. Raises when no broker is reachable.
+        """Route, ask, and again for the items that failed for a passing reason. Raises when no
+        broker is reachable.
 
         What `changes` something is waited for, however long others have answered already.
         """
@@ -254,7 +261,8 @@ class AdminBase:
         }
 
     def _unanswered(self, node_id: int | None) -> RequestTimedOut:
-        """The error where the time ran out: of this broker, else of whoever was asked who that is."""
+        """The error where the time ran out: of this broker, else of the one that was asked which
+        broker that is."""
         limit_ms = self.config.default_api_timeout_ms
         node = None if node_id is None else self.cluster.node(node_id)
         silent = [node] if node is not None else self.cluster.silent()
@@ -270,8 +278,9 @@ class AdminBase:
         *,
         patient: bool = False,
     ) -> None:
-        """Asks every node at once. Each puts its answers into `answers` as they come: where the time runs out, those of
-        the nodes that did answer are there. Unless `patient`, who is much slower than another ends as `Straggler`."""
+        """Asks every node at once. Each puts its answers into `answers` as they come: where the
+        time runs out, those of the nodes that did answer are there. Unless `patient`, who is much
+        slower than another ends as `Straggler`."""
         answers.update(routed[1])
 
         async def ask_one(node_id: int) -> bool:
@@ -339,7 +348,8 @@ class AdminBase:
         *,
         changes: bool = False,
     ) -> dict[TopicPartition, Any]:
-        """Ask each partition's leader. Metadata is asked for afresh, once, and again after failures."""
+        """Ask each partition's leader. Metadata is asked for afresh, once, and again after
+        failures."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         stale = {partition.topic for partition in wanted}
 

@@ -24,7 +24,8 @@ class ClusterOperations(AdminBase):
     ) -> r.ClusterDescription:
         """Who is in the cluster. DescribeCluster (KIP-700), or Metadata for a broker before 2.8.
 
-        `include_fenced` needs a broker of 4.0 (KIP-1073). Raises KafkaError UNSUPPORTED_VERSION where it is older.
+        `include_fenced` needs a broker of 4.0 (KIP-1073). Raises KafkaError UNSUPPORTED_VERSION
+        where it is older.
         """
         connection = await self._retry(self.cluster.any_connection, "the cluster")
         if not connection.serves(_DESCRIBE_CLUSTER) and not include_fenced:
@@ -79,7 +80,8 @@ class ClusterOperations(AdminBase):
         return await self._by_broker(None, ask)
 
     async def describe_features(self, node_id: int | None = None) -> r.FeatureDescription:
-        """The features a broker (None: any) supports and the cluster has finalized, asked for afresh (KIP-584)."""
+        """The features a broker (None: any) supports and the cluster has finalized, asked for
+        afresh (KIP-584)."""
         from pk.core.wire.messages.api_versions import ApiVersionsRequest
 
         request = ApiVersionsRequest(client_software_name="pk", client_software_version="0")
@@ -116,7 +118,8 @@ class ClusterOperations(AdminBase):
         unsafe: bool = False,
         validate_only: bool = False,
     ) -> dict[str, Failure | None]:
-        """Set the finalized level of features; level 0 disables one. `validate_only` needs version 1 (3.3).
+        """Set the finalized level of features; level 0 disables one. `validate_only` needs version
+        1 (3.3).
 
         An `unsafe` downgrade may lose metadata, and needs version 1 too.
         """
@@ -219,7 +222,8 @@ class ClusterOperations(AdminBase):
         brokers: Iterable[int] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> dict[int, tuple[r.LogDirDescription, ...] | Failure]:
-        """The log directories of brokers (None: all), with the replicas of `partitions` (None: all) in them."""
+        """The log directories of brokers (None: all), with the replicas of `partitions` (None: all)
+        in them."""
         from pk.core.wire.messages.describe_log_dirs import (
             DescribableLogDirTopic,
             DescribeLogDirsRequest,
@@ -281,7 +285,7 @@ class ClusterOperations(AdminBase):
 
 
 def _api_ranges(connection: Connection) -> tuple[r.ApiRange, ...]:
-    ranges = []
+    ranges: list[r.ApiRange] = []
     for key, (low, high) in sorted(connection.api_versions.items()):
         used = None
         if key in MESSAGES:

@@ -29,7 +29,8 @@ class ConfigOperations(AdminBase):
         include_synonyms: bool = True,
         include_documentation: bool = False,
     ) -> dict[r.ConfigResource, tuple[r.ConfigEntry, ...] | Failure]:
-        """The configs of resources, by key; `keys` narrows to some. A broker's own are asked of that broker."""
+        """The configs of resources (DescribeConfigs), or only those named in `keys`. A broker's
+        configs come from that broker."""
         from pk.core.wire.messages.describe_configs import (
             DescribeConfigsRequest,
             DescribeConfigsResource,
@@ -67,9 +68,10 @@ class ConfigOperations(AdminBase):
         *,
         validate_only: bool = False,
     ) -> dict[r.ConfigResource, Failure | None]:
-        """Change single keys of resources (IncrementalAlterConfigs, KIP-339).
+        """Changes single keys of resources (IncrementalAlterConfigs, KIP-339).
 
-        Before 2.3 the whole config has to be written: it is read, changed and written, which another writer may undo.
+        Before 2.3 this reads the whole config, changes and writes it, so a change by another client
+        in between is lost.
         """
         listed = {resource: list(of) for resource, of in changes.items()}
 
@@ -93,7 +95,8 @@ class ConfigOperations(AdminBase):
     ) -> tuple[r.ConfigResource, ...]:
         """The resources that have (or may have) configs (KIP-1142, 4.1); no types: all.
 
-        Before that: topics, brokers and client metrics are put together; GROUP raises KafkaError UNSUPPORTED_VERSION.
+        Before that: topics, brokers and client metrics are put together; GROUP raises KafkaError
+        UNSUPPORTED_VERSION.
         """
         from pk.core.wire.messages.list_config_resources import ListConfigResourcesRequest
 
@@ -145,7 +148,7 @@ class ConfigOperations(AdminBase):
         )
 
         answers: dict[r.ConfigResource, Failure | None] = {}
-        resources = []
+        resources: list[AlterConfigsResource] = []
         described = await self.describe_configs(changes)
         for resource, wanted in changes.items():
             entries = described[resource]

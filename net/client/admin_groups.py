@@ -15,6 +15,7 @@ from pk.net.client.errors import RequestTimedOut
 
 _CONSUMER_GROUP_DESCRIBE = 69
 _SHARE_GROUP_DESCRIBE = 77
+_STREAMS_GROUP_DESCRIBE = 89
 _LEAVE_GROUP = 13
 _OFFSET_FETCH = 9
 _NAMED_OFFSETS_MAX = 9
@@ -34,9 +35,10 @@ class GroupOperations(AdminBase):
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> r.ListedGroups:
-        """The groups of all coordinators. Filters need version 4 (states, 2.6) and 5 (types, 3.8).
+        """The groups of all coordinators (ListGroups). Filters by state need brokers from 2.6 on,
+        by type from 3.8 on.
 
-        A coordinator that still reads its groups is asked again, as by Java's client.
+        A coordinator that is still loading its groups is asked again, as by Java's client.
         """
         from pk.core.wire.messages.list_groups import ListGroupsRequest
 
@@ -67,14 +69,20 @@ class GroupOperations(AdminBase):
     async def describe_groups(
         self, group_ids: Iterable[str], *, include_authorized_operations: bool = False
     ) -> dict[str, r.GroupDescription | Failure]:
-        """Groups with their members, of the classic kind and, where the broker has them, consumer and share groups.
+        """Describes groups with their members: classic groups and, if the broker has them,
+        consumer, share and streams groups.
 
-        A group that does not exist is GROUP_ID_NOT_FOUND.
+        The error of a missing group is GROUP_ID_NOT_FOUND.
         """
 
         async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
             answers: dict[str, Any] = {}
-            for describe in (_describe_consumer, _describe_classic, _describe_share):
+            for describe in (
+                _describe_consumer,
+                _describe_classic,
+                _describe_share,
+                _describe_streams,
+            ):
                 todo = [i for i in ids if _is_other_type(answers.get(i, _NOT_ASKED))]
                 if todo:
                     answers |= await describe(connection, todo, include_authorized_operations)
@@ -84,7 +92,7 @@ class GroupOperations(AdminBase):
         return {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
 
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Failure | None]:
-        """Delete empty groups with their offsets (KIP-229)."""
+        """Deletes empty groups with their offsets (DeleteGroups, KIP-229)."""
         from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 
         async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
@@ -101,10 +109,11 @@ class GroupOperations(AdminBase):
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, r.OffsetAndMetadata | Failure | None]:
-        """What a group has committed for `partitions` (None: for all it has); None where it has committed nothing.
+        """The offsets that a group has committed for `partitions` (None: all), None where it has
+        committed nothing (OffsetFetch).
 
-        `require_stable` (2.5, KIP-447) fails partitions with an open transaction's commit: UNSTABLE_OFFSET_COMMIT.
-        Raises KafkaError for the group as a whole.
+        `require_stable` (2.5, KIP-447) fails partitions with an open transaction's commit:
+        UNSTABLE_OFFSET_COMMIT. Raises KafkaError for the group as a whole.
         """
         wanted = None if partitions is None else list(partitions)
         if wanted == []:
@@ -133,7 +142,8 @@ class GroupOperations(AdminBase):
     async def list_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, r.OffsetAndMetadata | Failure] | Failure]:
-        """All that each group has committed: one request a coordinator (OffsetFetch 8, 3.0), before that one a group."""
+        """All committed offsets of each group: one request for each coordinator (OffsetFetch 8,
+        brokers from 3.0 on), else one for each group."""
 
         async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
             if connection.version_of(_OFFSET_FETCH, low=2, high=_NAMED_OFFSETS_MAX) >= 8:
@@ -153,9 +163,10 @@ class GroupOperations(AdminBase):
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, r.OffsetAndMetadata]
     ) -> dict[TopicPartition, Failure | None]:
-        """Commit offsets for a group without joining it: only into a group that is empty, or new.
+        """Commits offsets for a group without joining it (OffsetCommit). The group must be empty or
+        new.
 
-        An active group answers UNKNOWN_MEMBER_ID (Kafka's word for it) for every partition.
+        With an active group, the error of every partition is UNKNOWN_MEMBER_ID.
         """
         from pk.core.wire.messages.offset_commit import (
             OffsetCommitRequest,
@@ -165,9 +176,9 @@ class GroupOperations(AdminBase):
 
         if not offsets:
             return {}
-        topics = []
+        topics: list[OffsetCommitRequestTopic] = []
         for topic, indexes in by_topic(offsets).items():
-            commits = []
+            commits: list[OffsetCommitRequestPartition] = []
             for index in indexes:
                 offset = offsets[TopicPartition(topic, index)]
                 if offset.offset < 0:
@@ -197,7 +208,8 @@ class GroupOperations(AdminBase):
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Failure | None]:
-        """Delete what a group has committed for partitions (KIP-496, 2.4). Raises KafkaError for the whole group."""
+        """Deletes a group's committed offsets for partitions (OffsetDelete, KIP-496, 2.4). Raises
+        KafkaError for the whole group."""
         from pk.core.wire.messages.offset_delete import (
             OffsetDeleteRequest,
             OffsetDeleteRequestPartition,
@@ -228,9 +240,10 @@ class GroupOperations(AdminBase):
     async def remove_members(
         self, group_id: str, members: Iterable[r.MemberToRemove], *, reason: str | None = None
     ) -> dict[r.MemberToRemove, Failure | None]:
-        """Remove members from a group (KIP-345): by instance id, or by member id.
+        """Removes members from a group by instance id or member id (LeaveGroup, KIP-345).
 
-        Before 2.4 one at a time, and only by member id. Raises KafkaError for the whole group.
+        Before 2.4 one request for each, and only by member id. Raises KafkaError for the whole
+        group.
         """
         from pk.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
@@ -275,7 +288,8 @@ def _named(error: KafkaError, group_id: str) -> KafkaError:
 def _raise_if_all_moved(
     answers: dict[TopicPartition, Failure | None],
 ) -> dict[TopicPartition, Failure | None]:
-    """A coordinator that has moved answers so for every partition: an error of the whole request."""
+    """A coordinator that has moved answers so for every partition: an error of the whole
+    request."""
     for error in answers.values():
         moved = isinstance(error, KafkaError) and error.code in (
             ErrorCode.NOT_COORDINATOR,
@@ -306,7 +320,8 @@ async def _fetch_offsets(
     partitions: list[TopicPartition] | None,
     require_stable: bool,
 ) -> list[Any]:
-    """The topics of an OffsetFetch answer, in whichever version. Raises KafkaError for the group."""
+    """The topics of an OffsetFetch answer, in whichever version. Raises KafkaError for the
+    group."""
     from pk.core.wire.messages.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
@@ -462,6 +477,16 @@ async def _describe_share(
     }
 
 
+async def _describe_streams(
+    connection: Connection, ids: list[str], operations: bool
+) -> dict[str, Any]:
+    if not connection.serves(_STREAMS_GROUP_DESCRIBE):
+        return {}
+    from pk.net.client.streams_groups import describe_streams_groups
+
+    return await describe_streams_groups(connection, ids, operations)
+
+
 async def _describe_classic(
     connection: Connection, ids: list[str], operations: bool
 ) -> dict[str, Any]:
@@ -504,7 +529,8 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 
 def _classic_member(m: Any, protocol_type: str) -> r.MemberDescription:
-    """A member of a classic group. What is not the consumers' protocol (Connect's, a lie) counts as no assignment."""
+    """A member of a classic group. What is not the consumers' protocol (Connect's, a lie) counts as
+    no assignment."""
     from pk.core.group.consumer_protocol import decode_assignment, decode_subscription
 
     topics: tuple[str, ...] = ()

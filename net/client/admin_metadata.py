@@ -1,8 +1,10 @@
-"""What only a controller can tell: its newest snapshot of the metadata log, asked for on its own listener.
+"""What only a controller can tell: its newest snapshot of the metadata log, asked for on its own
+listener.
 
-No API of the brokers names it. A follower learns of it when it is too far back (KIP-630): a Fetch that claims to have read up
-to an offset in an epoch which the log no longer holds is answered with the snapshot to load instead, and the first batch of
-a KRaft snapshot carries the time at which it was made. Only that batch is read.
+No API of the brokers names it. A follower learns of it when it is too far back (KIP-630): a Fetch
+that claims to have read up to an offset in an epoch which the log no longer holds is answered with
+the snapshot to load instead, and the first batch of a KRaft snapshot carries the time at which it
+was made. Only that batch is read.
 """
 
 from typing import Any, Final
@@ -27,9 +29,11 @@ class MetadataOperations(AdminBase):
     async def describe_metadata_snapshot(
         self, quorum: r.QuorumDescription
     ) -> r.MetadataSnapshot | None:
-        """The newest snapshot of the quorum's leader; None where it has none, or none in Kafka's format.
+        """The newest snapshot of the quorum's leader; None where it has none, or none in Kafka's
+        format.
 
-        Raises ConnectFailed where the controller cannot be reached as the brokers are, and KafkaError.
+        Raises ConnectFailed where the controller cannot be reached as the brokers are, and
+        KafkaError.
         """
         node = _node_of(quorum)
         if node is None:

@@ -16,7 +16,8 @@ class PartitionOperations(AdminBase):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, tuple[r.ProducerState, ...] | Failure]:
-        """The producers that partitions' leaders (or the replicas on one broker) remember (KIP-664, 2.8)."""
+        """The active producers of partitions, as their leaders know them, or the replicas on one
+        broker (KIP-664, 2.8)."""
         from pk.core.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
         async def ask(connection: Connection, asked: list[TopicPartition]) -> dict[Any, Any]:
@@ -43,9 +44,11 @@ class PartitionOperations(AdminBase):
     async def elect_leaders(
         self, election: r.ElectionType, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Failure | None]:
-        """Elect the preferred (or, losing records, any live) replica as leader (KIP-183, KIP-460).
+        """Elects the preferred replica as leader, or uncleanly any live one, which may lose records
+        (KIP-183, KIP-460).
 
-        With None: of every partition that needs it, and only those are answered. ELECTION_NOT_NEEDED is an item's error.
+        None means every partition that needs it; only those are in the answer. An item's error may
+        be ELECTION_NOT_NEEDED.
         """
         from pk.core.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
@@ -78,7 +81,8 @@ class PartitionOperations(AdminBase):
         *,
         allow_replication_factor_change: bool = True,
     ) -> dict[TopicPartition, Failure | None]:
-        """Move partitions to other brokers, the first of them preferred; None cancels a move (KIP-455, 2.4).
+        """Moves partitions to the brokers given, the first of them preferred; None cancels a move
+        (KIP-455, 2.4).
 
         `allow_replication_factor_change=False` needs version 1 (4.1, KIP-860).
         """
@@ -90,9 +94,9 @@ class PartitionOperations(AdminBase):
 
         if not replicas:
             return {}
-        topics = []
+        topics: list[ReassignableTopic] = []
         for topic, indexes in by_topic(replicas).items():
-            moves = []
+            moves: list[ReassignablePartition] = []
             for index in indexes:
                 target = replicas[TopicPartition(topic, index)]
                 brokers = None if target is None else list(target)
@@ -120,7 +124,8 @@ class PartitionOperations(AdminBase):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, r.Reassignment]:
-        """The partitions (of those given, None: of all) that are being moved (KIP-455, 2.4). Raises ControllerSilent."""
+        """The reassignments in progress of the given partitions (None: of all) (KIP-455, 2.4).
+        Raises ControllerSilent."""
         from pk.core.wire.messages.list_partition_reassignments import (
             ListPartitionReassignmentsRequest,
             ListPartitionReassignmentsTopics,

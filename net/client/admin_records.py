@@ -1,12 +1,14 @@
 """Single records seen from outside any group: when was the record at an offset produced?
 
-A Fetch asks for a little of many partitions at once; the broker gives the first batch of the first partition whole however
-large it is (KIP-74), and leaves out others whose first batch is larger than what was asked for. Those are asked for again,
-each alone. Where the batch at an offset holds no record at or after it (a transaction's marker, a hole that compaction
-left at a batch's end) the next one is looked at.
+A Fetch asks for a little of many partitions at once; the broker gives the first batch of the first
+partition whole however large it is (KIP-74), and leaves out others whose first batch is larger than
+what was asked for. Those are asked for again, each alone. Where the batch at an offset holds no
+record at or after it (a transaction's marker, a hole that compaction left at a batch's end) the
+next one is looked at.
 
-Many offsets of one partition are often close together: the groups of a topic. So the lowest is asked for first, and what
-comes back answers for all the others that lie in it; those that are left are then asked for several at a time.
+Many offsets of one partition are often close together: the groups of a topic. So the lowest is
+asked for first, and what comes back answers for all the others in it; those that are left are then
+asked for several at a time.
 """
 
 from collections.abc import Iterable
@@ -39,10 +41,12 @@ class RecordOperations(AdminBase):
     async def record_times(
         self, places: Iterable[RecordPlace], *, within_ms: int = 0
     ) -> dict[RecordPlace, int | Failure | None]:
-        """The timestamp (epoch ms) of the first record from each offset on; None where there is none yet.
+        """The timestamp (epoch ms) of the first record from each offset on; None where there is
+        none yet.
 
-        The same partition may be named with several offsets. With `within_ms` a time may be off by that much, which
-        spares looking into most batches. Reads uncommitted, joins no group. Needs Fetch 4 (0.11).
+        The same partition may be named with several offsets. With `within_ms` a time may be off by
+        that much, which spares looking into most batches. Reads uncommitted, joins no group. Needs
+        Fetch 4 (0.11).
         """
         wanted = [(TopicPartition(*partition), offset) for partition, offset in places]
         stale = {partition.topic for partition, _ in wanted}
@@ -78,7 +82,8 @@ class _Search:
         self.within_ms = within_ms
         self.answers: dict[RecordPlace, Any] = {}
         self.open: dict[TopicPartition, dict[int, int]] = {}
-        """Partition → the offsets not answered yet, each with the offset to look at next for it; lowest first."""
+        """Partition → the offsets not answered yet, each with the offset to look at next for it;
+        lowest first."""
 
         for partition, offset in sorted(places):
             self.open.setdefault(partition, {})[offset] = offset
@@ -96,7 +101,8 @@ class _Search:
         return self.answers
 
     def _rounds(self, spread: int, most: int) -> list[dict[TopicPartition, int]]:
-        """Requests, each naming a partition once: partition → offset. Of each partition `spread` offsets at most."""
+        """Requests, each naming a partition once: partition → offset. Of each partition `spread`
+        offsets at most."""
         rounds: list[dict[TopicPartition, int]] = []
         for i in range(spread):
             named: dict[TopicPartition, int] = {}
@@ -161,7 +167,7 @@ class _Search:
             self._answer(partition, asked, asked + 1, error)
             return
         if end == asked:
-            if alone:  # the broker has nothing to give although the watermark lies beyond
+            if alone:  # the broker has nothing to give although the watermark is beyond
                 self._answer(partition, asked, asked + 1, None)
             return
         offsets = self.open.get(partition, {})
@@ -172,14 +178,15 @@ class _Search:
     def _batch(
         self, partition: TopicPartition, begin: int, header: "BatchHeader", data: memoryview
     ) -> None:
-        """Answers for the offsets from `begin` on whose first record lies in this batch."""
+        """Answers for the offsets from `begin` on whose first record is in this batch."""
         from pk.core.record.batch import records
 
         offsets = self.open.get(partition, {})
         within = [at for at in offsets.values() if begin <= at <= header.last_offset]
         if not within:
             return
-        # Compaction leaves holes: only a batch that is whole has a record at or after each of its offsets.
+        # Compaction leaves holes: only a batch that is whole has a record at or after each of its
+        # offsets.
         whole = header.count == header.last_offset_delta + 1
         spread = header.max_timestamp - header.base_timestamp
         if whole and (header.log_append_time or (self.within_ms and spread <= self.within_ms)):
@@ -196,7 +203,8 @@ class _Search:
     def _answer(
         self, partition: TopicPartition, begin: int, end: int | None, answer: object
     ) -> None:
-        """Settles the offsets that are looked for from `begin` up to `end` (None: all from there on)."""
+        """Settles the offsets that are looked for from `begin` up to `end` (None: all from there
+        on)."""
         offsets = self.open.get(partition, {})
         settled = [o for o, at in offsets.items() if begin <= at and (end is None or at < end)]
         for offset in settled:

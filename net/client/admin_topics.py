@@ -20,14 +20,16 @@ _TIMESTAMP_SINCE = {
     r.LATEST_TIERED: 9,
     r.EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The first ListOffsets version that knows a special timestamp (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+"""The first ListOffsets version that knows a special timestamp (KIP-734, KIP-405, KIP-1005,
+KIP-1023)."""
 
 
 class TopicOperations(AdminBase):
     """The part of `Admin` about topics and partitions."""
 
     async def list_topics(self, *, include_internal: bool = True) -> tuple[r.TopicListing, ...]:
-        """Every topic the cluster shows us, by name."""
+        """All topics that this client may see, sorted by name (Metadata). `include_internal` keeps
+        `__consumer_offsets` and the like."""
         await self._retry(lambda: self.cluster.refresh(None), "Metadata")
         topics = sorted(self.cluster.metadata.topics.items())
         return tuple(
@@ -48,7 +50,9 @@ class TopicOperations(AdminBase):
         *,
         include_authorized_operations: bool = False,
     ) -> dict[str, r.TopicDescription | Failure]:
-        """Topics (None: all) with their partitions; with ELR where the broker knows it (KIP-966, 3.7)."""
+        """Describes `topics` (None: all) with their partitions: leaders, replicas, in-sync
+        replicas, and eligible leader replicas if the broker knows them (KIP-966, 3.7).
+        `include_authorized_operations` adds what this client may do (KIP-430)."""
         names = None if topics is None else list(dict.fromkeys(topics))
         if names == []:
             return {}
@@ -114,7 +118,7 @@ class TopicOperations(AdminBase):
     async def describe_topics_by_id(
         self, topic_ids: Iterable[Uuid]
     ) -> dict[Uuid, r.TopicDescription | Failure]:
-        """Topics by id (KIP-516; brokers from 3.1 on)."""
+        """Describes topics by id (KIP-516; brokers from 3.1 on)."""
         ids = list(dict.fromkeys(topic_ids))
         if not ids:
             return {}
@@ -130,7 +134,8 @@ class TopicOperations(AdminBase):
     async def create_topics(
         self, topics: Iterable[r.NewTopic], *, validate_only: bool = False
     ) -> dict[str, r.CreatedTopic | Failure]:
-        """Create topics. Numbers left to the broker (-1) need version 4 (2.4, KIP-464)."""
+        """Creates topics (CreateTopics). -1 partitions or replicas, the broker's default, needs
+        brokers from 2.4 on (KIP-464)."""
         from pk.core.wire.messages.create_topics import (
             CreatableReplicaAssignment,
             CreatableTopic,
@@ -177,7 +182,7 @@ class TopicOperations(AdminBase):
         return {t.name: _created(t) for t in response.topics}
 
     async def delete_topics(self, topics: Iterable[str]) -> dict[str, Failure | None]:
-        """Delete topics by name."""
+        """Deletes topics by name (DeleteTopics)."""
         from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         names = list(dict.fromkeys(topics))
@@ -203,7 +208,7 @@ class TopicOperations(AdminBase):
         }
 
     async def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> dict[Uuid, Failure | None]:
-        """Delete topics by id (KIP-516; brokers from 2.8 on)."""
+        """Deletes topics by id (KIP-516; brokers from 2.8 on)."""
         from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         request = DeleteTopicsRequest(timeout_ms=self.config.request_timeout_ms)
@@ -223,7 +228,7 @@ class TopicOperations(AdminBase):
     async def create_partitions(
         self, topics: Mapping[str, r.NewPartitions], *, validate_only: bool = False
     ) -> dict[str, Failure | None]:
-        """Let topics grow to a total of partitions."""
+        """Adds partitions to topics, up to the total given for each (CreatePartitions, KIP-195)."""
         from pk.core.wire.messages.create_partitions import (
             CreatePartitionsAssignment,
             CreatePartitionsRequest,
@@ -264,9 +269,11 @@ class TopicOperations(AdminBase):
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, r.ListedOffset | Failure]:
-        """The offset of the first record not older than a time (epoch ms), or of a special timestamp (`LATEST` …).
+        """The offset of the first record with at least the given timestamp, or of a special one
+        such as `LATEST` (ListOffsets).
 
-        Offset -1: no such record. A special timestamp too new for the broker is UNSUPPORTED_VERSION for that partition.
+        Offset -1: no such record. A special timestamp too new for the broker is UNSUPPORTED_VERSION
+        for that partition.
         """
 
         async def ask(connection: Connection, partitions: list[TopicPartition]) -> dict[Any, Any]:
@@ -332,7 +339,8 @@ class TopicOperations(AdminBase):
     async def offsets_for_leader_epochs(
         self, epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, r.EpochEndOffset | Failure]:
-        """Where leader epochs end in their leaders' logs (KIP-101, KIP-320)."""
+        """The end offset of each leader epoch in its leader's log (OffsetForLeaderEpoch, KIP-101,
+        KIP-320)."""
         from pk.core.wire.messages.offset_for_leader_epoch import (
             OffsetForLeaderEpochRequest,
             OffsetForLeaderPartition,
@@ -366,7 +374,8 @@ class TopicOperations(AdminBase):
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | Failure]:
-        """Delete the records below an offset (-1: below the high watermark); the new log start offset (KIP-107)."""
+        """Deletes the records below an offset (-1: below the high watermark), and returns the new
+        log start offsets (KIP-107)."""
         from pk.core.wire.messages.delete_records import (
             DeleteRecordsPartition,
             DeleteRecordsRequest,

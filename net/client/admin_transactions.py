@@ -11,7 +11,8 @@ from pk.net.client.connection import Connection
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that a partition holds open, as its leader remembers the producer (`Admin.describe_producers`)."""
+    """A transaction that a partition holds open, as its leader remembers the producer
+    (`Admin.describe_producers`)."""
 
     partition: TopicPartition
     producer_id: int
@@ -26,7 +27,8 @@ class TransactionOperations(AdminBase):
     async def list_transactions(
         self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
     ) -> tuple[tuple[r.TransactionListing, ...], dict[int, Failure]]:
-        """The transactional ids of all brokers that answered, and why the others did not (KIP-664)."""
+        """The transactional ids of all brokers that answered, and why the others did not
+        (KIP-664)."""
         from pk.core.wire.messages.list_transactions import ListTransactionsRequest
 
         request = ListTransactionsRequest(
@@ -75,7 +77,8 @@ class TransactionOperations(AdminBase):
     async def fence_producers(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, tuple[int, int] | Failure]:
-        """Take transactional ids from their producers: an open transaction is aborted, and the producer is fenced.
+        """Take transactional ids from their producers: an open transaction is aborted, and the
+        producer is fenced.
 
         Answers the new (producer id, epoch) of each (InitProducerId, KIP-360).
         """
@@ -101,11 +104,12 @@ class TransactionOperations(AdminBase):
     async def abort_transactions(
         self, transactions: Iterable[OpenTransaction]
     ) -> dict[TopicPartition, Failure | None]:
-        """Write the abort marker that a hanging transaction lacks into its partition (WriteTxnMarkers), one a partition.
+        """Write the abort marker that a hanging transaction lacks into its partition
+        (WriteTxnMarkers), one a partition.
 
-        The coordinator is not asked: only a transaction that it does not know, or no longer knows, is ended this way. The
-        leader refuses an older epoch than it knows of the producer or its coordinator (INVALID_PRODUCER_EPOCH,
-        TRANSACTION_COORDINATOR_FENCED).
+        The coordinator is not asked: only a transaction that it does not know, or no longer knows,
+        is ended this way. The leader refuses an older epoch than it knows of the producer or its
+        coordinator (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED).
         """
         from pk.core.wire.messages.write_txn_markers import (
             WritableTxnMarker,
@@ -142,4 +146,5 @@ class TransactionOperations(AdminBase):
 
 
 _FENCING_TIMEOUT_MS = 60_000
-"""The transaction.timeout.ms that InitProducerId must name; nothing is written with the id that it answers."""
+"""The transaction.timeout.ms that InitProducerId must name; nothing is written with the id that it
+answers."""

@@ -1,12 +1,14 @@
-"""A cluster as a client sees it: connections to its brokers, what is known of its topics, who coordinates what.
+"""A cluster as a client sees it: connections to its brokers, what is known of its topics, who
+coordinates what.
 
-A connection is made when it is first needed, kept while it works, and made again with backoff when it was lost. A broker
-serves one connection's requests in order, so requests that wait (Fetch, JoinGroup) go over connections of their own:
-`purpose` names them, as Java's consumer has one for its coordinator.
+A connection is made when it is first needed, kept while it works, and made again with backoff when
+it was lost. A broker serves one connection's requests in order, so requests that wait (Fetch,
+JoinGroup) go over connections of their own: `purpose` names them, as Java's consumer has one for
+its coordinator.
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -34,11 +36,12 @@ METADATA: Final = 3
 _JITTER: Final = 0.2
 R = TypeVar("R")
 CONTROLLERS: Final = "controller"
-"""The purpose of connections for reads that a broker may pass on to its controller: where that hangs, nothing is answered
-behind them, and everything else goes on over others."""
+"""The purpose of connections for reads that a broker may pass on to its controller: where that
+hangs, nothing is answered behind them, and everything else goes on over others."""
 
 _SLOW_S: Final = 1.0
-"""Whoever has not answered by then may have stopped: another is asked beside it, where any will do."""
+"""A broker that has not answered by then may have stopped: another is asked too, where any will
+do."""
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
@@ -63,7 +66,8 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
 
 
 class Backoff:
-    """Growing waits: doubled from `first_ms` up to `max_ms`, each with a fifth of jitter (KIP-580)."""
+    """Growing waits: doubled from `first_ms` up to `max_ms`, each with a fifth of jitter
+    (KIP-580)."""
 
     __slots__ = ("failures", "first_ms", "max_ms")
 
@@ -93,11 +97,12 @@ class _Link:
     failure: ConnectFailed | None = None
     not_before: float = 0.0
     connecting_since: float | None = None
-    """When the attempt began that has neither led to a connection nor failed, be it that nobody waits for it any more."""
+    """When the attempt began that has neither led to a connection nor failed, even if no task waits
+    for it any more."""
 
     @property
     def silent_since(self) -> float | None:
-        """Since when whoever is there owes an answer; None where nothing is asked."""
+        """Since when the broker owes an answer; None where nothing was asked."""
         if self.connecting_since is not None:
             return self.connecting_since
         return self.connection.waits_since if self.connection is not None else None
@@ -135,7 +140,8 @@ class Cluster:
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
         """A usable connection to a broker, made if need be.
 
-        Raises ConnectFailed, or KafkaError BROKER_NOT_AVAILABLE for a broker that the metadata does not name.
+        Raises ConnectFailed, or KafkaError BROKER_NOT_AVAILABLE for a broker that the metadata does
+        not name.
         """
         node = self.node(node_id)
         if node is None:
@@ -148,7 +154,8 @@ class Cluster:
         return await self._connect(node, purpose)
 
     async def connection_to(self, node: Node, purpose: str = "") -> Connection:
-        """A usable connection to a node that is no broker of the metadata, such as a controller. Raises ConnectFailed."""
+        """A usable connection to a node that is no broker of the metadata, such as a controller.
+        Raises ConnectFailed."""
         return await self._connect(node, purpose)
 
     def node(self, node_id: int) -> Node | None:
@@ -176,7 +183,8 @@ class Cluster:
             link = self._links[node.address, purpose] = _Link(node, backoff)
         elif link.node.node_id < 0:
             link.node = node
-        # What is meant to wait goes over connections for a purpose; whoever gives that up knows what comes next.
+        # What is meant to wait goes over connections for a purpose; a caller that gives one up
+        # knows what comes next.
         waits = purpose not in ("", CONTROLLERS)
         if not waits and link.connection is not None and link.connection.is_clogged(_SLOW_S):
             link.connection.close()
@@ -201,6 +209,11 @@ class Cluster:
                     on_request=self._on_request,
                     setup_timeout_ms=setup_ms,
                 )
+            except KafkaError:
+                # The login failed: no other broker would have it.
+                link.connecting_since = None
+                link.not_before = trio.current_time() + link.backoff.next_ms() / 1000
+                raise
             except ConnectFailed as e:
                 link.connecting_since = None
                 link.failure = e
@@ -212,9 +225,11 @@ class Cluster:
             return link.connection
 
     def silent(self, for_s: float = 0.0) -> list[Node]:
-        """Who was asked, or tried to reach, and has not answered for at least so many seconds; the longest first.
+        """Who was asked, or tried to reach, and has not answered for at least so many seconds; the
+        longest first.
 
-        What is meant to wait (Fetch, JoinGroup) goes over connections for a purpose, which do not count.
+        What is meant to wait (Fetch, JoinGroup) goes over connections for a purpose, which do not
+        count.
         """
         latest = trio.current_time() - for_s
         found = [
@@ -228,9 +243,11 @@ class Cluster:
         return list(silent.values())
 
     async def any_connection(self, besides: Connection | None = None) -> Connection:
-        """A connection to whichever broker answers: one in use, else the brokers known, else the addresses given.
+        """A connection to whichever broker answers: one in use, else the brokers known, else the
+        addresses given.
 
-        `besides` is one that is not wanted. Raises NoBrokers when none can be reached; each is tried once.
+        `besides` is one that is not wanted. Raises NoBrokers when none can be reached; each is
+        tried once.
         """
         if self._closed:
             raise Closed("this client is closed")
@@ -258,7 +275,8 @@ class Cluster:
         return connection
 
     async def _first_of(self, candidates: Sequence[Node]) -> Connection:
-        """A connection to the first that answers. One after the other, but nobody is waited for alone for long."""
+        """A connection to the first that answers. One after the other, but it does not wait long
+        for a single one."""
         failures: list[ConnectFailed] = []
         raised: list[Exception] = []
         found: list[Connection] = []
@@ -293,10 +311,11 @@ class Cluster:
         raise NoBrokers(failures)
 
     async def ask_any(self, ask: Callable[[Connection], Awaitable[R]]) -> R:
-        """What `ask` gets from whichever broker answers; for what changes nothing, since two may be asked.
+        """What `ask` gets from whichever broker answers; for what changes nothing, since two may be
+        asked.
 
-        Where the first takes long, another is asked beside it: it may have stopped with its connections open.
-        Raises what `ask` raises, and NoBrokers.
+        Where the first takes long, another is asked beside it: it may have stopped with its
+        connections open. Raises what `ask` raises, and NoBrokers.
         """
         answers: list[R] = []
         errors: list[Exception] = []
@@ -330,7 +349,8 @@ class Cluster:
         )
 
     def _may_rebootstrap(self) -> bool:
-        """KIP-899, KIP-1102: back to the addresses given once all brokers known have failed for a while."""
+        """KIP-899, KIP-1102: back to the addresses given once all brokers known have failed for a
+        while."""
         if self.config.metadata_recovery_strategy == "none":
             return False
         failed_since = self._all_failed_since
@@ -366,7 +386,8 @@ class Cluster:
     ) -> Any:
         """Send one request to a broker (None: any) and wait for the answer. No retries.
 
-        Raises ConnectFailed, NoBrokers, Disconnected, RequestTimedOut, KafkaError UNSUPPORTED_VERSION.
+        Raises ConnectFailed, NoBrokers, Disconnected, RequestTimedOut, KafkaError
+        UNSUPPORTED_VERSION.
         """
         if node_id is None:
             connection = await self.any_connection()
@@ -386,8 +407,9 @@ class Cluster:
     ) -> Any:
         """Call `attempt` (async) until it succeeds, fails for good, or `timeout_ms` has passed.
 
-        Retried: KafkaError that is retriable, Disconnected, RequestTimedOut, and connection failures once the cluster had
-        been reached. Before that a cluster that cannot be reached fails at once: a wrong address should not take a minute.
+        Retried: KafkaError that is retriable, Disconnected, RequestTimedOut, and connection
+        failures once the cluster had been reached. Before that a cluster that cannot be reached
+        fails at once: a wrong address should not take a minute.
         """
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         last: Exception | None = None
@@ -424,7 +446,8 @@ class Cluster:
         allow_auto_topic_creation: bool = False,
         topic_ids: Iterable[Uuid] = (),
     ) -> Any:
-        """Ask any broker for metadata of `topics` (None: all; none: only the brokers) and take it over.
+        """Ask any broker for metadata of `topics` (None: all; none: only the brokers) and take it
+        over.
 
         Returns the MetadataResponse. Raises what `request` raises.
         """
@@ -468,7 +491,8 @@ class Cluster:
     async def topic(
         self, name: str, *, timeout_ms: float, allow_auto_topic_creation: bool = False
     ) -> TopicInfo:
-        """What is known of a topic, asked for if it is not known or older than `metadata.max.age.ms`.
+        """What is known of a topic, asked for if it is not known or older than
+        `metadata.max.age.ms`.
 
         Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, …) when it stays unknown for `timeout_ms`.
         """
@@ -489,7 +513,8 @@ class Cluster:
     # roles
 
     async def controller(self) -> int:
-        """The id of the broker to send what is the controller's to (under KRaft any broker forwards it)."""
+        """The id of the broker to send what is the controller's to (under KRaft any broker forwards
+        it)."""
         if self.metadata.controller_id not in self.metadata.brokers:
             await self.refresh(())
         if self.metadata.controller_id not in self.metadata.brokers:
@@ -497,7 +522,8 @@ class Cluster:
         return self.metadata.controller_id
 
     async def coordinator(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> int:
-        """The id of the broker that coordinates a group or transactional id; remembered until `forget_coordinator`.
+        """The id of the broker that coordinates a group or transactional id; remembered until
+        `forget_coordinator`.
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE, GROUP_AUTHORIZATION_FAILED, …
         """
@@ -550,8 +576,9 @@ class Cluster:
 @asynccontextmanager
 async def open_cluster(
     bootstrap: str | Sequence[str], config: ClientConfig, on_request: OnRequest | None = None
-) -> AsyncIterator[Cluster]:
-    """A `Cluster` whose connections end with the block. What the block raises comes out as it is, in no group."""
+) -> AsyncGenerator[Cluster]:
+    """A `Cluster` whose connections end with the block. What the block raises comes out as it is,
+    in no group."""
     nodes = parse_bootstrap(bootstrap)
     async with in_nursery() as nursery:
         cluster = Cluster(nodes, config, nursery, on_request)
@@ -562,10 +589,12 @@ async def open_cluster(
 
 
 @asynccontextmanager
-async def in_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery whose tasks are cancelled when the block ends, and which does not wrap what the block raises.
+async def in_nursery() -> AsyncGenerator[trio.Nursery]:
+    """A nursery whose tasks are cancelled when the block ends, and which does not wrap what the
+    block raises.
 
-    Not before: where the block is cancelled from outside, its last words (a commit, leaving a group) still need them.
+    Not before: where the block is cancelled from outside, its last words (a commit, leaving a
+    group) still need them.
     """
     raised: BaseException | None = None
     begun, over = trio.Event(), trio.Event()

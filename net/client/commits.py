@@ -29,7 +29,8 @@ class Turn(NamedTuple):
 
 
 class Commits:
-    """The committing side of a consumer; `group` is None for one that has no group and never commits."""
+    """The committing side of a consumer; `group` is None for one that has no group and never
+    commits."""
 
     def __init__(
         self,
@@ -69,7 +70,8 @@ class Commits:
         }
 
     def auto_commit(self) -> bool:
-        """Commit, in the background, what earlier polls returned, once the interval has passed. Whether it has."""
+        """Commit, in the background, what earlier polls returned, once the interval has passed.
+        Whether it has."""
         if trio.current_time() < self.due:
             return False
         self.begin_interval()
@@ -83,7 +85,8 @@ class Commits:
         return True
 
     async def _commit_in_background(self) -> None:
-        """Commit what was last asked for, until nothing more is; what was overtaken while waiting is left out."""
+        """Commit what was last asked for, until nothing more is; what was overtaken while waiting
+        is left out."""
         try:
             while self._next_in_background is not None:
                 offsets, turn = self._next_in_background
@@ -91,12 +94,14 @@ class Commits:
                 try:
                     await self._commit(offsets, turn)
                 except (KafkaError, ClientError, ProtocolError):
-                    continue  # the next one, or whoever has the partitions then, makes up for it
+                    # The next commit makes up for it, here or by the partitions' new owner.
+                    continue
         finally:
             self._under_way = False
 
     async def commit_positions(self) -> None:
-        """Commit where we are before partitions go; best effort, and not for ever: others are waiting."""
+        """Commit where we are before partitions go; best effort, and not for ever: others are
+        waiting."""
         if self._group is None or not (offsets := self.consumed()):
             return
         limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
@@ -107,11 +112,13 @@ class Commits:
                 return
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit `offsets`; retried for `default.api.timeout.ms` while that makes sense. Raises KafkaError, ClientError."""
+        """Commit `offsets`; retried for `default.api.timeout.ms` while that makes sense. Raises
+        KafkaError, ClientError."""
         await self._commit(offsets, self._queue_up())
 
     def _queue_up(self) -> Turn:
-        """A place in line: commits are made in the order they were asked for, else an older one might overwrite a newer."""
+        """A place in line: commits are made in the order they were asked for, else an older one
+        might overwrite a newer."""
         turn = Turn(self._last_in_line, trio.Event())
         self._last_in_line = turn.done
         return turn
@@ -161,7 +168,8 @@ class Commits:
 
         me = group.membership
         if group.subscribed and me.generation < 0:
-            # An empty group would take it from nobody: over the offsets of whoever had the partitions since.
+            # An empty group has no member to take it from: over the offsets of later owners of the
+            # partitions.
             raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"no member of group {group.group_id!r} any more"
             )

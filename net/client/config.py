@@ -1,20 +1,27 @@
 """The client's config keys: Kafka's own names, parsed into typed, frozen values.
 
-A key that Kafka's clients know and this one does not (yet) is refused with the reason, unless it is given its neutral value
-(`security.protocol=PLAINTEXT`); a key nobody knows is refused with the nearest name. Nothing is accepted and ignored.
+A key that Kafka's clients know and this one does not (yet) is refused with the reason, unless it is
+given its neutral value (`security.protocol=PLAINTEXT`); an unknown key is refused with the nearest
+name. Nothing is accepted and ignored.
 """
 
 import dataclasses
+import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
+from pk.core.values import SASL_MECHANISMS
+from pk.net.client.common_config import (
+    INT_MAX,
+    LONG_MAX,
+    ClientConfig,
+    check_login,
+    config_key,
+)
 from pk.net.client.errors import ConfigError
-
-INT_MAX: Final = 2**31 - 1
-LONG_MAX: Final = 2**63 - 1
 
 _DURATION = re.compile(
     r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?", re.IGNORECASE
@@ -29,32 +36,6 @@ def duration_ms(text: str) -> int:
     days, hours, minutes, seconds = match.groups()
     whole = (int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)
     return whole * 60_000 + int(float(seconds or 0) * 1000)
-
-
-def _key(
-    default: object,
-    *,
-    low: int | None = None,
-    high: int | None = None,
-    one_of: tuple[str, ...] = (),
-    check: Callable[[Any], str | None] | None = None,
-) -> Any:
-    meta = {"low": low, "high": high, "one_of": one_of, "check": check}
-    return field(default=default, metadata=meta)  # type: ignore[call-overload]
-
-
-def _plaintext(value: str) -> str | None:
-    if value.upper() == "PLAINTEXT":
-        return None
-    if value.upper() in ("SSL", "SASL_SSL", "SASL_PLAINTEXT"):
-        return "TLS and SASL come later; only PLAINTEXT connections are built"
-    return "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
-
-
-def _dns(value: str) -> str | None:
-    if value == "resolve_canonical_bootstrap_servers_only":
-        return "that lookup serves Kerberos, which is not built; only use_all_dns_ips"
-    return None if value == "use_all_dns_ips" else "must be use_all_dns_ips"
 
 
 def _offset_reset(value: str) -> str | None:
@@ -97,63 +78,41 @@ def _partitioner(value: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
-    """What every client has. Attributes are the keys with `_` for `.`; times in ms, sizes in bytes."""
-
-    client_id: str = _key("pk")
-    client_dns_lookup: str = _key("use_all_dns_ips", check=_dns)
-    security_protocol: str = _key("PLAINTEXT", check=_plaintext)
-    request_timeout_ms: int = _key(30_000, low=0, high=INT_MAX)
-    connections_max_idle_ms: int = _key(540_000, high=LONG_MAX)
-    reconnect_backoff_ms: int = _key(50, low=0, high=LONG_MAX)
-    reconnect_backoff_max_ms: int = _key(1_000, low=0, high=LONG_MAX)
-    retry_backoff_ms: int = _key(100, low=0, high=LONG_MAX)
-    retry_backoff_max_ms: int = _key(1_000, low=0, high=LONG_MAX)
-    socket_connection_setup_timeout_ms: int = _key(10_000, low=1, high=LONG_MAX)
-    socket_connection_setup_timeout_max_ms: int = _key(30_000, low=1, high=LONG_MAX)
-    receive_buffer_bytes: int = _key(-1, low=-1, high=INT_MAX)
-    send_buffer_bytes: int = _key(-1, low=-1, high=INT_MAX)
-    metadata_max_age_ms: int = _key(300_000, low=0, high=LONG_MAX)
-    metadata_recovery_strategy: str = _key("rebootstrap", one_of=("rebootstrap", "none"))
-    metadata_recovery_rebootstrap_trigger_ms: int = _key(300_000, low=0, high=LONG_MAX)
-    pk_response_max_bytes: int = _key(268_435_456, low=1024, high=INT_MAX)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
     """The keys of an admin client."""
 
-    default_api_timeout_ms: int = _key(60_000, low=0, high=INT_MAX)
-    retries: int = _key(INT_MAX, low=0, high=INT_MAX)
-    pk_straggler_timeout_ms: int = _key(-1, low=-1, high=INT_MAX)
-    """Of several brokers that are asked something at once, how long the others may take once one has answered; -1: as
-    long as `default.api.timeout.ms` says. What changes something is waited for all the same."""
+    default_api_timeout_ms: int = config_key(60_000, low=0, high=INT_MAX)
+    retries: int = config_key(INT_MAX, low=0, high=INT_MAX)
+    pk_straggler_timeout_ms: int = config_key(-1, low=-1, high=INT_MAX)
+    """Of several brokers that are asked something at once, how long the others may take once one
+    has answered; -1: as long as `default.api.timeout.ms` says. What changes something is waited for
+    all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
     """The keys of a producer."""
 
-    acks: str = _key("all", one_of=("all", "-1", "0", "1"))
-    batch_size: int = _key(16_384, low=0, high=INT_MAX)
-    buffer_memory: int = _key(33_554_432, low=0, high=LONG_MAX)
-    compression_type: str = _key("none", one_of=("none", "gzip", "snappy", "lz4", "zstd"))
-    compression_gzip_level: int = _key(-1, low=-1, high=9)
-    compression_lz4_level: int = _key(9, low=1, high=17)
-    compression_zstd_level: int = _key(3, low=-131_072, high=22)
-    delivery_timeout_ms: int = _key(120_000, low=0, high=INT_MAX)
-    enable_idempotence: bool = _key(True)
-    linger_ms: int = _key(5, low=0, high=LONG_MAX)
-    max_block_ms: int = _key(60_000, low=0, high=LONG_MAX)
-    max_in_flight_requests_per_connection: int = _key(5, low=1, high=INT_MAX)
-    max_request_size: int = _key(1_048_576, low=0, high=INT_MAX)
-    metadata_max_idle_ms: int = _key(300_000, low=5_000, high=LONG_MAX)
-    partitioner_adaptive_partitioning_enable: bool = _key(True)
-    partitioner_class: str = _key("", check=_partitioner)
-    partitioner_ignore_keys: bool = _key(False)
-    retries: int = _key(INT_MAX, low=0, high=INT_MAX)
-    transaction_timeout_ms: int = _key(60_000, low=1, high=INT_MAX)
-    transactional_id: str | None = _key(None)
+    acks: str = config_key("all", one_of=("all", "-1", "0", "1"))
+    batch_size: int = config_key(16_384, low=0, high=INT_MAX)
+    buffer_memory: int = config_key(33_554_432, low=0, high=LONG_MAX)
+    compression_type: str = config_key("none", one_of=("none", "gzip", "snappy", "lz4", "zstd"))
+    compression_gzip_level: int = config_key(-1, low=-1, high=9)
+    compression_lz4_level: int = config_key(9, low=1, high=17)
+    compression_zstd_level: int = config_key(3, low=-131_072, high=22)
+    delivery_timeout_ms: int = config_key(120_000, low=0, high=INT_MAX)
+    enable_idempotence: bool = config_key(True)
+    linger_ms: int = config_key(5, low=0, high=LONG_MAX)
+    max_block_ms: int = config_key(60_000, low=0, high=LONG_MAX)
+    max_in_flight_requests_per_connection: int = config_key(5, low=1, high=INT_MAX)
+    max_request_size: int = config_key(1_048_576, low=0, high=INT_MAX)
+    metadata_max_idle_ms: int = config_key(300_000, low=5_000, high=LONG_MAX)
+    partitioner_adaptive_partitioning_enable: bool = config_key(True)
+    partitioner_class: str = config_key("", check=_partitioner)
+    partitioner_ignore_keys: bool = config_key(False)
+    retries: int = config_key(INT_MAX, low=0, high=INT_MAX)
+    transaction_timeout_ms: int = config_key(60_000, low=1, high=INT_MAX)
+    transactional_id: str | None = config_key(None)
 
     @property
     def required_acks(self) -> int:
@@ -175,30 +134,32 @@ class ProducerConfig(ClientConfig):
 class ConsumerConfig(ClientConfig):
     """The keys of a consumer."""
 
-    allow_auto_create_topics: bool = _key(True)
-    auto_commit_interval_ms: int = _key(5_000, low=0, high=INT_MAX)
-    auto_offset_reset: str = _key("latest", check=_offset_reset)
-    check_crcs: bool = _key(True)
-    client_rack: str = _key("")
-    default_api_timeout_ms: int = _key(60_000, low=0, high=INT_MAX)
-    enable_auto_commit: bool = _key(True)
-    exclude_internal_topics: bool = _key(True)
-    fetch_max_bytes: int = _key(52_428_800, low=0, high=INT_MAX)
-    fetch_max_wait_ms: int = _key(500, low=0, high=INT_MAX)
-    fetch_min_bytes: int = _key(1, low=0, high=INT_MAX)
-    group_id: str | None = _key(None)
-    group_instance_id: str | None = _key(None)
-    group_protocol: str = _key("classic", check=_group_protocol)
-    group_remote_assignor: str | None = _key(None)
-    heartbeat_interval_ms: int = _key(3_000, low=1, high=INT_MAX)
-    isolation_level: str = _key("read_uncommitted", one_of=("read_committed", "read_uncommitted"))
-    max_partition_fetch_bytes: int = _key(1_048_576, low=0, high=INT_MAX)
-    max_poll_interval_ms: int = _key(300_000, low=1, high=INT_MAX)
-    max_poll_records: int = _key(500, low=1, high=INT_MAX)
-    partition_assignment_strategy: tuple[str, ...] = _key(
+    allow_auto_create_topics: bool = config_key(True)
+    auto_commit_interval_ms: int = config_key(5_000, low=0, high=INT_MAX)
+    auto_offset_reset: str = config_key("latest", check=_offset_reset)
+    check_crcs: bool = config_key(True)
+    client_rack: str = config_key("")
+    default_api_timeout_ms: int = config_key(60_000, low=0, high=INT_MAX)
+    enable_auto_commit: bool = config_key(True)
+    exclude_internal_topics: bool = config_key(True)
+    fetch_max_bytes: int = config_key(52_428_800, low=0, high=INT_MAX)
+    fetch_max_wait_ms: int = config_key(500, low=0, high=INT_MAX)
+    fetch_min_bytes: int = config_key(1, low=0, high=INT_MAX)
+    group_id: str | None = config_key(None)
+    group_instance_id: str | None = config_key(None)
+    group_protocol: str = config_key("classic", check=_group_protocol)
+    group_remote_assignor: str | None = config_key(None)
+    heartbeat_interval_ms: int = config_key(3_000, low=1, high=INT_MAX)
+    isolation_level: str = config_key(
+        "read_uncommitted", one_of=("read_committed", "read_uncommitted")
+    )
+    max_partition_fetch_bytes: int = config_key(1_048_576, low=0, high=INT_MAX)
+    max_poll_interval_ms: int = config_key(300_000, low=1, high=INT_MAX)
+    max_poll_records: int = config_key(500, low=1, high=INT_MAX)
+    partition_assignment_strategy: tuple[str, ...] = config_key(
         ("range", "cooperative-sticky"), check=_assignors
     )
-    session_timeout_ms: int = _key(45_000, low=1, high=INT_MAX)
+    session_timeout_ms: int = config_key(45_000, low=1, high=INT_MAX)
 
     @property
     def joins_by_consumer_protocol(self) -> bool:
@@ -209,6 +170,24 @@ class ConsumerConfig(ClientConfig):
     def assignors(self) -> tuple[str, ...]:
         """The assignors' protocol names, in order of preference."""
         return tuple(ASSIGNORS.get(name, name) for name in self.partition_assignment_strategy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareConsumerConfig(ClientConfig):
+    """The keys of a share consumer (KIP-932)."""
+
+    check_crcs: bool = config_key(True)
+    client_rack: str = config_key("")
+    default_api_timeout_ms: int = config_key(60_000, low=0, high=INT_MAX)
+    fetch_max_bytes: int = config_key(52_428_800, low=0, high=INT_MAX)
+    fetch_max_wait_ms: int = config_key(500, low=0, high=INT_MAX)
+    fetch_min_bytes: int = config_key(1, low=0, high=INT_MAX)
+    group_id: str | None = config_key(None)
+    max_poll_records: int = config_key(500, low=1, high=INT_MAX)
+    share_acknowledgement_mode: str = config_key("implicit", one_of=("implicit", "explicit"))
+    share_acquire_mode: str = config_key(
+        "batch_optimized", one_of=("batch_optimized", "record_limit")
+    )
 
 
 _TWO_PHASE = "two-phase commit (KIP-939) is not stable in Apache Kafka either"
@@ -235,8 +214,6 @@ _REFUSED: Final[dict[str, tuple[str | None, str]]] = {
     "interceptor.classes": ("", _CLASSES),
     "config.providers": ("", _CLASSES),
     "security.providers": ("", _CLASSES),
-    "share.acknowledgement.mode": (None, "share groups come later"),
-    "share.acquire.mode": (None, "share groups come later"),
     "bootstrap.controllers": (None, "give a broker's address instead"),
 }
 """Known keys that are refused: the value that may be given all the same (None: none), and why."""
@@ -245,6 +222,7 @@ _OWNERS: Final[dict[str, type[ClientConfig]]] = {
     "an admin client": AdminConfig,
     "a producer": ProducerConfig,
     "a consumer": ConsumerConfig,
+    "a share consumer": ShareConsumerConfig,
 }
 
 C = TypeVar("C", bound=ClientConfig)
@@ -257,7 +235,8 @@ def keys(cls: type[ClientConfig]) -> dict[str, "dataclasses.Field[Any]"]:
 
 
 def parse(cls: type[C], config: Mapping[str, object] | None) -> C:
-    """The typed config. `bootstrap.servers` is not one of its keys. Raises ConfigError naming the key."""
+    """The typed config. `bootstrap.servers` is not one of its keys. Raises ConfigError naming the
+    key."""
     known = keys(cls)
     values: dict[str, Any] = {}
     for name, value in (config or {}).items():
@@ -279,11 +258,13 @@ def _parse_value(name: str, f: "dataclasses.Field[Any]", value: object) -> objec
         parsed = _parse_bool(name, value)
     elif isinstance(default, int):
         parsed = _parse_int(name, value, meta["low"], meta["high"])
+    elif isinstance(default, float):
+        parsed = _parse_float(name, value, meta["low"], meta["high"])
     elif isinstance(default, tuple):
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
             raise ConfigError(f"{name}: must be a list, is {value!r}")
-        parsed = tuple(str(part).strip() for part in parts)
+        parsed = tuple(str(part).strip() for part in cast(Sequence[Any], parts))
     else:
         if value is not None and not isinstance(value, str | int):
             raise ConfigError(f"{name}: must be text, is {value!r}")
@@ -296,7 +277,7 @@ def _parse_value(name: str, f: "dataclasses.Field[Any]", value: object) -> objec
         parsed = parsed.lower()
         if parsed not in meta["one_of"]:
             raise ConfigError(f"{name}: must be one of {', '.join(meta['one_of'])}, is {value!r}")
-    if meta["check"] and (wrong := meta["check"](parsed)):
+    if meta["check"] and not meta["secret"] and (wrong := meta["check"](parsed)):
         raise ConfigError(f"{name}={value}: {wrong}")
     return parsed
 
@@ -321,6 +302,16 @@ def _parse_int(name: str, value: object, low: int | None, high: int | None) -> i
     return number
 
 
+def _parse_float(name: str, value: object, low: float, high: float) -> float:
+    try:
+        number = float(value) if isinstance(value, str | int | float) else math.nan
+    except ValueError:
+        number = math.nan
+    if not low <= number <= high:
+        raise ConfigError(f"{name}: must be a number from {low:g} to {high:g}, is {value!r}")
+    return number
+
+
 def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
     if name in _REFUSED:
         allowed, why = _REFUSED[name]
@@ -328,7 +319,10 @@ def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
             return
         raise ConfigError(f"{name} is not supported: {why}")
     if name.startswith(("ssl.", "sasl.")):
-        raise ConfigError(f"{name} is not supported: TLS and SASL come later")
+        has = "TLS by OpenSSL, and no classes of Java's"
+        if name.startswith("sasl."):
+            has = f"of SASL only {', '.join(SASL_MECHANISMS)}"
+        raise ConfigError(f"{name} is not supported: pk has {has}")
     if name == "bootstrap.servers":
         raise ConfigError("bootstrap.servers: pass the addresses as the first argument")
     owners = [who for who, other in _OWNERS.items() if name in keys(other)]
@@ -343,6 +337,8 @@ def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
 
 
 def _check_together(config: ClientConfig) -> None:
+    if config.uses_sasl:
+        check_login(config)
     if isinstance(config, ProducerConfig):
         if config.delivery_timeout_ms < config.linger_ms + config.request_timeout_ms:
             raise ConfigError(
@@ -351,6 +347,10 @@ def _check_together(config: ClientConfig) -> None:
             )
         if config.compression_gzip_level == 0:
             raise ConfigError("compression.gzip.level: must be from 1 to 9, or -1")
+    if isinstance(config, ShareConsumerConfig) and (
+        config.fetch_max_wait_ms >= config.request_timeout_ms
+    ):
+        raise ConfigError("fetch.max.wait.ms: must be less than request.timeout.ms")
     if isinstance(config, ConsumerConfig):
         if config.heartbeat_interval_ms >= config.session_timeout_ms:
             raise ConfigError("heartbeat.interval.ms: must be less than session.timeout.ms")
@@ -377,9 +377,11 @@ def _check_protocol(config: ConsumerConfig, given: Mapping[str, object]) -> None
 
 
 def idempotence(config: ProducerConfig, given: Mapping[str, object] | None) -> bool:
-    """Whether the producer is idempotent: as Java, a conflicting key turns off what was not asked for by name.
+    """Whether the producer is idempotent: as Java, a conflicting key turns off what was not asked
+    for by name.
 
-    Raises ConfigError where `enable.idempotence=true` or a `transactional.id` was given and another key forbids it.
+    Raises ConfigError where `enable.idempotence=true` or a `transactional.id` was given and another
+    key forbids it.
     """
     if not config.enable_idempotence:
         if config.transactional_id is not None:

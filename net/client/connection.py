@@ -1,28 +1,34 @@
-"""One TCP connection to a broker: requests go out in order, answers come back in that order, matched by correlation id.
+"""One TCP connection to a broker: requests go out in order, answers come back in that order,
+matched by correlation id.
 
-Two tasks own the socket: the writer sends what is queued, the reader takes answers off it. A request only ever waits for
-an event of its own; so a caller that is cancelled merely stops waiting, and its answer, when it comes, is read and
-dropped. A request that gets no answer within its time closes the connection, as in Java's client: what is behind it on
-the same connection would not be answered either. So does anything the peer sends that is not the protocol.
+Two tasks own the socket: the writer sends what is queued, the reader takes answers off it. A
+request only ever waits for an event of its own; so a caller that is cancelled merely stops waiting,
+and its answer, when it comes, is read and dropped. A request that gets no answer within its time
+closes the connection, as in Java's client: what is behind it on the same connection would not be
+answered either. So does anything the peer sends that is not the protocol.
 
-The order in which `submit` was called is the order on the wire; that is what an idempotent producer rests on.
+The order in which `submit` was called is the order on the wire; that is what an idempotent producer
+rests on.
 """
 
 import errno
+import math
+import random
 import socket as stdlib_socket
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, cast
 
 import trio
 
+from pk.core.auth.sasl import SaslError
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, error_name
 from pk.core.wire.codec import decode
 from pk.core.wire.header import frame_request, parse_response_header
 from pk.core.wire.index import MESSAGES
-from pk.net.client.config import ClientConfig
+from pk.net.client.common_config import ClientConfig
 from pk.net.client.errors import (
     ClientError,
     Closed,
@@ -30,16 +36,21 @@ from pk.net.client.errors import (
     Disconnected,
     RequestTimedOut,
 )
-from pk.net.client.results import Node
+from pk.net.client.node import Node
+from pk.net.client.sasl import LOGIN_FAILED, log_in
 
 API_VERSIONS: Final = 18
+LOG_IN_SHARE_MIN: Final = 0.85
+LOG_IN_SHARE_MAX: Final = 0.95
+"""After what share of a session its client authenticates again."""
 _RECEIVE_BYTES: Final = 65_536
 _GROW_BYTES: Final = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTrace:
-    """What one request did, for tracing: handed to `on_request` when it is answered or has failed."""
+    """What one request did, for tracing: handed to `on_request` when it is answered or has
+    failed."""
 
     api_key: int
     api_name: str
@@ -55,25 +66,34 @@ class RequestTrace:
     bytes_in: int
     throttle_ms: int
     error: str | None
-    """The name of the answer's own error code, or what went wrong on the way; None where all is well."""
+    """The name of the answer's own error code, or what went wrong on the way; None where all is
+    well."""
 
 
 OnRequest = Callable[[RequestTrace], None]
 
 TRACED: Final[ContextVar[OnRequest | None]] = ContextVar("pk_traced", default=None)
-"""Whom the requests are told to that this task, and those it starts, submit over whatever connection: besides the
-`on_request` of the client at hand. A program sets it around what it wants to see."""
+"""Called with every request that this task, and those it starts, submit over any connection,
+besides the client's own `on_request`. A program sets it around the calls it wants to trace."""
 
 FORBIDS: Final[ContextVar[Callable[[Any], None] | None]] = ContextVar("pk_forbids", default=None)
-"""Who looks at a request before it is sent by this task, or by those it starts, and raises where it must not be: the last
-guard of a program that has promised to change nothing."""
+"""Who looks at a request before it is sent by this task, or by those it starts, and raises where it
+must not be: the last guard of a program that has promised to change nothing."""
 
 CONNECT: Final = "(connect)"
-"""The name under which the making of a connection is told of, with api key -1."""
+"""The name under which a new connection is traced, with api key -1."""
+
+
+class Socket(Protocol):
+    """What a connection needs of its socket, with TLS or without."""
+
+    def recv_into(self, buffer: memoryview, /) -> Awaitable[int]: ...
+    def send(self, data: bytes | memoryview, /) -> Awaitable[int]: ...
+    def close(self) -> None: ...
 
 
 class Pending:
-    """A request under way. `wait()` gives its answer; whoever stops waiting may drop it."""
+    """A request under way. `wait()` gives its answer; a caller that stops waiting may drop it."""
 
     __slots__ = (
         "_event",
@@ -97,7 +117,7 @@ class Pending:
         self.started = trio.current_time()
         self.on_request = TRACED.get()
         self.abandoned = False
-        """Whether nobody waits for it any more."""
+        """Whether no task waits for it any more."""
 
         self.bytes_out = 0
         self.response: Any = None
@@ -122,11 +142,12 @@ class Pending:
 
 
 class Connection:
-    """A connection that has agreed on versions. Made by `connect`; its tasks live in the nursery given there."""
+    """A connection that has agreed on versions. Made by `connect`; its tasks live in the nursery
+    given there."""
 
     def __init__(
         self,
-        socket: "trio.socket.SocketType",
+        socket: Socket,
         node: Node,
         config: ClientConfig,
         on_request: OnRequest | None,
@@ -147,6 +168,12 @@ class Connection:
         self._unanswered: deque[Pending] = deque()
         self._wake_writer = trio.Event()
         self._throttled_until = 0.0
+        self._served = False
+        """Whether anything but ApiVersions was answered."""
+
+        self._log_in_at = math.inf
+        """When this side must prove again who it is, before it sends anything else (KIP-368)."""
+
         self._closed: Exception | None = None
         self._scope = trio.CancelScope()
         self._deadline_scope: trio.CancelScope | None = None
@@ -154,7 +181,8 @@ class Connection:
         """Set once the connection is of no more use."""
 
         self.on_lost: Callable[[], None] | None = None
-        """Called as soon as the peer is found to have gone, before anybody who waits is told."""
+        """Called as soon as the peer is found to have gone, before any waiting task gets its
+        error."""
 
     @property
     def usable(self) -> bool:
@@ -172,12 +200,13 @@ class Connection:
 
     @property
     def waited_s(self) -> float:
-        """For how long the oldest of the requests in flight has waited for its answer; 0 where there is none."""
+        """For how long the oldest of the requests in flight has waited for its answer; 0 where
+        there is none."""
         return trio.current_time() - self._unanswered[0].started if self._unanswered else 0.0
 
     def is_clogged(self, for_s: float) -> bool:
-        """Whether nothing was answered for so long, and nobody waits for it any more: a broker answers in order, so that
-        whatever is asked next would wait behind it."""
+        """Whether nothing was answered for so long, and no caller waits for it any more: a broker
+        answers in order, so that whatever is asked next would wait behind it."""
         waiting = self._unanswered
         return self.waited_s >= for_s and bool(waiting) and all(p.abandoned for p in waiting)
 
@@ -214,10 +243,11 @@ class Connection:
         timeout_ms: float | None = None,
         answered: bool = True,
     ) -> Pending:
-        """Queue a request behind those submitted before. Raises Closed or Disconnected if the connection has ended.
+        """Queue a request behind those submitted before. Raises Closed or Disconnected if the
+        connection has ended.
 
-        `answered=False` is for a produce with acks=0, which has no answer: it is done once it is handed to the socket.
-        What `FORBIDS` raises comes out as it is.
+        `answered=False` is for a produce with acks=0, which has no answer: it is done once it is
+        handed to the socket. What `FORBIDS` raises comes out as it is.
         """
         if self._closed is not None:
             raise self._closed
@@ -246,7 +276,8 @@ class Connection:
         high: int = 32767,
         timeout_ms: float | None = None,
     ) -> Any:
-        """Send `request` and wait for its answer, in the newest common version unless one is given."""
+        """Send `request` and wait for its answer, in the newest common version unless one is
+        given."""
         if version is None:
             version = self.version_of(request.API_KEY, low=low, high=high)
         pending = self.submit(request, version, timeout_ms=timeout_ms)
@@ -286,6 +317,9 @@ class Connection:
                     failure = await self._read()
                     if self.on_lost is not None and self._closed is None:
                         self.on_lost()
+                    # At once: a writer in the same turn finds only that the connection is over, and
+                    # not what the peer said last.
+                    self.close(failure)
                     nursery.cancel_scope.cancel()
         finally:
             self.close(failure)
@@ -298,6 +332,8 @@ class Connection:
                 now = trio.current_time()
                 if self._throttled_until > now:
                     await trio.sleep(self._throttled_until - now)
+                if now >= self._log_in_at and not await self._log_in_again():
+                    return
                 frame, unanswered = self._outgoing.popleft()
                 try:
                     await self._send_all(frame)
@@ -345,17 +381,18 @@ class Connection:
                     start, end = 0, end - start
                 count = await self._socket.recv_into(view[end:])
                 if not count:
-                    return self._lost("the broker closed the connection")
+                    return self._lost(self._closed_by_broker())
                 end += count
         except OSError as e:
-            return self._lost(e.strerror or str(e))
+            return self._lost(_ended_by(e))
         except EOFError:
             return self._lost("the broker closed the connection inside an answer")
         except ProtocolError as e:
             return ProtocolError(f"{self.node.address} does not speak the protocol: {e}")
 
     async def _read_large(self, head: memoryview, size: int) -> bytearray:
-        """The rest of an answer of which `head` has come; memory grows as bytes arrive, not by what is claimed."""
+        """The rest of an answer of which `head` has come; memory grows as bytes arrive, not by what
+        is claimed."""
         frame = bytearray(head)
         filled = len(frame)
         while filled < size:
@@ -381,13 +418,14 @@ class Connection:
             )
         # Decoded while still in the queue: if it is malformed, the request fails with the others.
         cls = MESSAGES[api_key].response
-        if api_key == API_VERSIONS and frame[position : position + 2] == b"\x00\x23":
+        if api_key == API_VERSIONS and bytes(frame[position : position + 2]) == b"\x00\x23":
             response = decode(cls, frame, 0, position)[0]
         else:
             response, end = decode(cls, frame, pending.version, position)
             if end != len(frame):
                 raise ProtocolError(f"{len(frame) - end} bytes beyond the answer's end")
         self._unanswered.popleft()
+        self._served = self._served or api_key != API_VERSIONS
         self._move_deadline()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
@@ -401,9 +439,9 @@ class Connection:
         if self._on_request is None and pending.on_request is None:
             return
         trace = self._trace(pending, response, bytes_in, str(error) if error else None)
-        for told in (self._on_request, pending.on_request):
-            if told is not None:
-                told(trace)
+        for reported in (self._on_request, pending.on_request):
+            if reported is not None:
+                reported(trace)
 
     def _trace(
         self, pending: Pending, response: Any, bytes_in: int, error: str | None
@@ -428,7 +466,8 @@ class Connection:
             self._deadline_scope.deadline = self._next_deadline()
 
     def _next_deadline(self) -> float:
-        """When the connection is to be given up: at the first unanswered request's deadline, or when idle for long.
+        """When to give up the connection: at the first unanswered request's deadline, or when idle
+        for long.
 
         Timeouts differ between requests, but answers come in order: the earliest deadline decides.
         """
@@ -451,11 +490,66 @@ class Connection:
             RequestTimedOut(f"{self.node.who} did not answer {name} within {waited_ms:.0f} ms")
         )
 
+    def _closed_by_broker(self) -> str:
+        asked_more = any(p.request.API_KEY != API_VERSIONS for p in self._unanswered)
+        if asked_more and not self._served and not self.config.uses_sasl:
+            return (
+                "the broker closed the connection at the first request: does its listener ask for "
+                "SASL (security.protocol)?"
+            )
+        return "the broker closed the connection"
+
     def _lost(self, why: str) -> Disconnected:
         return Disconnected(f"{self.node.who}: {why}")
 
+    async def log_in(self) -> None:
+        """Authenticate by SASL. Raises KafkaError, SaslError, Disconnected, RequestTimedOut."""
+        self._end_session_after(
+            await log_in(self.config, self.node.host, self.version_of, self._ask)
+        )
+
+    async def _ask(self, request: Any, version: int) -> Any:
+        return await self.request(request, version=version)
+
+    def _end_session_after(self, lifetime_ms: int) -> None:
+        if lifetime_ms > 0:
+            # As Java's clients, somewhere in between: many clients of one start must not all come
+            # at once.
+            share = random.uniform(LOG_IN_SHARE_MIN, LOG_IN_SHARE_MAX)
+            self._log_in_at = trio.current_time() + lifetime_ms * share / 1000
+        else:
+            self._log_in_at = math.inf
+
+    async def _log_in_again(self) -> bool:
+        """Authenticate on the open connection, by the writer: what is queued waits. False where the
+        connection ended."""
+        try:
+            self._end_session_after(
+                await log_in(self.config, self.node.host, self.version_of, self._ask_before_others)
+            )
+        except (KafkaError, ClientError, SaslError) as e:
+            self.close(self._lost(f"it could not log in again: {e}"))
+            return False
+        except OSError as e:
+            self.close(self._lost(f"sending failed: {e.strerror or e}"))
+            return False
+        return True
+
+    async def _ask_before_others(self, request: Any, version: int) -> Any:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = frame_request(request, version, self._correlation_id, self.config.client_id)
+        deadline = trio.current_time() + self.config.request_timeout_ms / 1000
+        pending = Pending(request, version, self._correlation_id, deadline)
+        pending.bytes_out = len(frame)
+        unsent = sum(1 for _, unanswered in self._outgoing if unanswered is None)
+        self._unanswered.insert(len(self._unanswered) - unsent, pending)
+        self._move_deadline()
+        await self._send_all(frame)
+        return await pending.wait()
+
     async def agree_on_versions(self) -> None:
-        """ApiVersions (KIP-35, KIP-511): ask in our newest version, again in the broker's if that is older."""
+        """ApiVersions (KIP-35, KIP-511): ask in our newest version, again in the broker's if that
+        is older."""
         from pk.core.wire.messages.api_versions import ApiVersionsRequest
 
         version = MESSAGES[API_VERSIONS].versions[1]
@@ -474,11 +568,13 @@ class Connection:
 
 
 _LOOKED_AT: Final = 2_000
-"""How many parts of an answer are searched for errors: a trace must not cost more than the request."""
+"""How many parts of an answer are searched for errors: a trace must not cost more than the
+request."""
 
 
 def _error_of(response: Any) -> str | None:
-    """The names of the errors in an answer: its own, else those of the topics, groups … in it, with how many there are."""
+    """The names of the errors in an answer: its own, else those of the topics, groups … in it, with
+    how many there are."""
     code = getattr(response, "error_code", 0)
     if code:
         return error_name(code)
@@ -492,8 +588,11 @@ def _error_of(response: Any) -> str | None:
             found[code] += 1
         for name in getattr(part, "__slots__", ()):
             inner = getattr(part, name, None)
-            if isinstance(inner, list) and inner and hasattr(inner[0], "__slots__"):
-                parts.extend(inner[:_LOOKED_AT])
+            if not isinstance(inner, list):
+                continue
+            elements = cast(list[Any], inner)
+            if elements and hasattr(elements[0], "__slots__"):
+                parts.extend(elements[:_LOOKED_AT])
     said = [error_name(c) + (f" ×{n}" if n > 1 else "") for c, n in found.most_common(3)]
     return ", ".join(said) or None
 
@@ -502,6 +601,14 @@ def _software_version() -> str:
     from pk.core import __version__
 
     return __version__
+
+
+def _ended_by(error: OSError) -> str:
+    if type(error).__module__ == "ssl":
+        from pk.net.client.tls import refusal_of
+
+        return refusal_of(cast(Any, error))
+    return error.strerror or str(error)
 
 
 _REASONS: Final = {
@@ -517,16 +624,19 @@ def _why(error: BaseException) -> str:
     if isinstance(error, stdlib_socket.gaierror):
         return f"the host name does not resolve ({error.strerror})"
     if isinstance(error, OSError):
-        if isinstance(error.__cause__, OSError | BaseExceptionGroup):
-            return _why(error.__cause__)
+        cause = error.__cause__
+        if isinstance(cause, OSError | BaseExceptionGroup):
+            return _why(cast(BaseException, cause))
         return _REASONS.get(error.errno or 0) or error.strerror or str(error)
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(dict.fromkeys(_why(e) for e in error.exceptions))
+        group = cast(BaseExceptionGroup[BaseException], error)
+        return "; ".join(dict.fromkeys(_why(e) for e in group.exceptions))
     return str(error)
 
 
 def _tell_of_connect(node: Node, started: float, error: str | None) -> None:
-    """Tells whoever traces that a connection was made, or why not; clients' own `on_request` hears of requests alone."""
+    """Traces that a connection was made, or why not; clients' own `on_request` hears of requests
+    alone."""
     traced = TRACED.get()
     if traced is None:
         return
@@ -536,6 +646,30 @@ def _tell_of_connect(node: Node, started: float, error: str | None) -> None:
             -1, CONNECT, 0, node.node_id, node.address, 0, started, took_ms, 0, 0, 0, error
         )
     )
+
+
+def _set_buffers(sock: trio.socket.SocketType, config: ClientConfig) -> None:
+    for option, size in (
+        (stdlib_socket.SO_RCVBUF, config.receive_buffer_bytes),
+        (stdlib_socket.SO_SNDBUF, config.send_buffer_bytes),
+    ):
+        if size >= 0:
+            sock.setsockopt(stdlib_socket.SOL_SOCKET, option, size)
+
+
+async def _secured(sock: trio.socket.SocketType, node: Node, config: ClientConfig) -> Socket:
+    """The socket, with TLS where the config asks for it. Raises ConnectFailed, ConfigError,
+    OSError."""
+    if not config.uses_tls:
+        return sock
+    # Only a client with TLS pays for OpenSSL's import.
+    from pk.net.client.tls import begin_tls
+
+    try:
+        return await begin_tls(sock, node, config)
+    except BaseException:
+        sock.close()
+        raise
 
 
 async def connect(
@@ -548,35 +682,50 @@ async def connect(
 ) -> Connection:
     """Connect to `node` and agree on versions; the connection's tasks run in `nursery`.
 
-    Raises ConnectFailed, which names the address and says what happened. Cancelled: nothing stays behind.
+    Raises ConnectFailed, which names the address and says what happened, and KafkaError for a login
+    that failed (`LOGIN_FAILED`). Cancelled: nothing stays behind.
     """
     wait_ms = setup_timeout_ms or config.socket_connection_setup_timeout_ms
     started = trio.current_time()
     try:
         with trio.fail_after(wait_ms / 1000):
             stream = await trio.open_tcp_stream(node.host, node.port)
+            _set_buffers(stream.socket, config)
+            sock = await _secured(stream.socket, node, config)
     except trio.TooSlowError:
         reason = f"no connection within {wait_ms:.0f} ms"
         _tell_of_connect(node, started, reason)
         raise ConnectFailed(node.address, reason, node_id=node.node_id) from None
+    except ConnectFailed as e:
+        _tell_of_connect(node, started, e.reason)
+        raise
     except (OSError, UnicodeError) as e:
         _tell_of_connect(node, started, _why(e))
         raise ConnectFailed(node.address, _why(e), node_id=node.node_id) from e
     _tell_of_connect(node, started, None)
-    for option, size in (
-        (stdlib_socket.SO_RCVBUF, config.receive_buffer_bytes),
-        (stdlib_socket.SO_SNDBUF, config.send_buffer_bytes),
-    ):
-        if size >= 0:
-            stream.socket.setsockopt(stdlib_socket.SOL_SOCKET, option, size)
-    connection = Connection(stream.socket, node, config, on_request)
+    connection = Connection(sock, node, config, on_request)
     await nursery.start(connection.run)
     try:
         await connection.agree_on_versions()
-    except (ClientError, ProtocolError, KafkaError) as e:
+        if config.uses_sasl:
+            await connection.log_in()
+    except SaslError as e:
         connection.close()
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{node.address}: {e}") from e
+    except KafkaError as e:
+        connection.close()
+        if e.code in LOGIN_FAILED:
+            raise KafkaError(e.code, f"{node.address}: {e.message}") from e
         reason = f"connected, but it does not answer as a Kafka broker: {e}"
         raise ConnectFailed(node.address, reason, node_id=node.node_id, reached=True) from e
+    except (ClientError, ProtocolError) as e:
+        connection.close()
+        reason = f"connected, but it does not answer as a Kafka broker: {e}"
+        # Behind a TLS handshake a probe without this client's keys could only find less.
+        certain = config.uses_tls
+        raise ConnectFailed(
+            node.address, reason, node_id=node.node_id, reached=True, certain=certain
+        ) from e
     except BaseException:
         connection.close()
         raise

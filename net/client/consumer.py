@@ -5,23 +5,33 @@
         async for record in consumer:
             ...
 
-Everything that waits for brokers runs in the background (fetcher, positions, group); `poll` hands out what has arrived,
-and is the only place where partitions come and go, so between two polls nothing changes under the program's feet.
+Everything that waits for brokers runs in the background (fetcher, positions, group); `poll` hands
+out what has arrived, and is the only place where partitions come and go, so between two polls
+nothing changes under the program's feet.
 
-With `enable.auto.commit` a poll commits what the polls before it returned: at least once. For at most once commit after
-poll and before processing. When the block ends, positions are committed and the group is left; if it ends by an
-exception, nothing is committed, because what was last returned may not have been processed.
+With `enable.auto.commit` a poll commits what the polls before it returned: at least once. For at
+most once commit after poll and before processing. When the block ends, positions are committed and
+the group is left; if it ends by an exception, nothing is committed, because what was last returned
+may not have been processed.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from typing import Final, Self
 
 import trio
 
 from pk.core.errors import KafkaError
-from pk.core.values import TopicPartition
+from pk.core.values import INTERNAL_TOPICS, TopicPartition
 from pk.net.client.admin_base import Failure
 from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.commits import Commits
@@ -42,13 +52,18 @@ from pk.net.client.subscription import ConsumerRecord, FetchedBatch, PartitionSt
 from pk.net.client.watch import Watch
 
 Rebalanced = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
-"""Told of partitions taken away or given, inside `poll`."""
+"""Called inside `poll` with partitions that were revoked or assigned."""
 
 _CLOSE_MS: Final = 5_000
 
 
 class Consumer:
-    """A consumer. Made by `open_consumer`. One task at a time may poll; the rest may be called from anywhere."""
+    """A consumer, made by `open_consumer`. Only one task at a time may poll; any task may call the
+    other methods.
+
+    After `close`, methods that assign, read or commit raise Closed. Methods that take a partition
+    raise KeyError if it is not assigned.
+    """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, nursery: trio.Nursery) -> None:
         self.cluster = cluster
@@ -87,6 +102,8 @@ class Consumer:
         self._group_started = False
         self._topics: frozenset[str] | None = None
         self._pattern: re.Pattern[str] | None = None
+        self._matched_by_group = False
+        """Whether the group's coordinator finds what matches the pattern."""
         self._on_revoked: Rebalanced | None = None
         self._on_assigned: Rebalanced | None = None
         self._on_lost: Rebalanced | None = None
@@ -97,7 +114,7 @@ class Consumer:
         cluster.on_metadata.append(self._metadata_changed)
 
     def start(self) -> None:
-        """Start what runs in the background. `open_consumer` does."""
+        """Starts the background tasks; `open_consumer` calls it."""
         self._nursery.start_soon(self._watch.run)
         self._nursery.start_soon(self._positions.run)
 
@@ -105,29 +122,37 @@ class Consumer:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
+        """The assigned partitions, by `assign` or by the group."""
         return frozenset(self._states)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """Those of them that are paused."""
+        """The assigned partitions that are paused."""
         return frozenset(p for p, s in self._states.items() if s.paused)
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to, also by pattern."""
+        """The subscribed topics, also those that match the pattern. If the group's coordinator
+        matches the pattern (KIP-848), only the topics of assigned partitions."""
+        if self._matched_by_group:
+            return frozenset(partition.topic for partition in self._states)
         return self._topics or frozenset()
 
     @property
     def group_metadata(self) -> tuple[str, str, int, str | None] | None:
-        """(group id, member id, generation, instance id) as the coordinator knows us; None without a group."""
+        """(group id, member id, generation or member epoch, instance id) as the coordinator knows
+        this member, for `Producer.send_offsets`; None without `group.id`."""
         if self._group is None:
             return None
         m = self._group.membership
         return self._group.group_id, m.member_id, m.generation, m.instance_id
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without group assignment. Positions of those read before stay."""
+        """Reads exactly `partitions`, without group assignment. Partitions that were assigned
+        before keep their positions.
+
+        Raises ValueError while topics are subscribed to.
+        """
         self._check()
         if self._topics is not None or self._pattern is not None:
             raise ValueError("subscribed to topics: unsubscribe before assigning partitions")
@@ -145,10 +170,19 @@ class Consumer:
         on_assigned: Rebalanced | None = None,
         on_lost: Rebalanced | None = None,
     ) -> None:
-        """Have the group assign partitions of `topics`, or of all topics that match `pattern` as a whole.
+        """Has the group assign partitions of `topics`, or of all topics whose whole name matches
+        `pattern`. Give one of them.
 
-        `on_revoked` is called before partitions go, with a chance to commit; `on_lost` (else `on_revoked`) when they are
-        gone already; `on_assigned` with those that came. Raises ValueError without `group.id`.
+        With `group.protocol=consumer` the coordinator matches a pattern given as a string, by RE2
+        (KIP-848). The client matches a pattern that the coordinator cannot, a compiled one, and one
+        that would match internal topics under `exclude.internal.topics`.
+
+        `poll` calls `on_revoked` before partitions are given up, so that it can commit; `on_lost`
+        (default: `on_revoked`) when they are lost already; `on_assigned` with new partitions. Each
+        gets a tuple of partitions.
+
+        Raises ValueError without `group.id`, with partitions assigned by hand, or with both or
+        neither of `topics` and `pattern`.
         """
         self._check()
         if self._group is None:
@@ -160,9 +194,17 @@ class Consumer:
             raise ValueError("give topics or a pattern")
         self._on_revoked, self._on_assigned, self._on_lost = on_revoked, on_assigned, on_lost
         self._pattern = re.compile(pattern) if pattern is not None else None
+        self._matched_by_group = False
         if self._pattern is None:
             self._topics = names
             self._group.subscribe(names)
+        elif (
+            isinstance(pattern, str)
+            and isinstance(self._group, ConsumerProtocolGroup)
+            and not self._hides_topics_of(self._pattern)
+        ):
+            self._topics, self._matched_by_group = None, True
+            self._group.subscribe_pattern(pattern, self._match_here)
         else:
             self._topics = None
             self._match_pattern()
@@ -173,7 +215,8 @@ class Consumer:
             self._nursery.start_soon(self._group.run)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or drop what was assigned by hand. Commits first, with `enable.auto.commit`."""
+        """Leaves the group, or drops the partitions assigned by hand. With `enable.auto.commit` it
+        tries to commit first."""
         self._check()
         if self._group is not None and (self._topics is not None or self._pattern is not None):
             self._group.subscribe(None)
@@ -181,29 +224,37 @@ class Consumer:
                 await self._revoke(tuple(self._states), lost=False)
             await self._group.leave()
         self._topics = self._pattern = None
+        self._matched_by_group = False
         self._states.clear()
 
     # where
 
     def seek(self, partition: TopicPartition, offset: int, *, leader_epoch: int = -1) -> None:
-        """Go on at `offset`. With a leader epoch truncation before it is noticed. Raises ValueError, KeyError."""
+        """Continues at `offset`. With the `leader_epoch` of the record before it, the consumer
+        notices if the log was truncated below `offset` (KIP-320). Raises ValueError for a negative
+        offset, KeyError.
+        """
         if offset < 0:
             raise ValueError(f"not an offset: {offset}")
         self._state(partition).seek(offset, leader_epoch)
         self._look()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go to the first record (of all partitions if None). Looked up in the background."""
+        """Continues at the first record of `partitions` (None: all assigned). The offset is looked
+        up in the background. Raises KeyError."""
         self._seek_later(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go to the end: the high watermark, or for read_committed the last stable offset."""
+        """Continues at the end of `partitions` (None: all assigned): the high watermark, or with
+        read_committed the last stable offset. Raises KeyError."""
         self._seek_later(partitions, LATEST)
 
     def seek_to_time(
         self, timestamp_ms: int, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
-        """Go to the first record that is not older than a time; to the end where there is none."""
+        """Continues at the first record with a timestamp of at least `timestamp_ms` (epoch
+        milliseconds), or at the end if there is none. Raises ValueError for a negative time,
+        KeyError."""
         if timestamp_ms < 0:
             raise ValueError(f"not a time in epoch milliseconds: {timestamp_ms}")
         self._seek_later(partitions, timestamp_ms)
@@ -214,9 +265,10 @@ class Consumer:
         self._look()
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be returned; waits until it is known.
+        """The offset of the next record that `poll` returns; waits until it is known.
 
-        Raises NoOffset, KafkaError, KeyError; trio.TooSlowError after `default.api.timeout.ms`.
+        Raises NoOffset if there is no committed offset and `auto.offset.reset` is none, KafkaError,
+        KeyError, and trio.TooSlowError after `default.api.timeout.ms`.
         """
         with trio.fail_after(self.config.default_api_timeout_ms / 1000):
             while (found := self.position_nowait(partition)) is None:
@@ -226,27 +278,29 @@ class Consumer:
             return found
 
     def position_nowait(self, partition: TopicPartition) -> int | None:
-        """As `position`, without waiting: None while it is being looked up. Raises KeyError."""
+        """Like `position`, without waiting: None until it is known. Raises KeyError."""
         state = self._state(partition)
         return state.position if state.has_position else None
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the high watermark, as the last fetch had it; None before there was one."""
+        """The number of offsets between the position and the high watermark of the last fetch; None
+        before the first fetch. Raises KeyError."""
         return self._state(partition).lag
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """The high watermark as the last fetch had it."""
+        """The high watermark of the last fetch; None before the first fetch. Raises KeyError."""
         mark = self._state(partition).high_watermark
         return None if mark < 0 else mark
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return nothing of these until `resume`; what is fetched already is kept."""
+        """Returns no records of `partitions` until `resume`; fetched records are kept. Raises
+        KeyError."""
         for partition in partitions:
             self._state(partition).paused = True
         self._fetcher.wake()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """End a pause."""
+        """Ends a pause. Raises KeyError."""
         for partition in partitions:
             self._state(partition).paused = False
         self._fetcher.wake()
@@ -255,19 +309,23 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ListedOffset | Failure]:
-        """The first offset of each partition."""
+        """The first offset of each partition (ListOffsets); a KafkaError or ClientError for each
+        that failed."""
         return await self._list(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ListedOffset | Failure]:
-        """The offset after the last record that this consumer could read, of each partition."""
+        """The offset after the last record that this consumer may read, for each partition: the
+        high watermark, or with read_committed the last stable offset. A KafkaError or ClientError
+        for each that failed."""
         return await self._list(dict.fromkeys(partitions, LATEST))
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, ListedOffset | Failure]:
-        """The first offset not older than a time (epoch ms) in each partition; -1 where there is none."""
+        """The offset of the first record with at least the given timestamp (epoch milliseconds) in
+        each partition; -1 if there is none. A KafkaError or ClientError for each that failed."""
         return await self._list(timestamps)
 
     async def _list(
@@ -277,7 +335,12 @@ class Consumer:
         return await lookup.list_offsets(timestamps, isolation=self._positions.isolation)
 
     async def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        """The partitions of a topic. Raises KafkaError."""
+        """The partitions of a topic. The request may create the topic, as
+        `allow.auto.create.topics` says.
+
+        Raises KafkaError, for example UNKNOWN_TOPIC_OR_PARTITION after `default.api.timeout.ms`,
+        and ClientError.
+        """
         info = await self.cluster.topic(
             topic,
             timeout_ms=self.config.default_api_timeout_ms,
@@ -290,10 +353,12 @@ class Consumer:
     async def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """The next records, at most `records_max` (else `max.poll.records`); waits for some, `timeout_ms` at most.
+        """The next records, at most `records_max` (default: `max.poll.records`). Waits for the
+        first one at most `timeout_ms` milliseconds (default: for ever), then returns an empty list.
+        Partitions take turns.
 
-        Empty when the time is up. Partitions take turns. Raises KafkaError or ClientError for what cannot be retried; a
-        cancelled poll has lost nothing.
+        Raises KafkaError or ClientError for errors that cannot be retried. A cancelled poll loses
+        no records.
         """
         limit = self.config.max_poll_records if records_max is None else records_max
         records: list[ConsumerRecord] = []
@@ -308,10 +373,12 @@ class Consumer:
     async def poll_batches(
         self, *, timeout_ms: float | None = None, bytes_max: int | None = None
     ) -> list[FetchedBatch]:
-        """As `poll`, but whole record batches as they came: for columns, or to pass bytes on.
+        """Like `poll`, but returns whole record batches as the broker sent them: for columns, or to
+        pass bytes on.
 
-        All that is buffered, or as many as are below `bytes_max` (one at least). Control batches and, with read_committed,
-        those of aborted transactions are left out.
+        Returns everything buffered, up to about `bytes_max` bytes (default: `fetch.max.bytes`), but
+        at least one batch. Leaves out control batches and, with read_committed, those of aborted
+        transactions. Raises what `poll` raises.
         """
         batches: list[FetchedBatch] = []
         limit = self.config.fetch_max_bytes if bytes_max is None else bytes_max
@@ -336,7 +403,7 @@ class Consumer:
         return batches
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Record after record, without end."""
+        """Yields each record, without end. Raises what `poll` raises."""
         while True:
             for record in await self.poll():
                 yield record
@@ -446,7 +513,11 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | Failure | None]:
-        """What the group has committed for partitions; None where nothing. Raises KafkaError, ValueError without a group."""
+        """The offset that the group has committed for each partition (OffsetFetch), None without
+        one, or the error for it.
+
+        Raises KafkaError or ClientError if the whole request fails, ValueError without `group.id`.
+        """
         return await self._positions.lookup.list_group_offsets(
             self._group_id(), partitions, require_stable=False
         )
@@ -454,10 +525,12 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
-        """Commit offsets (None: the position of every partition), and wait for it.
+        """Commits `offsets`, each that of the next record to read (None: the position of every
+        partition), and waits for the answer (OffsetCommit).
 
-        Raises KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS when the group has moved on: what
-        was processed since the last commit will be read again, by whoever has the partition now.
+        Raises KafkaError with UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS if the
+        group has moved on: the partition's new owner will read again what was processed since the
+        last commit. Raises ValueError without `group.id`.
         """
         self._check()
         self._group_id()
@@ -496,7 +569,7 @@ class Consumer:
         self._look()
 
     def _look(self) -> None:
-        """Something has to be looked up or fetched anew."""
+        """Something has to be looked up or fetched again."""
         self._positions.want()
         self._fetcher.place()
         self._news()
@@ -524,12 +597,24 @@ class Consumer:
     # metadata
 
     def _metadata_changed(self) -> None:
-        if self._pattern is not None:
+        if self._pattern is not None and not self._matched_by_group:
             self._match_pattern()
         if self._group is not None:
             self._group.metadata_changed()
         self._positions.want()
         self._fetcher.place()
+
+    def _hides_topics_of(self, pattern: re.Pattern[str]) -> bool:
+        """Whether topics that match are not to be read: a coordinator knows nothing of that."""
+        return self.config.exclude_internal_topics and any(
+            pattern.fullmatch(name) for name in INTERNAL_TOPICS
+        )
+
+    def _match_here(self) -> None:
+        """The coordinator cannot match the pattern."""
+        self._matched_by_group = False
+        self._match_pattern()
+        self._watch.want()
 
     def _match_pattern(self) -> None:
         """Subscribe to what the pattern matches of all topics, once they are known."""
@@ -549,7 +634,7 @@ class Consumer:
 
     def _topics_watched(self) -> set[str] | None:
         """The topics whose metadata matters; None for all of them."""
-        if self._pattern is not None:
+        if self._pattern is not None and not self._matched_by_group:
             return None
         topics = {partition.topic for partition in self._states} | self.subscription
         return topics | self._group.led_topics if self._group is not None else topics
@@ -557,7 +642,8 @@ class Consumer:
     # the end
 
     async def close(self, *, commit: bool = True) -> None:
-        """Commit (with `enable.auto.commit`), let go of the partitions, leave the group. Takes a few seconds at most."""
+        """Commits (with `enable.auto.commit`, unless `commit` is False), revokes the partitions and
+        leaves the group. Takes at most five seconds. `open_consumer` calls it."""
         if self._closed:
             return
         self._closed = True
@@ -570,6 +656,7 @@ class Consumer:
                         await self._commits.commit_positions()
                     if self._on_revoked is not None:
                         await self._on_revoked(partitions)
+                group.subscribe(None)
                 await group.leave()
             elif commit and group is not None and self.config.enable_auto_commit:
                 await self._commits.commit_positions()
@@ -588,10 +675,15 @@ async def open_consumer(
     config: Mapping[str, object] | None = None,
     *,
     on_request: OnRequest | None = None,
-) -> AsyncIterator[Consumer]:
-    """A consumer of the cluster that `bootstrap` belongs to. Connects on first use; closed when the block ends.
+) -> AsyncGenerator[Consumer]:
+    """A consumer of the cluster that `bootstrap` belongs to. Connects on first use; closed at the
+    end of the block.
 
-    Raises ConfigError.
+    `bootstrap` is `host:port` with commas between several, or a sequence of them. `config` has
+    Kafka's names for consumer configs, as strings or values. `on_request` is called after each
+    request, for traces.
+
+    Raises ConfigError for an unknown or invalid config.
     """
     parsed = parse(ConsumerConfig, config)
     async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:

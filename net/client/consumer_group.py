@@ -1,23 +1,24 @@
 """Membership in a group by the consumer protocol (KIP-848): ConsumerGroupHeartbeat.
 
-The coordinator assigns: the member says what it reads and holds, and the answer says what to hold. As
-with the classic protocol (group.py), one background task holds the membership and puts a `Step` in
-front of `poll`, where partitions come and go. It goes on heartbeating meanwhile, and names as held
-what `poll` has not let go of: so the coordinator gives nothing away that is still being processed.
+The coordinator assigns: the member says what it reads and holds, and the answer says what to hold.
+As with the classic protocol (group.py), one background task holds the membership and puts a `Step`
+in front of `poll`, where partitions come and go. It goes on heartbeating meanwhile, and names as
+held what `poll` has not let go of: so the coordinator gives nothing away that is still being
+processed.
 
     epoch 0 --- heartbeat that says everything --> epoch n --- another assignment --> Step assign
        ^                                              |
        +--- Step lost --- fenced, or unknown to the coordinator, or poll not called in time
 """
 
-import uuid
+import secrets
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.values import TopicPartition, Uuid, uuid_text
+from pk.core.values import TopicPartition, Uuid, new_id, uuid_text
 from pk.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -32,6 +33,9 @@ _PURPOSE: Final = "group"
 
 _IDLE_S: Final = 0.5
 """While the program does not poll: how often the member looks whether it does again, in seconds."""
+
+PATTERNS_SINCE: Final = 1
+"""The first version of the heartbeat that has a regular expression."""
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -62,14 +66,19 @@ class ConsumerProtocolGroup:
         self.group_id = config.group_id
         self.cluster = cluster
         self.config = config
-        self.member_id = uuid_text(uuid.uuid4().bytes)
+        self.member_id = uuid_text(new_id(secrets.token_bytes))
         """Of this member's own making, for as long as it lives (KIP-1082)."""
 
         self.generation = -1
         """The member epoch; -1 while it is in no group."""
 
         self.topics: tuple[str, ...] | None = None
-        """What the member subscribes to; None while it is in no group (or does not know its topics yet)."""
+        """What the member subscribes to; None while it is in no group (or does not know its topics
+        yet)."""
+
+        self.pattern: str | None = None
+        """What the coordinator matches topics with (RE2), where the member subscribes so; `topics`
+        is empty then."""
 
         self.subscribed = False
         """Whether offsets are committed as a member, or not at all."""
@@ -86,6 +95,9 @@ class ConsumerProtocolGroup:
         self._on_news = on_news
         self._on_failure = on_failure
         self._owned = owned
+        self._on_pattern_refused: Callable[[], None] = lambda: None
+        self._pattern_said = False
+        """Whether the coordinator may have a pattern of ours."""
         self._changed = trio.Event()
         self._say_all = True
         """Whether the next heartbeat says everything: the first one, and those after an error."""
@@ -103,6 +115,9 @@ class ConsumerProtocolGroup:
         """Whether it has topics whose names we do not know yet."""
 
         self._next_beat = 0.0
+        self._may_be_member = False
+        """Whether the coordinator may count us in: from the moment a heartbeat is sent, not
+        answered."""
 
     @property
     def membership(self) -> Membership:
@@ -110,10 +125,19 @@ class ConsumerProtocolGroup:
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
         """Change what the member wants; None leaves the group at the next occasion."""
-        wanted = None if topics is None else tuple(sorted(set(topics)))
+        self._subscribe(None if topics is None else tuple(sorted(set(topics))), None)
+
+    def subscribe_pattern(self, pattern: str, on_refused: Callable[[], None]) -> None:
+        """Have the coordinator find the topics whose whole names match `pattern`, and those that
+        are created later. `on_refused` is called where it cannot: it is too old for that, or
+        `pattern` is none of RE2's."""
+        self._on_pattern_refused = on_refused
+        self._subscribe((), pattern)
+
+    def _subscribe(self, wanted: tuple[str, ...] | None, pattern: str | None) -> None:
         self.subscribed = self.subscribed or wanted is not None
-        if wanted != self.topics:
-            self.topics = wanted
+        if (wanted, pattern) != (self.topics, self.pattern):
+            self.topics, self.pattern = wanted, pattern
             self._say_all = True
             self._beat_soon()
 
@@ -122,7 +146,8 @@ class ConsumerProtocolGroup:
         self._beat_soon()
 
     def finish(self, step: Step, *, again: bool = False) -> None:
-        """Poll has done a step; what it let go others may wait for, so the coordinator hears of it at once."""
+        """Poll has done a step; what it let go others may wait for, so the coordinator hears of it
+        at once."""
         step.done = True
         step.again = again
         if self.step is step:
@@ -169,7 +194,9 @@ class ConsumerProtocolGroup:
             try:
                 await self._name_topics()
             except (KafkaError, ClientError, ProtocolError):
-                pass  # again with the next heartbeat, or when metadata comes; the heartbeat must not wait for it
+                # Again with the next heartbeat, or when metadata comes; the heartbeat must not wait
+                # for it.
+                pass
         with trio.move_on_at(self._next_beat):
             await changed.wait()
         now = trio.current_time()
@@ -191,7 +218,10 @@ class ConsumerProtocolGroup:
             self._say_all = True
         elif error.code in _FENCED:
             self.generation = -1
+            self._may_be_member = False
             await self._lose()
+        elif error.code == ErrorCode.INVALID_REGULAR_EXPRESSION and self.pattern is not None:
+            self._refuse_pattern()
         elif error.code == ErrorCode.FENCED_INSTANCE_ID:
             self.fatal = error
             self.generation = -1
@@ -200,6 +230,12 @@ class ConsumerProtocolGroup:
         elif not error.retriable:
             self._say_all = True
             self._on_failure(error)
+
+    def _refuse_pattern(self) -> None:
+        """The coordinator cannot match our pattern."""
+        self._say_all = True
+        self.pattern, self.topics = None, None
+        self._on_pattern_refused()
 
     async def _lose(self) -> None:
         """The coordinator does not count us in any more: somebody else may have our partitions."""
@@ -240,6 +276,17 @@ class ConsumerProtocolGroup:
             request.server_assignor = self.config.group_remote_assignor
         try:
             connection = await self._connection()
+            if self.topics is None:
+                self._say_all = True
+                return  # left while connecting: this heartbeat would join again
+            if self.pattern is not None or self._pattern_said:
+                if connection.version_of(request.API_KEY) < PATTERNS_SINCE:
+                    self._refuse_pattern()
+                    return
+                if said_all:
+                    request.subscribed_topic_regex = self.pattern or ""
+                    self._pattern_said = self.pattern is not None
+            self._may_be_member = True
             response = await connection.request(request, timeout_ms=self.config.request_timeout_ms)
             if response.error_code:
                 raise KafkaError(
@@ -276,8 +323,9 @@ class ConsumerProtocolGroup:
             self._wake()
 
     async def _name_topics(self) -> None:
-        """Find the names of the topics we were assigned, and hand the assignment to poll. What has no name (yet) is left
-        out: the topic may be too new for the broker that was asked, or gone."""
+        """Find the names of the topics we were assigned, and hand the assignment to poll. What has
+        no name (yet) is left out: the topic may be too new for the broker that was asked, or
+        gone."""
         asked = self._assigned_ids
         named = self._names()
         if missing := [t for t in asked if t not in named]:
@@ -302,14 +350,16 @@ class ConsumerProtocolGroup:
         self._on_news()
 
     async def leave(self) -> None:
-        """Leave the group, so that the others need not wait for our session to run out. A static member says that it
-        may be back."""
-        epoch, self.generation = self.generation, -1
+        """Leave the group, so that the others need not wait for our session to run out. A static
+        member says that it may be back. Unless the task itself leaves, call `subscribe(None)`
+        first, or the next heartbeat joins again."""
+        self.generation = -1
         self.subscribed = self.topics is not None
         self._say_all = True
         self._assigned = None
-        if epoch < 0:
+        if not self._may_be_member:
             return
+        self._may_be_member = False
         static = self.config.group_instance_id is not None
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,

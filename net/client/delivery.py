@@ -1,4 +1,5 @@
-"""What becomes of records on their way: one (`Delivery`), those of one call (`Deliveries`), a batch (`BatchDelivered`)."""
+"""What becomes of records on their way: one (`Delivery`), those of one call (`Deliveries`), a batch
+(`BatchDelivered`)."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from pk.net.client.accumulator import Batch
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is now. `offset` is -1 where the broker did not say (acks=0, or a repetition it recognised)."""
+    """Where a record is now. `offset` is -1 where the broker did not say (acks=0, or a repetition
+    it recognised)."""
 
     topic: str
     partition: int
@@ -19,7 +21,8 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Records of a `send_many` that lie together: `count` of them from `offset` on (-1: the broker did not say)."""
+    """Records of a `send_many` that lie together: `count` of them from `offset` on (-1: the broker
+    did not say)."""
 
     partition: TopicPartition
     offset: int
@@ -28,7 +31,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class BatchDelivered:
-    """A batch whose fate is known, as `on_delivery` is told: `error` is None when it was acknowledged."""
+    """A batch whose fate is known, as `on_delivery` gets it: `error` is None when it was
+    acknowledged."""
 
     partition: TopicPartition
     base_offset: int
@@ -52,7 +56,8 @@ class Delivery:
         return _settled(self._batch, self._index)[0].settled.is_set()
 
     async def wait(self) -> RecordMetadata:
-        """Wait until the record is acknowledged. Raises KafkaError or ClientError when it was given up."""
+        """Wait until the record is acknowledged. Raises KafkaError or ClientError when it was given
+        up."""
         batch, index = self._batch, self._index
         while True:
             await batch.settled.wait()
@@ -72,7 +77,8 @@ class Delivery:
 
 
 def _settled(batch: Batch, index: int) -> tuple[Batch, int]:
-    """The batch that holds record `index` of `batch` now that it may have been split, and its index there."""
+    """The batch that holds record `index` of `batch` now that it may have been split, and its index
+    there."""
     while batch.splits:
         first, part = next(s for s in reversed(batch.splits) if s[0] <= index)
         batch, index = part, index - first
@@ -91,7 +97,8 @@ class Deliveries:
         self._runs.append((batch, first, count))
 
     async def wait(self) -> list[Run]:
-        """Wait until all are settled; where they lie. Raises the first error, after all are settled."""
+        """Wait until all are settled; where they lie. Raises the first error, after all are
+        settled."""
         runs: list[Run] = []
         error: Exception | None = None
         pieces = list(reversed(self._runs))

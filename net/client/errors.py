@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pk.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from pk.net.client.results import Node
+    from pk.net.client.node import Node
 
 
 class ClientError(Exception):
@@ -18,16 +18,25 @@ class ConfigError(ClientError, ValueError):
 
 
 class ConnectFailed(ClientError):
-    """No connection came about. `address` is the one asked for, `reason` a phrase that says what happened.
+    """No connection came about. `address` is the one asked for, `reason` a phrase that says what
+    happened.
 
-    `node_id` is the broker that is said to listen there, -1 where the address was given and not advertised. `reached` is
-    whether somebody took the connection, who then did not speak Kafka.
+    `node_id` is the broker that is said to listen there, -1 where the address was given and not
+    advertised. `reached` is whether somebody took the connection, who then did not speak Kafka;
+    `certain` is whether no probe could tell more.
     """
 
     def __init__(
-        self, address: str, reason: str, *, node_id: int = -1, reached: bool = False
+        self,
+        address: str,
+        reason: str,
+        *,
+        node_id: int = -1,
+        reached: bool = False,
+        certain: bool = False,
     ) -> None:
         super().__init__(f"{address}: {reason}")
+        self.certain = certain
         self.address = address
         self.reason = reason
         self.node_id = node_id
@@ -55,7 +64,8 @@ class UnknownPartition(KafkaError):
 
 
 class Disconnected(ClientError):
-    """The connection was lost while a request was under way; whether the broker acted on it is unknown."""
+    """The connection was lost while a request was under way; whether the broker acted on it is
+    unknown."""
 
 
 class RequestTimedOut(ClientError):
@@ -63,8 +73,9 @@ class RequestTimedOut(ClientError):
 
 
 class Unanswered(RequestTimedOut):
-    """The time given for the whole operation passed, and these were asked and did not answer: they may hang with their
-    connections open. Those with a negative id are addresses given, where nobody has said yet which broker that is."""
+    """The time given for the whole operation passed, and these were asked and did not answer: they
+    may hang with their connections open. Those with a negative id are addresses given, where it is
+    not known yet which broker that is."""
 
     def __init__(self, nodes: "Sequence[Node]", waited_ms: float) -> None:
         named = [f"{n.node_id} at {n.address}" for n in nodes if n.node_id >= 0]
@@ -76,7 +87,8 @@ class Unanswered(RequestTimedOut):
 
 
 class Straggler(RequestTimedOut):
-    """A broker did not answer within `pk.straggler.timeout.ms` of the others: it may hang with its connections open."""
+    """A broker did not answer within `pk.straggler.timeout.ms` of the others: it may hang with its
+    connections open."""
 
     def __init__(self, node_id: int, address: str, waited_ms: float) -> None:
         super().__init__(
@@ -86,20 +98,21 @@ class Straggler(RequestTimedOut):
 
 
 class ControllerSilent(RequestTimedOut):
-    """The controller did not answer within `pk.straggler.timeout.ms`, though brokers do: it may hang, and nobody has taken
-    over. `nodes` were asked: each is the controller itself, or passes on what is the controller's to answer. What `changes`
-    something was waited for until `default.api.timeout.ms`, and may still be done."""
+    """The controller did not answer within `pk.straggler.timeout.ms`, though brokers do: it may
+    hang, and no other node has taken over. `nodes` were asked: each is the controller itself, or
+    passes on what is the controller's to answer. What `changes` something was waited for until
+    `default.api.timeout.ms`, and may still be done."""
 
     def __init__(self, nodes: "Sequence[Node]", waited_ms: float, *, changes: bool = False) -> None:
         way = ", ".join(node.who for node in nodes)
-        asked = f", asked by way of {way}" if way else ""
+        asked = f", asked through {way}" if way else ""
         super().__init__(f"the controller did not answer within {waited_ms / 1000:g} s{asked}")
         self.nodes = tuple(nodes)
         self.changes = changes
 
 
 class NotUp(KafkaError):
-    """A broker is not up that was asked for by its id: nobody else can answer for it."""
+    """A broker that was asked for by its id is down: no other can answer for it."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, "it is not up")
@@ -118,23 +131,26 @@ class NoTransaction(ClientError):
 
 
 class TransactionOutcomeUnknown(ClientError):
-    """`max.block.ms` passed before the coordinator said how a transaction ended: it may be committed or aborted. The producer
-    is finished; the next one with this transactional id waits for the outcome."""
+    """`max.block.ms` passed before the coordinator said how a transaction ended: it may be
+    committed or aborted. The producer is finished; the next one with this transactional id waits
+    for the outcome."""
 
     def __init__(self, transactional_id: str, *, commit: bool, cause: Exception) -> None:
         doing = "commit" if commit else "abort"
         super().__init__(
-            f"no answer to the {doing} of a transaction of {transactional_id!r}; whether it took place is"
-            f" unknown ({cause})"
+            f"no answer to the {doing} of a transaction of {transactional_id!r}; whether it took "
+            f"place is unknown ({cause})"
         )
 
 
 class NoOffset(ClientError):
-    """`auto.offset.reset` is `none`, and a partition has no committed offset, or one out of range."""
+    """`auto.offset.reset` is `none`, and a partition has no committed offset, or one out of
+    range."""
 
 
 class LogTruncated(ClientError):
-    """Records this consumer has read were truncated by an unclean election, and `auto.offset.reset` is `none`."""
+    """Records this consumer has read were truncated by an unclean election, and `auto.offset.reset`
+    is `none`."""
 
 
 def unsupported(api: str, node: str, why: str) -> KafkaError:

@@ -1,11 +1,14 @@
-"""Fetches ahead of the consumer: one task a broker, one Fetch on its way to each, in incremental sessions (KIP-227).
+"""Fetches ahead of the consumer: one task a broker, one Fetch on its way to each, in incremental
+sessions (KIP-227).
 
-A broker is asked again as soon as none of its partitions that are to be read has a full buffer
-(`max.partition.fetch.bytes`). Asking for some of them while another is full would let that one starve: once drained it
-would have to wait for the others' long poll to end. For the same reason nothing is asked while a position is looked up.
+A broker is asked again as soon as no partition that is being read has a full buffer
+(`max.partition.fetch.bytes`). Asking for some of them while another is full would let that one
+starve: once drained it would have to wait for the others' long poll to end. For the same reason
+nothing is asked while a position is looked up.
 
-In a session only what changed is named: partitions with a new offset, and those that are to be forgotten. Answers name
-only partitions with news. An answer to what has been sought elsewhere meanwhile (`PartitionState.version`) is dropped.
+In a session only what changed is named: partitions with a new offset, and those to forget. Answers
+name only partitions with news. An answer to what has been sought elsewhere meanwhile
+(`PartitionState.version`) is dropped.
 """
 
 from collections.abc import Callable
@@ -55,7 +58,7 @@ class Session:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew with the next Fetch."""
+        """Start a new session with the next Fetch."""
         self.session_id = 0
         self.epoch = 0
         self.partitions: dict[TopicPartition, tuple[Uuid, FetchPartition]] = {}
@@ -63,8 +66,9 @@ class Session:
     def request(
         self, wanted: dict[TopicPartition, tuple[Uuid, FetchPartition]], *, by_id: bool
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """The topics to name, and those to forget, so that the broker's session becomes `wanted`. `by_id` is whether it
-        knows topics by their ids: by name, one that was made again is the same, and forgetting it would end it."""
+        """The topics to name, and those to forget, so that the broker's session becomes `wanted`.
+        `by_id` is whether it knows topics by their ids: by name, one that was made again is the
+        same, and forgetting it would end it."""
         if self.epoch == 0:
             self.partitions = dict(wanted)
             return _topics(wanted), []
@@ -132,7 +136,8 @@ class Fetcher:
             broker.wake()
 
     def place(self) -> None:
-        """As `wake`, and start tasks for brokers that are new: after what is read, or who leads it, changed."""
+        """As `wake`, and start tasks for brokers that are new: after what is read, or who leads it,
+        changed."""
         now = trio.current_time()
         for state in self.states.values():
             node_id = self.node_of(state, now)
@@ -142,7 +147,8 @@ class Fetcher:
         self.wake()
 
     def node_of(self, state: PartitionState, now: float) -> int:
-        """Whom to ask for a partition: the replica its leader named (KIP-392), else the leader, -1 for nobody known."""
+        """Whom to ask for a partition: the replica its leader named (KIP-392), else the leader, -1
+        if unknown."""
         if state.preferred_replica >= 0:
             known = state.preferred_replica in self.cluster.metadata.brokers
             if known and now < state.preferred_until:
@@ -158,7 +164,7 @@ class Fetcher:
 
 
 class BrokerFetcher:
-    """Fetches from one broker what it is to be asked for."""
+    """Fetches from one broker the partitions it is asked for."""
 
     def __init__(self, fetcher: Fetcher, node_id: int) -> None:
         self.fetcher = fetcher

@@ -1,17 +1,20 @@
 """Membership in a group by the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-One background task holds the membership. What concerns the program that reads, it does not do by itself: partitions are
-taken away and given while that program is inside `poll`, where nothing is in the middle of being processed. So the task
-puts a `Step` in front of `poll` and goes on heartbeating until it is done:
+One background task holds the membership. What concerns the program that reads, it does not do by
+itself: partitions are taken away and given while that program is inside `poll`, where nothing is in
+the middle of being processed. So the task puts a `Step` in front of `poll` and goes on heartbeating
+until it is done:
 
-    outside --- JoinGroup, SyncGroup --> Step assign --> stable --- told to join again --> [eager: Step revoke] --> ...
-                                                            |
-                                 forgotten or fenced by the coordinator, or poll not called for max.poll.interval.ms
-                                                            |
-                                                            +--> Step lost --> outside
+    outside -- JoinGroup, SyncGroup --> Step assign --> stable -- must join again --> (again)
+                                                           |       (eager: Step revoke first)
+                                                           |
+      forgotten or fenced by the coordinator, or poll not called for max.poll.interval.ms
+                                                           |
+                                                           +--> Step lost --> outside
 
-With the eager protocol everything is given up before joining again; with the cooperative one (KIP-429) a member keeps
-what it has, learns what to let go, lets it go, and joins once more so that another may have it.
+With the eager protocol everything is given up before joining again; with the cooperative one
+(KIP-429) a member keeps what it has, learns what to let go, lets it go, and joins once more so that
+another may have it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -103,7 +106,7 @@ class _Last:
 class _Led:
     """What a leader has assigned by: topic → number of partitions."""
 
-    topics: dict[str, int] = field(default_factory=dict)
+    topics: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class Group:
@@ -125,10 +128,12 @@ class Group:
         self.member_id = ""
         self.generation = -1
         self.topics: tuple[str, ...] | None = None
-        """What the member subscribes to; None while it is in no group (or does not know its topics yet)."""
+        """What the member subscribes to; None while it is in no group (or does not know its topics
+        yet)."""
 
         self.subscribed = False
-        """Whether offsets are committed as a member, or not at all; until the group is left, `topics` None or not."""
+        """Whether offsets are committed as a member, or not at all; until the group is left,
+        `topics` None or not."""
 
         self.step: Step | None = None
         self.led_topics: frozenset[str] = frozenset()
@@ -166,7 +171,7 @@ class Group:
             self.rejoin()
 
     def rejoin(self) -> None:
-        """Have the group assign anew."""
+        """Have the group assign again."""
         self._rejoin = True
         self._wake()
 
@@ -183,7 +188,7 @@ class Group:
         self._changed = trio.Event()
 
     def metadata_changed(self) -> None:
-        """Where this member leads: assign anew when a topic came, went or grew."""
+        """Where this member leads: assign again when a topic came, went or grew."""
         if self.led_topics and self._counts(self.led_topics) != self._led.topics:
             self.rejoin()
 
@@ -209,7 +214,7 @@ class Group:
                 await self._prepare()
                 self._rejoin = False
                 assigned = await self._join()
-                if self.topics is None:
+                if self.topics is None:  # pyright: ignore[reportUnnecessaryComparison]  # set meanwhile
                     await self.leave()
                     continue
                 backoff.reset()
@@ -325,7 +330,7 @@ class Group:
     async def _ask_to_join(self, connection: Connection) -> Any:
         topics = self.topics or ()
         cooperative = self.protocol == RebalanceProtocol.COOPERATIVE
-        protocols = []
+        protocols: list[JoinGroupRequestProtocol] = []
         for assignor in self._assignors:
             subscription = Subscription(
                 topics,
@@ -351,7 +356,8 @@ class Group:
         return await connection.request(request, timeout_ms=self._join_timeout_ms)
 
     async def _assign(self, name: str, response: Any) -> Mapping[str, list[TopicPartition]]:
-        """The leader's work. With SkipAssignment (KIP-814) the old assignment stands, but topics are watched."""
+        """The leader's work. With SkipAssignment (KIP-814) the old assignment stands, but topics
+        are watched."""
         subscriptions: dict[str, Subscription] = {}
         for member in response.members:
             try:
@@ -445,7 +451,8 @@ class Group:
             raise KafkaError(code, f"group {self.group_id!r}")
 
     async def leave(self) -> None:
-        """Leave the group, so that the others need not wait for our session to run out. Static members stay (KIP-345)."""
+        """Leave the group, so that the others need not wait for our session to run out. Static
+        members stay (KIP-345)."""
         member_id, self.member_id, self.generation = self.member_id, "", -1
         self.subscribed = self.topics is not None
         self.led_topics = frozenset()

@@ -1,10 +1,11 @@
-"""What a client knows of the cluster: brokers, topics, leaders. Filled from Metadata answers, never by itself."""
+"""What a client knows of the cluster: brokers, topics, leaders. Filled from Metadata answers, never
+by itself."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pk.core.values import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition, Uuid
-from pk.net.client.results import Node
+from pk.net.client.node import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,14 @@ class Metadata:
                 p.error_code,
             )
             # A broker that lags behind may name a leader of the past (KIP-320): epochs only rise.
-            if known is not None and p.partition_index < len(known.partitions):
-                before = known.partitions[p.partition_index]
+            index: int = p.partition_index
+            if known is not None and index < len(known.partitions):
+                before = known.partitions[index]
                 if NO_EPOCH < info.leader_epoch < before.leader_epoch:
                     info = replace(
                         info, leader_id=before.leader_id, leader_epoch=before.leader_epoch
                     )
-            partitions[p.partition_index] = info
+            partitions[index] = info
         self.topics[topic.name] = TopicInfo(
             topic.name, topic.topic_id, topic.is_internal, tuple(partitions), topic.error_code, now
         )

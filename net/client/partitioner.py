@@ -1,9 +1,9 @@
 """Which partition a record goes to.
 
-A key always goes to the partition that Java's producer sends it to: murmur2 of its bytes, the sign bit cleared, modulo
-the number of partitions. Records without a key stick to one partition until `batch.size` bytes have gone there, then
-move on to another (KIP-480, KIP-794), so that batches fill; with adaptive partitioning a partition is the likelier to
-be chosen the shorter its queue is.
+A key always goes to the partition that Java's producer sends it to: murmur2 of its bytes, the sign
+bit cleared, modulo the number of partitions. Records without a key stick to one partition until
+`batch.size` bytes have gone there, then move on to another (KIP-480, KIP-794), so that batches
+fill; with adaptive partitioning a partition is the likelier to be chosen the shorter its queue is.
 """
 
 import random
@@ -23,7 +23,8 @@ _REMEMBERED_KEYS: Final = 65_536
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's murmur2 (`org.apache.kafka.common.utils.Utils.murmur2`), as an unsigned 32-bit number."""
+    """Kafka's murmur2 (`org.apache.kafka.common.utils.Utils.murmur2`), as an unsigned 32-bit
+    number."""
     size = len(data)
     h = _SEED ^ size
     words = size >> 2
@@ -43,7 +44,8 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 class KeyCache(dict[bytes, int]):
-    """key → `partition_for_key`, remembered: keys repeat. Bounded; for one topic with a fixed number of partitions."""
+    """key → `partition_for_key`, remembered: keys repeat. Bounded; for one topic with a fixed
+    number of partitions."""
 
     __slots__ = ("partitions",)
 
@@ -81,11 +83,12 @@ class Sticky:
         self._batch_bytes = max(1, batch_bytes)
 
     def due(self, partitions: int) -> bool:
-        """Whether `choose` is to be called before the next record."""
+        """Whether `choose` must be called before the next record."""
         return self._bytes_left <= 0 or not 0 <= self.partition < partitions
 
     def choose(self, available: Sequence[int], queued: Sequence[int] | None) -> None:
-        """Move on to one of `available`; `queued` batches of each make the fuller ones less likely."""
+        """Move on to one of `available`; `queued` batches of each make the fuller ones less
+        likely."""
         if queued is None or len(available) < 2 or min(queued) == max(queued):
             self.partition = random.choice(available)
         else:

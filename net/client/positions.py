@@ -1,11 +1,12 @@
 """Finds out where a consumer's partitions stand: committed offsets, resets, and truncation.
 
-One background task. A partition without a position gets the group's committed offset, or else what `auto.offset.reset`
-says; one that was sought by time gets the offset of that time; one whose leader changed is checked against the new leader
-(KIP-320): if that one's log ends earlier in the epoch of our last record, records we read were truncated.
+One background task. A partition without a position gets the group's committed offset, or else what
+`auto.offset.reset` says; one that was sought by time gets the offset of that time; one whose leader
+changed is checked against the new leader (KIP-320): if that one's log ends earlier in the epoch of
+our last record, records we read were truncated.
 
-Each partition is on its own: one without a leader, or whose leader does not answer, is looked up when it has one, and the
-others do not wait for it.
+Each partition is on its own: one without a leader, or whose leader does not answer, is looked up
+when it has one, and the others do not wait for it.
 """
 
 import time
@@ -37,9 +38,10 @@ _NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOP
 
 
 class Lookup(TopicOperations, GroupOperations):
-    """The admin operations that a consumer needs: offsets by time, committed offsets, ends of epochs.
+    """The admin operations that a consumer needs: offsets by time, committed offsets, ends of
+    epochs.
 
-    With `brief` what fails for a passing reason ends as failed soon, for whoever asks again by himself.
+    With `brief` what fails for a passing reason fails soon, for callers that retry themselves.
     """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, *, brief: bool = False) -> None:
@@ -54,7 +56,7 @@ class Lookup(TopicOperations, GroupOperations):
         super().__init__(cluster, asked)
 
     def leaderless(self, partition: TopicPartition) -> bool:
-        """Whether the metadata knows the partition, and that nobody leads it."""
+        """Whether the metadata knows the partition, and that it has no leader."""
         error = self._leader_error(partition)
         return error is not None and error.code == ErrorCode.LEADER_NOT_AVAILABLE
 
@@ -181,7 +183,7 @@ class Positions:
         self._failing_since = {p: t for p, t in self._failing_since.items() if p in asked}
         if not asked:
             return
-        timestamps = {p: timestamp for p, (_, timestamp) in asked.items() if timestamp is not None}
+        timestamps = {p: timestamp for p, (_, timestamp) in asked.items()}
         found = await self._round.list_offsets(timestamps, isolation=self.isolation)
         passing: list[Exception] = []
         failures: list[Exception] = []
@@ -209,7 +211,8 @@ class Positions:
             raise error
 
     def _may_pass(self, partition: TopicPartition, error: Exception) -> bool:
-        """Whether to ask again: a leader that does not answer has `default.api.timeout.ms`, and nobody's turn has no end."""
+        """Whether to ask again: a leader that does not answer has `default.api.timeout.ms`; the
+        wait for a leader has no limit."""
         if self._round.leaderless(partition):
             return True
         now = trio.current_time()

@@ -1,4 +1,5 @@
-"""What listens at an address that takes connections and does not speak Kafka: for the sentence that tells a person so."""
+"""What listens at an address that takes connections and does not speak Kafka: for the sentence that
+tells a person so."""
 
 import ssl
 from typing import Final
@@ -10,12 +11,15 @@ _BANNER_S: Final = 0.3
 
 _ANSWER_S: Final = 1.0
 _LONGEST: Final = 60
+_API_VERSIONS: Final = b"\0\0\0\x0c\0\x12\0\0pk\0\x01\0\x02pk"
+"""ApiVersions v0, with a correlation id of its own."""
 _HTTP: Final = "an HTTP server answers there; a broker's own port is another, 9092 by default"
 
 
 async def what_listens(host: str, port: int) -> str | None:
-    """A phrase about who answers there: TLS, HTTP, somebody with a greeting, or somebody silent. None where nobody does any
-    more. Takes at most a few seconds; raises nothing of the network's."""
+    """A phrase about who answers there: TLS, HTTP, somebody with a greeting, or somebody silent.
+    None where no node does any more. Takes at most a few seconds; raises nothing of the
+    network's."""
     try:
         greeting = await _hear(host, port, b"", _BANNER_S)
         if greeting:
@@ -23,7 +27,14 @@ async def what_listens(host: str, port: int) -> str | None:
         tls = await _hear(host, port, _client_hello(host), _ANSWER_S)
         if tls[:1] in (b"\x15", b"\x16") and tls[1:2] == b"\x03":
             return (
-                "it speaks TLS, and this client does not yet: name the broker's PLAINTEXT listener"
+                "it speaks TLS, and this client was not asked to: set security.protocol to "
+                "SSL, or to SASL_SSL"
+            )
+        plain = await _hear(host, port, _API_VERSIONS, _ANSWER_S)
+        if plain[4:8] == _API_VERSIONS[8:12]:
+            return (
+                "it speaks Kafka without TLS: set security.protocol to PLAINTEXT, or to "
+                "SASL_PLAINTEXT"
             )
         if await _is_http(host, port, _ANSWER_S):
             return _HTTP
@@ -35,8 +46,8 @@ async def what_listens(host: str, port: int) -> str | None:
 
 
 async def who_is_silent(host: str, port: int, wait_s: float) -> str | None:
-    """A phrase about who took a request of Kafka's and did not answer: an HTTP server may wait for the end of a line. None
-    where it may well be a broker. Takes `wait_s` at most, or a second."""
+    """A phrase about who took a request of Kafka's and did not answer: an HTTP server may wait for
+    the end of a line. None where it may well be a broker. Takes `wait_s` at most, or a second."""
     try:
         return _HTTP if await _is_http(host, port, min(wait_s, _ANSWER_S)) else None
     except (OSError, UnicodeError):

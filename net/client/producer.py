@@ -4,13 +4,14 @@
         delivery = await producer.send("orders", b"one", key=b"42")
         metadata = await delivery.wait()
 
-`send` returns as soon as the record is in a batch; `Delivery.wait` says what became of it. `send_many` is the bulk path:
-it partitions and appends in tight loops and makes no object a record. At the end of the block everything is flushed; if
-the block raises, what was not sent is dropped and its deliveries fail with `Closed`.
+`send` returns as soon as the record is in a batch; `Delivery.wait` says what became of it.
+`send_many` is the bulk path: it partitions and appends in tight loops and makes no object a record.
+At the end of the block everything is flushed; if the block raises, what was not sent is dropped and
+its deliveries fail with `Closed`.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from operator import itemgetter
 
@@ -51,7 +52,11 @@ _ABORT_S = 5.0
 
 
 class Producer:
-    """A producer. Made by `open_producer`; its methods may be called by several tasks at once."""
+    """A producer, made by `open_producer`. Several tasks may call its methods at once.
+
+    After `close` every method that sends raises Closed. A record's own failure is raised by
+    `Delivery.wait`.
+    """
 
     def __init__(
         self,
@@ -82,10 +87,16 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Put a record into a batch; waits while `buffer.memory` is full or the topic is not known yet.
+        """Puts a record into a batch. Waits while `buffer.memory` is full or the topic is not known
+        yet.
 
-        Raises BufferExhausted after `max.block.ms`, KafkaError for a topic or partition that does not exist or a record
-        above `max.request.size`, Closed.
+        `partition` is chosen by the partitioner unless given; `timestamp_ms` is in epoch
+        milliseconds (default: now). Returns the record's delivery, which is settled once the broker
+        has answered.
+
+        Raises BufferExhausted after `max.block.ms`, UnknownPartition, KafkaError for a topic that
+        does not exist or a record above `max.request.size`, NoTransaction outside a transaction if
+        the producer has a `transactional.id`, Closed.
         """
         info = self._topic_now(topic) or await self._topic(topic)
         size = record_size(key, value, headers)
@@ -105,7 +116,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """As `send`, but raises trio.WouldBlock where that would wait."""
+        """Like `send`, but raises trio.WouldBlock instead of waiting."""
         info = self._topic_now(topic)
         size = record_size(key, value, headers)
         if info is None or not self._accumulator.has_room(size):
@@ -120,10 +131,12 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deliveries:
-        """Put many records, (key, value) each, into batches: the fast path, for hundreds at a time and more.
+        """Puts many records, each a (key, value), into batches: the fast path, for hundreds at a
+        time and more.
 
-        They share one timestamp (now, unless given) and have no headers. Records for the same partition keep their order.
-        Raises what `send` raises; then records before the one at fault may have been taken.
+        They share one timestamp in epoch milliseconds (default: now) and have no headers. Records
+        for the same partition keep their order. Raises what `send` raises; records before the
+        faulty one may then be in batches already.
         """
         info = self._topic_now(topic) or await self._topic(topic)
         deliveries = Deliveries()
@@ -152,7 +165,8 @@ class Producer:
         return deliveries
 
     async def send_rows(self, topic: str, rows: Sequence[Row]) -> Deliveries:
-        """As `send_many`, for records that have headers, times and partitions of their own."""
+        """Like `send_many`, for records with headers, timestamps and partitions of their own.
+        Raises what `send` raises."""
         info = self._topic_now(topic) or await self._topic(topic)
         deliveries = Deliveries()
         now_ms = time.time_ns() // 1_000_000
@@ -166,9 +180,10 @@ class Producer:
         return deliveries
 
     async def flush(self) -> None:
-        """Send everything that was put in before, without lingering, and wait until each record is settled.
+        """Sends all records put in before, without lingering, and waits until each is acknowledged
+        or has failed.
 
-        Does not raise for records that failed: their deliveries do.
+        Does not raise for failed records: their deliveries do.
         """
         limit = self._accumulator.serial
         self._accumulator.serial += 1
@@ -183,14 +198,19 @@ class Producer:
             await early[0].settled.wait()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[None]:
-        """A transaction (KIP-98), for a producer with a `transactional.id`: what is sent in the block, and the offsets that
-        `send_offsets` commits in it, become visible together when the block ends, or, if it raises, never.
+    async def transaction(self) -> AsyncGenerator[None]:
+        """A transaction (KIP-98), for a producer with a `transactional.id`. The records sent in the
+        block, and the offsets that `send_offsets` commits in it, become visible together when the
+        block ends, or never if it raises.
 
-        The first transaction fences every earlier producer with the same `transactional.id`. Raises what made the commit
-        impossible, after aborting; KafkaError PRODUCER_FENCED or INVALID_PRODUCER_EPOCH where another producer has taken
-        over; TransactionOutcomeUnknown where the coordinator did not answer in `max.block.ms`. Cancelled, the block
-        aborts if that takes no longer than five seconds; otherwise the coordinator does after `transaction.timeout.ms`.
+        The first transaction fences every earlier producer with the same `transactional.id`. A
+        cancelled block aborts if that takes at most five seconds; otherwise the coordinator aborts
+        after `transaction.timeout.ms`.
+
+        Raises, after aborting, the error that made the commit impossible; KafkaError with
+        PRODUCER_FENCED or INVALID_PRODUCER_EPOCH if another producer has taken over;
+        TransactionOutcomeUnknown if the coordinator did not answer within `max.block.ms`;
+        NoTransaction without `transactional.id`.
         """
         transactions = self._transactional()
         await transactions.begin()
@@ -213,10 +233,12 @@ class Producer:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Commit offsets of a group with the open transaction: the read half of read-process-write.
+        """Commits offsets of a group with the open transaction (TxnOffsetCommit): the read half of
+        read-process-write.
 
-        `group` is the consumer's `group_metadata`; a member that has lost its partitions meanwhile is refused
-        (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, KIP-447), and the transaction can only be aborted. Raises KafkaError,
+        `offsets` are those of the next records to read; `group` is the consumer's `group_metadata`.
+        The coordinator refuses a member that has lost its partitions meanwhile (ILLEGAL_GENERATION,
+        UNKNOWN_MEMBER_ID, KIP-447); the transaction can then only be aborted. Raises KafkaError,
         ClientError, NoTransaction.
         """
         await self._transactional().send_offsets(offsets, group)
@@ -229,7 +251,8 @@ class Producer:
         return self._sender.transactions
 
     async def _abort(self, transactions: Transactions) -> None:
-        """Abort; what is on its way to a broker is waited for, so that none of it can land in the next transaction."""
+        """Abort; what is on its way to a broker is waited for, so that none of it can land in the
+        next transaction."""
         if transactions.error is None:
             transactions.error = Aborted()
         self._sender.drop_waiting(transactions.error)
@@ -239,11 +262,13 @@ class Producer:
                 await transactions.end(commit=False)
 
     async def partitions(self, topic: str) -> int:
-        """How many partitions a topic has. Raises KafkaError, BufferExhausted."""
+        """The number of a topic's partitions. Raises KafkaError, and BufferExhausted after
+        `max.block.ms`."""
         return len((self._topic_now(topic) or await self._topic(topic)).partitions)
 
     def close(self) -> None:
-        """Drop what is not sent; `send` raises from now on."""
+        """Drops records not yet acknowledged: their deliveries fail with Closed. `open_producer`
+        flushes first, unless its block raised."""
         self._closed = True
         self._sender.abort(Closed("the producer was closed before this record was acknowledged"))
 
@@ -277,7 +302,8 @@ class Producer:
         )
 
     async def _patient_topic(self, topic: str, max_block_ms: float) -> TopicInfo:
-        """As `Cluster.topic`, which creates it where the broker does that; a broker that is not up yet is waited for."""
+        """As `Cluster.topic`, which creates it where the broker does that; a broker that is not up
+        yet is waited for."""
         wait = self.config.retry_backoff_ms / 1000
         deadline = trio.current_time() + max_block_ms / 1000
         while True:
@@ -388,8 +414,9 @@ class Producer:
         return index
 
     def _batch_for(self, queue: PartitionQueue, size: int) -> tuple[Batch, int]:
-        """The batch that a record of `size` bytes goes into, and how many are in it. One that does not fit into a batch
-        with others is the first of the next, so checking the first of each is enough."""
+        """The batch that a record of `size` bytes goes into, and how many are in it. One that does
+        not fit into a batch with others is the first of the next, so checking the first of each is
+        enough."""
         self._check()
         if size > self.config.max_request_size:
             raise too_large(size, self.config.max_request_size, "max.request.size")
@@ -426,14 +453,16 @@ class Producer:
     def _grouped_by_key(
         self, info: TopicInfo, topic: str, records: Sequence[Pair]
     ) -> tuple[dict[int, Sequence[Pair]], Sequence[Pair]]:
-        """Records by partition; or, where none of them has a key, all of them, to go where it suits.
+        """Records by partition; or, where none of them has a key, all of them, to go where it
+        suits.
 
-        Records without a key among others are dealt out here: on a partition they share they keep their place.
+        Records without a key among others are dealt out here: on a partition they share they keep
+        their place.
         """
         if self.config.partitioner_ignore_keys:
             return {}, records
         if records and records[0][0] is None and set(map(_KEY, records)) == {None}:
-            return {}, records  # the usual kind of many, told in a quarter of the time
+            return {}, records  # the usual kind of many, recognized in a quarter of the time
         partition_of = self._key_cache(topic, info)
         groups: dict[int, list[Pair]] = {}
         keyed = False
@@ -515,7 +544,8 @@ class Producer:
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The most bytes that a record alone in a batch takes: what `max.request.size` is held against."""
+    """The most bytes that a record alone in a batch takes: what `max.request.size` is held
+    against."""
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for name, header in headers:
         size += len(name) + (len(header) if header else 0) + 10
@@ -534,12 +564,16 @@ async def open_producer(
     *,
     partitioner: Partitioner | None = None,
     on_delivery: Callable[[BatchDelivered], None] | None = None,
+    on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None,
     on_request: OnRequest | None = None,
-) -> AsyncIterator[Producer]:
-    """A producer for the cluster that `bootstrap` belongs to. Connects on first use; flushes when the block ends.
+) -> AsyncGenerator[Producer]:
+    """A producer for the cluster that `bootstrap` belongs to. Connects on first use; flushes when
+    the block ends.
 
-    `partitioner` decides instead of murmur2 and the sticky one. `on_delivery` is told of every batch that was acknowledged
-    or given up. Raises ConfigError.
+    `bootstrap`: one address or several, `host:port`. `config`: Kafka's producer keys. `partitioner`
+    replaces the default (murmur2 of the key, sticky without one). `on_delivery` is called for every
+    batch that was acknowledged or given up, `on_refusal` for every error after which a batch is
+    sent again, `on_request` for every request. Raises ConfigError.
     """
     parsed = parse(ProducerConfig, config)
     idempotent = idempotence(parsed, config)
@@ -553,6 +587,7 @@ async def open_producer(
     )
     async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
         sender = Sender(cluster, parsed, accumulator, nursery, idempotent=idempotent)
+        sender.on_refusal = on_refusal
         if on_delivery is not None:
             tell = on_delivery
             sender.on_batch = lambda b: tell(

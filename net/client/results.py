@@ -1,14 +1,16 @@
 """What the admin client takes and gives: frozen values with Kafka's words, in snake_case.
 
-A batch operation answers a dict from item to its result or its `KafkaError`; where there is no result but success, the
-value is None. Times are epoch milliseconds, sizes bytes, absent numbers -1 as on the wire unless the type says None.
+A batch operation answers a dict from item to its result or its `KafkaError`; where there is no
+result but success, the value is None. Times are epoch milliseconds, sizes bytes, absent numbers -1
+as on the wire unless the type says None.
 """
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from pk.core.values import TopicPartition, Uuid
+from pk.net.client.node import Node
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -94,28 +96,9 @@ class IsolationLevel(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """A broker, as the cluster names it."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None = None
-    fenced: bool = False
-
-    @property
-    def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def who(self) -> str:
-        """`broker 2 at host:9092`; the address alone where it was given and nobody has said yet which broker that is."""
-        return f"broker {self.node_id} at {self.address}" if self.node_id >= 0 else self.address
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster: who is in it and who leads it (DescribeCluster, or Metadata where that is missing)."""
+    """The cluster: who is in it and who leads it (DescribeCluster, or Metadata where that is
+    missing)."""
 
     cluster_id: str | None
     controller_id: int
@@ -125,7 +108,8 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class ApiRange:
-    """The versions of one API: what the broker serves and which one this client uses (None: it cannot)."""
+    """The versions of one API: what the broker serves and which one this client uses (None: it
+    cannot)."""
 
     api_key: int
     name: str
@@ -181,7 +165,7 @@ class QuorumDescription:
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
-    nodes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    nodes: dict[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
     """Controller id → its listeners as NAME://host:port."""
 
 
@@ -242,18 +226,20 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 leaves a number to the broker; `assignments` (partition → brokers) excludes both numbers."""
+    """A topic to create. -1 leaves a number to the broker; `assignments` (partition → brokers)
+    excludes both numbers."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
     assignments: dict[int, tuple[int, ...]] | None = None
-    configs: dict[str, str | None] = field(default_factory=dict)
+    configs: dict[str, str | None] = field(default_factory=dict[str, str | None])
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic as the broker made it; numbers are -1 and configs empty where it answers in a version before 5."""
+    """A topic as the broker made it; numbers are -1 and configs empty where it answers in a version
+    before 5."""
 
     name: str
     topic_id: Uuid
@@ -264,7 +250,8 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The total a topic is to grow to, and on which brokers the new ones are to lie (None: the broker's choice)."""
+    """The total a topic is to grow to, and on which brokers the new ones are to lie (None: the
+    broker's choice)."""
 
     total: int
     assignments: tuple[tuple[int, ...], ...] | None = None
@@ -289,7 +276,8 @@ class EpochEndOffset:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """What configs are asked of or set on; a BROKER with the empty name is the cluster-wide default."""
+    """What configs are asked of or set on; a BROKER with the empty name is the cluster-wide
+    default."""
 
     type: ResourceType
     name: str
@@ -333,7 +321,8 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as its coordinator lists it. State and type are "" where the broker is too old to say."""
+    """A group as its coordinator lists it. State and type are "" where the broker is too old to
+    say."""
 
     group_id: str
     protocol_type: str
@@ -349,8 +338,57 @@ class ListedGroups:
     """The groups of all brokers that answered, and why the others did not."""
 
     groups: tuple[GroupListing, ...]
-    errors: dict[int, Exception] = field(default_factory=dict)
+    errors: dict[int, Exception] = field(default_factory=dict[int, Exception])
     """Broker id → `KafkaError` or `ClientError`."""
+
+
+class StreamsTask(NamedTuple):
+    """A task of a streams application: a partition of a subtopology (KIP-1071)."""
+
+    subtopology_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTasks:
+    """The tasks of a member of a streams group."""
+
+    active: tuple[StreamsTask, ...] = ()
+    standby: tuple[StreamsTask, ...] = ()
+    warmup: tuple[StreamsTask, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """What only members of streams groups have."""
+
+    process_id: str
+    topology_epoch: int
+    tasks: StreamsTasks
+    target: StreamsTasks
+    """What the member is to have once it has caught up."""
+
+    endpoint: str | None = None
+    """`host:port` of `application.server`; None where the application has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsSubtopology:
+    """A part of a streams application: what it reads, writes to, and keeps state in."""
+
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    repartition_sources: tuple[str, ...]
+    repartition_sinks: tuple[str, ...]
+    changelogs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTopology:
+    """The topology of a streams group, with the internal topics that its application needs."""
+
+    epoch: int
+    subtopologies: tuple[StreamsSubtopology, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,12 +410,16 @@ class MemberDescription:
     """What the member is to have once it has caught up (KIP-848); None in a classic group."""
 
     uses_classic_protocol: bool | None = None
-    """Whether a member of a consumer group still speaks the classic protocol; None where the broker does not say."""
+    """Whether a member of a consumer group still speaks the classic protocol; None where the broker
+    does not say."""
+
+    streams: StreamsMember | None = None
+    """Its tasks, in a streams group. `assignment` has the partitions that its active tasks read."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group and its members, classic or KIP-848 (`type` says which)."""
+    """A group and its members, of any type (`type` says which)."""
 
     group_id: str
     type: str
@@ -389,6 +431,8 @@ class GroupDescription:
     group_epoch: int = -1
     assignment_epoch: int = -1
     authorized_operations: int = NO_OPERATIONS
+    topology: StreamsTopology | None = None
+    """Of a streams group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +445,14 @@ class OffsetAndMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareGroupOffset(OffsetAndMetadata):
+    """Where a share group is in a partition: everything before `offset` is done with."""
+
+    lag: int | None = None
+    """Records that are not done with; None where the broker does not know."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemberToRemove:
     """A member to remove from a group: by instance id if it has one, else by member id."""
 
@@ -410,7 +462,8 @@ class MemberToRemove:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """A replica in a log directory; `offset_lag` is behind the high watermark (or behind the current replica)."""
+    """A replica in a log directory; `offset_lag` is behind the high watermark (or behind the
+    current replica)."""
 
     partition: TopicPartition
     size_bytes: int
@@ -420,7 +473,8 @@ class ReplicaSize:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A log directory of a broker; byte totals are -1 where the broker does not say (before version 4)."""
+    """A log directory of a broker; byte totals are -1 where the broker does not say (before version
+    4)."""
 
     path: str
     error_code: int
@@ -432,7 +486,8 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """A producer that a partition's leader remembers; `transaction_start_offset` is -1 outside a transaction."""
+    """A producer that a partition's leader remembers; `transaction_start_offset` is -1 outside a
+    transaction."""
 
     producer_id: int
     producer_epoch: int

@@ -1,17 +1,20 @@
-"""Takes batches from the accumulator to the brokers: one task a broker, several requests on their way to each.
+"""Takes batches from the accumulator to the brokers: one task a broker, several requests on their
+way to each.
 
-What keeps records in order and unrepeated (idempotence, KIP-98, KIP-360): batches of a partition are numbered by the
-sequence of their first record when they are first sent, and sent in that order; a broker refuses a gap (OUT_OF_ORDER)
-and recognises a repetition. So a batch that comes back to be sent again goes before its successors, and those, refused
-because of the gap, come back as well and follow it. When the broker's memory and ours really differ (it forgot us, or a
-batch was refused or given up for good) the partition goes on with a raised epoch, numbering from 0, once nothing of it is
-in flight: OUT_OF_ORDER means that the batch was not appended, so sending it again cannot repeat it.
+What keeps records in order and unrepeated (idempotence, KIP-98, KIP-360): batches of a partition
+are numbered by the sequence of their first record when they are first sent, and sent in that order;
+a broker refuses a gap (OUT_OF_ORDER) and recognises a repetition. So a batch that comes back to be
+sent again goes before its successors, and those, refused because of the gap, come back as well and
+follow it. When the broker's memory and ours really differ (it forgot us, or a batch was refused or
+given up for good) the partition goes on with a raised epoch, numbering from 0, once nothing of it
+is in flight: OUT_OF_ORDER means that the batch was not appended, so sending it again cannot repeat
+it.
 
-In a transaction nothing goes on past a gap: a batch that is given up makes the transaction one that can only be aborted
-(`pk.net.client.transaction`), and the next one begins under a new epoch.
+In a transaction nothing goes on past a gap: a batch that is given up makes the transaction one that
+can only be aborted (`pk.net.client.transaction`), and the next one begins under a new epoch.
 
-Without idempotence, batches may overtake each other on a retry unless max.in.flight.requests.per.connection is 1, as in
-Java's client.
+Without idempotence, batches may overtake each other on a retry unless
+max.in.flight.requests.per.connection is 1, as in Java's client.
 """
 
 from collections.abc import Callable, Iterable
@@ -61,7 +64,8 @@ _STALE_METADATA: Final = (
 
 
 class Sender:
-    """The sending side of a producer: gives every queue to the sender of its leader, and keeps leaders known."""
+    """The sending side of a producer: gives every queue to the sender of its leader, and keeps
+    leaders known."""
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class Sender:
         """Why this producer cannot go on at all."""
 
         self.on_batch: Callable[[Batch], None] | None = None
+        self.on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None
         """Called with each settled batch."""
 
         self.topics_used: dict[str, float] = {}
@@ -135,7 +140,8 @@ class Sender:
         self._wanted.set()
 
     async def keep_metadata(self) -> None:
-        """Ask for metadata when it is wanted or has aged; give up on batches that find no leader in time."""
+        """Ask for metadata when it is wanted or has aged; give up on batches that find no leader in
+        time."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         while True:
             with trio.move_on_after(self.config.metadata_max_age_ms / 1000):
@@ -181,14 +187,20 @@ class Sender:
         return now - batch.created >= self.config.delivery_timeout_ms / 1000
 
     def timed_out(self, batch: Batch) -> Exception:
-        return RequestTimedOut(
+        """Why a batch ran out of time: the broker's last refusal, if it gave one, since that says
+        what to mend."""
+        late = (
             f"{batch.count} records for {batch.partition} were not acknowledged within"
             f" delivery.timeout.ms ({self.config.delivery_timeout_ms} ms)"
         )
+        if batch.refusal is None:
+            return RequestTimedOut(late)
+        return KafkaError(batch.refusal.code, f"{batch.refusal.message}; {late}")
 
     def settle(self, batch: Batch, **outcome: Any) -> None:
         """The batch's fate is known."""
-        self.accumulator.settle(batch, **{"error": None, **outcome})
+        outcome.setdefault("error", None)
+        self.accumulator.settle(batch, **outcome)
         if self.on_batch is not None:
             self.on_batch(batch)
 
@@ -268,7 +280,8 @@ class Sender:
             self.settle(batch, error=error)
 
     def raise_epoch(self, queue: PartitionQueue) -> bool:
-        """Let a partition go on with a new epoch; False where the last epoch is used up and a new id is needed."""
+        """Let a partition go on with a new epoch; False where the last epoch is used up and a new
+        id is needed."""
         if self.producer_epoch >= _EPOCH_MAX:
             self.producer_id = -1
             for other in self.accumulator.queues.values():
@@ -324,7 +337,8 @@ class BrokerSender:
         return self.config.max_in_flight_requests_per_connection
 
     async def _admitted(self) -> bool:
-        """Whether what is queued belongs to the open transaction, if this producer has transactions."""
+        """Whether what is queued belongs to the open transaction, if this producer has
+        transactions."""
         transactions = self.sender.transactions
         if transactions is None:
             return True
@@ -354,7 +368,7 @@ class BrokerSender:
                 sender.give_up(queue, batch, sender.timed_out(batch))
 
     def _next_due(self, now: float) -> float:
-        """When the first batch is to be sent. Queues that ran empty are let go."""
+        """When to send the first batch. Drops queues that ran empty."""
         due = _FOREVER
         for queue in list(self.queues):
             if not queue.batches:
@@ -366,7 +380,8 @@ class BrokerSender:
         return due
 
     def _due(self, queue: PartitionQueue, now: float) -> float:
-        """When the first batch of a queue is to be sent; never, if something in flight has to come back first."""
+        """When to send the first batch of a queue; never, if something in flight has to come back
+        first."""
         batch = queue.batches[0]
         deadline = batch.created + self.config.delivery_timeout_ms / 1000
         if not self._may_send(queue, batch):
@@ -441,7 +456,8 @@ class BrokerSender:
             self.sender.accumulator.sealed(before, batch)
 
     def _resolve(self, queue: PartitionQueue) -> bool:
-        """Settle what an idempotent partition has to settle before it goes on. False: look again."""
+        """Settle what an idempotent partition has to settle before it goes on. False: look
+        again."""
         sender = self.sender
         if not sender.idempotent:
             return True
@@ -493,8 +509,8 @@ class BrokerSender:
         nursery.start_soon(self._complete, pending, taken)
 
     def _versions(self) -> tuple[int, int]:
-        """The oldest and newest version of Produce that may carry these batches: from 12 on it adds partitions to the
-        transaction by itself (KIP-890)."""
+        """The oldest and newest version of Produce that may carry these batches: from 12 on it adds
+        partitions to the transaction by itself (KIP-890)."""
         low = 7 if self.sender.codec == Codec.ZSTD else 3
         transactions = self.sender.transactions
         if transactions is None:
@@ -617,6 +633,9 @@ class BrokerSender:
         if aborting or batch.attempts > self.config.retries or sender.expired(batch, now):
             sender.give_up(queue, batch, error)
             return
+        batch.refusal = error if isinstance(error, KafkaError) else None
+        if batch.refusal is not None and sender.on_refusal is not None:
+            sender.on_refusal(batch.partition, batch.refusal)
         if wait:
             backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
             backoff.failures = max(0, batch.attempts - 1)

@@ -1,4 +1,5 @@
-"""What a consumer reads: the state of each partition it has, and the answers of brokers that wait to be handed out."""
+"""What a consumer reads: the state of each partition it has, and the answers of brokers that wait
+to be handed out."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -7,13 +8,14 @@ from typing import Final, NamedTuple
 from pk.core.errors import KafkaError
 from pk.core.record.batch import BatchHeader, Record, check_crc, iter_headers, records
 from pk.core.record.build import ControlType, control_type
-from pk.core.values import NO_EPOCH, TopicPartition
+from pk.core.values import NO_EPOCH, TopicPartition, new_tuple
 
 NO_POSITION: Final = -1
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as it was read. `timestamp` is in ms since 1970, -1 for none; `leader_epoch` is that of its batch."""
+    """A record as it was read. `timestamp` is in ms since 1970, -1 for none; `leader_epoch` is that
+    of its batch."""
 
     offset: int
     timestamp: int
@@ -47,8 +49,8 @@ class FetchedBatch(NamedTuple):
 class Chunk:
     """What one Fetch brought for one partition: batches, read from front to back.
 
-    With `aborted` (read_committed) the records of aborted transactions are left out: a producer's batches from the
-    transaction's first offset up to its abort marker.
+    With `aborted` (read_committed) the records of aborted transactions are left out: a producer's
+    batches from the transaction's first offset up to its abort marker.
     """
 
     __slots__ = ("_aborted", "_aborting", "_index", "batches", "data", "partition")
@@ -159,7 +161,7 @@ class PartitionState:
         """The epoch of the leader that the position was last checked against."""
 
         self.reset_to: int | None = None
-        """A timestamp (or special one) that the position is to be looked up by."""
+        """The timestamp (or special one) by which to look up the position."""
 
         self.paused = False
         self.revoking = False
@@ -213,7 +215,8 @@ class PartitionState:
         self.fetch_offset = chunk.next_offset
 
     def take_batch(self, check_crcs: bool) -> FetchedBatch | None:
-        """The next whole batch, or what is left of the one being read. The position moves beyond it.
+        """The next whole batch, or what is left of the one being read. The position moves beyond
+        it.
 
         Raises CorruptBatch.
         """
@@ -237,8 +240,8 @@ class PartitionState:
     def take_records(self, out: list[ConsumerRecord], room: int, check_crcs: bool) -> int:
         """Append up to `room` records to `out`; how many fewer may follow.
 
-        Raises KafkaError where a batch is corrupt: the position is then at the first record that cannot be read. It is
-        not raised while there are records before it to return.
+        Raises KafkaError where a batch is corrupt: the position is then at the first record that
+        cannot be read. It is not raised while there are records before it to return.
         """
         while room > 0:
             try:
@@ -257,7 +260,7 @@ class PartitionState:
     def _read_on(self, reading: "Reading", out: list[ConsumerRecord], room: int) -> int:
         header, source, _ = reading
         tail = (*self.partition, int(header.timestamp_type), header.leader_epoch)
-        make = tuple.__new__
+        make = new_tuple
         if self.position <= header.base_offset and header.count <= room:
             taken = [make(ConsumerRecord, record + tail) for record in source]
             out += taken

@@ -1,7 +1,9 @@
-"""Asks several brokers something at once, and does not let one that hangs hold up what the others have answered.
+"""Asks several brokers something at once, and does not let one that hangs hold up what the others
+have answered.
 
-A process that was stopped, or a host that swaps, takes connections and requests and answers none of them; how long that will
-last nobody knows. So once somebody has answered, the others have a time of their own.
+A process that was stopped, or a host that swaps, takes connections and requests and answers none of
+them; how long that will last is unknown. So once one has answered, the others have a time limit of
+their own.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -40,10 +42,11 @@ class Together:
         then_s: float,
         first_s: float = float("inf"),
     ) -> frozenset[int]:
-        """Runs `ask`, which says whether the broker answered, for each of the nodes. Returns those that were given up.
+        """Runs `ask`, which says whether the broker answered, for each of the nodes. Returns those
+        that were given up.
 
-        Nobody is waited for longer than `first_s`. Once one has answered, the others have `then_s` more, or as long as it
-        took where that is longer: a cluster may be slow as a whole.
+        No answer is waited for longer than `first_s`. Once one has answered, the others have
+        `then_s` more, or as long as it took where that is longer: a cluster may be slow as a whole.
         """
         began = trio.current_time()
         limits = {node_id: trio.CancelScope() for node_id in nodes}

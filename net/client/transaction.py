@@ -1,21 +1,22 @@
-"""The transactions of a producer (KIP-98, KIP-360, KIP-447, KIP-890): who it is to its coordinator, what belongs to the open
-transaction, and how the transaction ends.
+"""The transactions of a producer (KIP-98, KIP-360, KIP-447, KIP-890): who it is to its coordinator,
+what belongs to the open transaction, and how the transaction ends.
 
-Two protocols exist, and the cluster's finalized `transaction.version` says which one counts, looked at when a transaction
-begins. Up to version 1 the producer names each partition and group to the coordinator before it writes there. From version 2
-on a produce adds its partition by itself, and each end of a transaction answers a new epoch, so that nothing late of one
-transaction can land in the next.
+Two protocols exist, and the cluster's finalized `transaction.version` says which one counts, looked
+at when a transaction begins. Up to version 1 the producer names each partition and group to the
+coordinator before it writes there. From version 2 on a produce adds its partition by itself, and
+each end of a transaction answers a new epoch, so that nothing late of one transaction can land in
+the next.
 
 An error leaves a transaction in one of three ways:
 
 - *retriable*: asked again until `max.block.ms` is over;
-- *abortable*: the transaction can only be aborted; `send`, `send_offsets` and the commit raise the first such error, and the
-  producer goes on with the next transaction;
-- *fatal*: another producer took over the transactional id, or the coordinator and this producer disagree. The producer is
-  finished: every call raises the error.
+- *abortable*: the transaction can only be aborted; `send`, `send_offsets` and the commit raise the
+  first such error, and the producer goes on with the next transaction;
+- *fatal*: another producer took over the transactional id, or the coordinator and this producer
+  disagree. The producer is finished: every call raises the error.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
@@ -28,7 +29,8 @@ from pk.net.client.errors import ClientError, NoTransaction, TransactionOutcomeU
 from pk.net.client.results import CoordinatorType, OffsetAndMetadata
 
 GroupMetadata = tuple[str, str, int, str | None]
-"""(group id, member id, generation or member epoch, instance id), as `Consumer.group_metadata` has it."""
+"""(group id, member id, generation or member epoch, instance id), as `Consumer.group_metadata` has
+it."""
 
 _PURPOSE: Final = "transaction"
 _FEATURE: Final = "transaction.version"
@@ -51,8 +53,9 @@ _FATAL: Final = frozenset(
 """What a coordinator may answer that ends the producer."""
 
 _FATAL_OF_A_BATCH: Final = _FATAL - {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
-"""What the leader of a partition may answer that ends the producer. An epoch it refuses may be one that the coordinator
-raised when it aborted the transaction after `transaction.timeout.ms`: the abort shows which."""
+"""What the leader of a partition may answer that ends the producer. An epoch it refuses may be one
+that the coordinator raised when it aborted the transaction after `transaction.timeout.ms`: the
+abort shows which."""
 
 
 class Aborted(ClientError):
@@ -83,7 +86,8 @@ class Writer(Protocol):
 
 
 class Transactions:
-    """The transactional side of a producer. `Producer.transaction` drives it; the sender asks it before it sends."""
+    """The transactional side of a producer. `Producer.transaction` drives it; the sender asks it
+    before it sends."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, sender: Writer) -> None:
         assert config.transactional_id is not None
@@ -103,10 +107,12 @@ class Transactions:
         self._partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._epoch_used_up = False
-        """A batch was given up: its sequence is a gap, so the next transaction needs a new epoch."""
+        """A batch was given up: its sequence is a gap, so the next transaction needs a new
+        epoch."""
 
         self._left_open = False
-        """The coordinator may hold a transaction of ours that nobody ended: it must not become part of the next one."""
+        """The coordinator may hold an open transaction of ours: it must not become part of the next
+        one."""
 
     @property
     def adds_by_itself(self) -> bool:
@@ -114,7 +120,8 @@ class Transactions:
         return self.version >= 2
 
     def check(self) -> None:
-        """Raises NoTransaction outside a transaction, and the error of one that can only be aborted."""
+        """Raises NoTransaction outside a transaction, and the error of one that can only be
+        aborted."""
         if not self.open:
             raise NoTransaction(
                 "this producer has a transactional.id: records belong into"
@@ -133,7 +140,8 @@ class Transactions:
         if self.open:
             raise NoTransaction("a transaction is open: a producer has one at a time")
         if self._left_open:
-            # What is still on its way belongs to the old epoch: whatever becomes of it is not this transaction's.
+            # What is still on its way belongs to the old epoch: whatever becomes of it is not this
+            # transaction's.
             self._sender.abort(Aborted())
         gap = self._epoch_used_up and not self.adds_by_itself
         if self._sender.producer_id < 0 or self._left_open or gap:
@@ -154,11 +162,13 @@ class Transactions:
             self.error = error
 
     def is_admitted(self, partition: TopicPartition) -> bool:
-        """Whether records for `partition` may be sent now, with no word to the coordinator before."""
+        """Whether records for `partition` may be sent now, with no word to the coordinator
+        before."""
         return partition in self._partitions
 
     async def admit(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Make partitions part of the transaction before anything is sent to them. False: nothing may be sent."""
+        """Make partitions part of the transaction before anything is sent to them. False: nothing
+        may be sent."""
         if self.error is not None or not self.open:
             return False
         new = [p for p in partitions if p not in self._partitions]
@@ -173,7 +183,8 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Commit a group's offsets with the transaction (TxnOffsetCommit). Raises KafkaError, ClientError."""
+        """Commit a group's offsets with the transaction (TxnOffsetCommit). Raises KafkaError,
+        ClientError."""
         self.check()
         if not offsets:
             return
@@ -195,7 +206,8 @@ class Transactions:
     async def end(self, *, commit: bool) -> None:
         """End the transaction, once all its batches are settled.
 
-        Raises KafkaError where a commit was refused: then the transaction is still open, to be aborted.
+        Raises KafkaError where a commit was refused: then the transaction is still open, to be
+        aborted.
         """
         if self._partitions or self._groups:
             self._left_open = True
@@ -221,7 +233,8 @@ class Transactions:
     # requests
 
     async def _take_over(self) -> None:
-        """InitProducerId: be the producer of the transactional id, with an epoch above all earlier ones."""
+        """InitProducerId: be the producer of the transactional id, with an epoch above all earlier
+        ones."""
         from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
 
         sender = self._sender
@@ -241,7 +254,8 @@ class Transactions:
         await self._ask("InitProducerId", ask)
 
     async def _version(self) -> int:
-        """The `transaction.version` that the coordinator's cluster has finalized, as far as it goes here."""
+        """The `transaction.version` that the coordinator's cluster has finalized, as far as it goes
+        here."""
         found: list[int] = []
 
         async def look(connection: Connection) -> None:
@@ -276,7 +290,8 @@ class Transactions:
             for topic in response.results_by_topic_v3_and_below
             for p in topic.results_by_partition
         ]
-        # One partition that fails for good matters more than one that does not yet exist everywhere.
+        # One partition that fails for good matters more than one that does not yet exist
+        # everywhere.
         results.sort(key=lambda result: KafkaError(result[1]).retriable if result[1] else True)
         for partition, code in results:
             if code != ErrorCode.OPERATION_NOT_ATTEMPTED:
@@ -359,7 +374,7 @@ class Transactions:
         """Write under this id and epoch; every partition begins with sequence 0 again."""
         self._sender.become(producer_id, producer_epoch)
 
-    async def _ask(self, what: str, ask: Any) -> None:
+    async def _ask(self, what: str, ask: Callable[[Connection], Awaitable[Any]]) -> None:
         """Ask the transaction's coordinator, wherever it is, until it answers."""
         key, kind = self.transactional_id, CoordinatorType.TRANSACTION
 
@@ -370,7 +385,8 @@ class Transactions:
         await self._patiently(what, attempt, lambda: self._cluster.forget_coordinator(key, kind))
 
     async def _patiently(self, what: str, attempt: Any, forget: Any) -> None:
-        """`attempt` until it succeeds, for `max.block.ms`; what it ends with for good decides over the transaction."""
+        """`attempt` until it succeeds, for `max.block.ms`; what it ends with for good decides over
+        the transaction."""
         try:
             await self._cluster.retry(
                 attempt,

@@ -13,7 +13,8 @@ from pk.net.client.subscription import PartitionState
 
 
 class Watch:
-    """Asks for the metadata of `topics()` (None: all) when it is wanted, when it has aged, and while a leader is missing."""
+    """Asks for the metadata of `topics()` (None: all) when it is wanted, when it has aged, and
+    while a leader is missing."""
 
     def __init__(
         self,

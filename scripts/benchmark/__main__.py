@@ -1,10 +1,15 @@
 """Measures pk and Apache Kafka side by side and prints a table of ratios.
 
-Method: both brokers run at once on this machine, each on an empty directory of the same file system, and
-take turns: in every round each measurement is made on the one, then on the other, the order changing from
-round to round; a figure is the median of the rounds. Both are warmed first (2 GB, unless --quick). The
-clients are the same, with the same settings. CPU is user plus system time of the broker's whole process
-tree. On two cores the client has one of them, so throughput is as much the client's as the broker's.
+A third column is the prototype of the hot path (prototype.py), where that can do the work: pk is to
+stay within two times of it. On a machine that does other work as well, only ratios within one run
+mean anything.
+
+Method: the brokers run at once on this machine, each on an empty directory of the same file system,
+and take turns: in every round each measurement is made on the one, then on the other, the order
+changing from round to round; a figure is the median of the rounds. All are warmed first (2 GB,
+unless --quick). The clients are the same, with the same settings. CPU is user plus system time of
+the broker's whole process tree. On two cores the client has one of them, so throughput is as much
+the client's as the broker's.
 """
 
 from __future__ import annotations
@@ -23,9 +28,11 @@ from rich.console import Console
 
 from benchmark import console as console_tools
 from benchmark import report, startup, work
-from benchmark.systems import Apache, Pk, System, running
+from benchmark.systems import Apache, Pk, Prototype, System, running
 
 DESCRIPTION = "Measures pk and Apache Kafka side by side and prints a table of ratios."
+PROTOTYPED = {"produce", "requests", "latency"}
+"""What the prototype can be measured for."""
 PARTS = ("start", "produce", "requests", "latency", "java", "cli", "console", "hostile")
 
 
@@ -36,18 +43,19 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, three rounds")
     parser.add_argument("--rounds", type=int, help="rounds a measurement (default 5; --quick 3)")
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only")
-    parser.add_argument("--without-apache", action="store_true", help="measure pk alone")
-    parser.add_argument("--without-pk", action="store_true", help="measure Apache Kafka alone")
-    parser.add_argument("--json", type=Path, default=Path("bench-results.json"), metavar="FILE")
+    parser.add_argument("--without-apache", action="store_true", help="leave Apache Kafka out")
+    parser.add_argument("--without-pk", action="store_true", help="leave pk out")
     parser.add_argument(
-        "--dir", type=Path, help="where the brokers' data lies (default: temporary)"
+        "--without-prototype", action="store_true", help="leave the hot path's prototype out"
     )
+    parser.add_argument("--json", type=Path, default=Path("bench-results.json"), metavar="FILE")
+    parser.add_argument("--dir", type=Path, help="the directory for the data (default: temporary)")
     options = parser.parse_args()
     if not Path("/proc/self/stat").exists():
         print("scripts/bench reads CPU and memory from /proc, so it needs Linux.", file=sys.stderr)
         return 1
     # Piped, the table is as wide as it needs to be.
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Console(width=None if sys.stdout.isatty() else 200)
     log = Console(stderr=True)
     names = [] if options.without_pk else ["pk"]
     if not options.without_apache:
@@ -66,6 +74,8 @@ def main() -> int:
         if "start" in parts:
             _measure_starts(names, rounds, results, Path(folder), log)
         if set(parts) != {"start"}:
+            if not options.without_prototype and PROTOTYPED & set(parts):
+                names.append("prototype")
             _measure_work(names, rounds, parts, size, results, Path(folder), log)
     report.show(results, console)
     settings = {"size": dataclasses.asdict(size), "rounds": rounds, "parts": parts}
@@ -79,6 +89,8 @@ def make(name: str, directory: Path, properties: Mapping[str, str] | None = None
     directory.mkdir(parents=True)
     if name == "pk":
         return Pk(directory, apache_kafka.free_ports(1)[0], properties)
+    if name == "prototype":
+        return Prototype(directory)
     return Apache(directory, properties)
 
 
@@ -138,10 +150,11 @@ def _measure_work(
             work.warm(system, size)
         for number in range(rounds):
             for part in (each for each in measurements if each in parts):
-                for name in in_turn(names, number):
+                able = [n for n in names if n != "prototype" or part in PROTOTYPED]
+                for name in in_turn(able, number):
                     log.print(f"round {number + 1} of {rounds}: {part} on {name}")
                     measurements[part](systems[name])
-        for name in names:
+        for name in [n for n in names if n != "prototype"]:
             work.memory(systems[name], results, "after load")
         if "hostile" in parts and "pk" in systems:
             for number in range(rounds):

@@ -1,7 +1,8 @@
-"""The console tools of three makers, each on both brokers: pk's, Apache's and kcat, from a file and to a file.
+"""The console tools of three makers, each on both brokers: pk's, Apache's and kcat, from a file and
+to a file.
 
-The whole process is timed, its start included, as a person waits for it; and its CPU, user plus system, a million
-records. On two cores the broker has the other one.
+The whole process is timed, its start included, as a person waits for it; and its CPU, user plus
+system, a million records. On two cores the broker has the other one.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from benchmark.systems import TOOL_JVM, System, run
 from benchmark.work import TIMEOUT_S, Size, Topics
 
 LEAST_RATE = 150_000
-"""Records of 100 B a second that pk's own tools are to reach, with its broker on the same two cores."""
+"""Records of 100 B a second that pk's own tools are to reach, with its broker on the same two
+cores."""
 
 RECORDS_A_LINE = 4
-"""The tools get so many times the lines of `size.console_lines`: their start must not be what is measured."""
+"""The tools get so many times the lines of `size.console_lines`: their start must not be what is
+measured."""
 
 
 class Tool(NamedTuple):
@@ -141,7 +144,8 @@ def consume(system: System, size: Size, results: Results, folder: Path) -> None:
 
 
 def producers(system: System, topic: str, *, keyed: bool) -> list[Tool]:
-    """The tools that write the lines of standard input to a topic, acknowledged by all; pk's first."""
+    """The tools that write the lines of standard input to a topic, acknowledged by all; pk's
+    first."""
     words = ["console-producer", "-b", system.bootstrap, "-t", topic]
     words += ["-f", "%k\\t%v\\n"] if keyed else []
     tools = [Tool("pk", pk_command(*words), pk_environment())]

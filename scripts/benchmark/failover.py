@@ -1,26 +1,26 @@
-"""How long producing stops when the leader of a partition goes: pk and Apache Kafka, three brokers each, one after the other.
+"""How long producing stops when the leader of a partition goes: pk and Apache Kafka, three brokers
+each, one after the other.
 
-A topic of one partition, replication factor 3, min.insync.replicas 2; an idempotent producer of librdkafka with acks=all sends
-a record every few milliseconds. Then its leader is killed (-9), stopped from running (SIGSTOP, as a pause or a hang of the
-machine), or ended in order (SIGTERM). The brokers are at their defaults; so is the producer, but that it waits one second for
-an answer (request.timeout.ms, socket.timeout.ms): by default it would sit out a stopped broker for a minute, whoever leads
-meanwhile. The figure is the longest time without an
-acknowledgement around that moment; in each round the broker comes back, and the next round waits until all replicas are in
-sync. What the producer was told is looked up in the log in the end.
+A topic of one partition, replication factor 3, min.insync.replicas 2; an idempotent producer of
+librdkafka with acks=all sends a record every few milliseconds. Then its leader is killed (-9),
+stopped from running (SIGSTOP, as a pause or a hang of the machine), or ended in order (SIGTERM).
+The brokers are at their defaults; so is the producer, but that it waits one second for an answer
+(request.timeout.ms, socket.timeout.ms): by default it would wait a minute for a stopped broker,
+whichever broker leads meanwhile. The figure is the longest time without an acknowledgement around
+that moment; in each round the broker comes back, and the next round waits until all replicas are
+in sync. At the end the log is checked against the producer's acknowledgements.
 
     PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.failover --rounds 3
 
-`--zookeeper` keeps pk's metadata in a ZooKeeper that is started for it, and kills and stops the controller too while it leads.
+`--zookeeper` keeps pk's metadata in a ZooKeeper that is started for it, and kills and stops the
+controller too while it leads.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import statistics
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -32,12 +32,16 @@ from clients.load import Load, check_log
 from clients.pk_cluster import PkCluster
 from faults.cluster import controller_in
 from rich.console import Console
-from rich.table import Table
 from zookeeper_server import ZooKeeperServer
+
+from benchmark import report
+from benchmark.work import LIBRDKAFKA
 
 FAULTS = ("kill -9", "SIGSTOP", "clean stop")
 CONTROLLER = "kill -9, and it is the controller"
 CONTROLLER_STOPPED = "SIGSTOP, and it is the controller"
+LIMITS_S = {"kill -9": 0.5, "clean stop": 0.2}
+"""How long nothing may be acknowledged, on two cores that do nothing else."""
 RATE = 200
 STEADY = 100
 BROKERS = 3
@@ -73,7 +77,7 @@ def running(name: str, zookeeper: bool) -> Iterator[tuple[Cluster, ZooKeeperServ
 def measure(
     cluster: Cluster, fault: str, topic: str, server: ZooKeeperServer | None
 ) -> tuple[float, int]:
-    """Seconds without an acknowledgement, and how many errors the producer was told."""
+    """Seconds without an acknowledgement, and how many errors the producer got."""
     first = None
     if fault in (CONTROLLER, CONTROLLER_STOPPED):
         assert server is not None
@@ -108,7 +112,7 @@ def main() -> int:
     parser.add_argument("--zookeeper", action="store_true")
     parser.add_argument("--without-apache", action="store_true")
     parser.add_argument("--without-pk", action="store_true")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=Path, default=Path("bench-failover.json"), metavar="FILE")
     options = parser.parse_args()
     log, names = Console(stderr=True), [] if options.without_pk else ["pk"]
     if not options.without_apache:
@@ -117,7 +121,7 @@ def main() -> int:
             names.append("apache")
         else:
             log.print(f"Apache Kafka is skipped: {reason}.")
-    figures: dict[str, dict[str, list[float]]] = {}
+    results = report.Results()
     for name in names:
         with running(name, options.zookeeper) as (cluster, server):
             more = (CONTROLLER, CONTROLLER_STOPPED) if server else ()
@@ -125,15 +129,17 @@ def main() -> int:
                 for number in range(options.rounds):
                     waited_s, errors = measure(cluster, fault, f"failover-{place}-{number}", server)
                     log.print(f"{name}: {fault}: {waited_s:.2f} s, {errors} errors")
-                    figures.setdefault(fault, {}).setdefault(name, []).append(waited_s)
-    table = Table("fault of the leader", *names, title="Seconds until acks=all goes on (median)")
-    for fault, by_name in figures.items():
-        cells = (by_name.get(name) for name in names)
-        table.add_row(fault, *(f"{statistics.median(c):.2f}" if c else "—" for c in cells))
-    Console(width=None if sys.stdout.isatty() else 100).print(table)
-    if options.json:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        options.json.write_text(json.dumps({"at": stamp, "seconds": figures}, indent=1) + "\n")
+                    row = results.row(
+                        f"gap after {fault} of the leader",
+                        "s",
+                        LIBRDKAFKA,
+                        higher=False,
+                        limit=LIMITS_S.get(fault),
+                    )
+                    row.add(name, waited_s)
+    report.show(results, Console(width=None if sys.stdout.isatty() else 140))
+    settings = {"rounds": options.rounds, "zookeeper": options.zookeeper}
+    report.write(results, settings, options.json)
     return 0
 
 

@@ -1,9 +1,10 @@
-"""Measures what becomes of a broker's logs, pk beside Apache Kafka: starts, recovery, compaction, reads from a cold disk,
-offsets by time. `scripts/bench --log`.
+"""Measures what becomes of a broker's logs, pk beside Apache Kafka: starts, recovery, compaction,
+reads from a cold disk, offsets by time, a coordinator's replay of its log. `scripts/bench --log`.
 
-Here a measurement needs a broker of its own that is stopped, killed and started again, so the two systems take turns, each
-alone on the machine. What is produced is what scripts/bench produces; files are taken out of the page cache one by one
-(posix_fadvise), so that nobody else on the machine notices.
+Here a measurement needs a broker of its own that is stopped, killed and started again, so the two
+systems take turns, each alone on the machine. What is produced is what scripts/bench produces;
+files are taken out of the page cache one by one (posix_fadvise), so that other programs on the
+machine keep theirs.
 """
 
 from __future__ import annotations
@@ -45,13 +46,15 @@ from benchmark.work import (
 
 librdkafka: Any = confluent_kafka.admin
 
-PARTS = ("start", "recovery", "compaction", "cold")
+PARTS = ("start", "recovery", "compaction", "cold", "replay")
 PARTITIONS_A_TOPIC = 1000
 RECOVERY_PARTITION_MB = 700
-"""Below the size of a segment: what lies in a full one was synced when it was full."""
+"""Below the size of a segment: a full segment was synced when it was full."""
 COMPACTED_MS = 300_000
 LOOKUPS = 300
 ROUND_TRIPS = 1_000
+OFFSETS_A_COMMIT = 1_000
+REPLAY_S = 600.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,10 +65,12 @@ class Size:
     unclean_mb: int
     keyed_mb: int
     cold_mb: int
+    replayed: int
+    """Records in the log of one group coordinator."""
 
 
-FULL = Size(10_000, 3_000, 500, 2_000)
-QUICK = Size(2_000, 300, 100, 300)
+FULL = Size(10_000, 3_000, 500, 2_000, 1_000_000)
+QUICK = Size(2_000, 300, 100, 300, 100_000)
 
 
 def main() -> int:
@@ -77,7 +82,7 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, help="partitions of the clean start (10000)")
     parser.add_argument("--without-apache", action="store_true", help="measure pk alone")
     parser.add_argument("--json", type=Path, default=Path("bench-log.json"), metavar="FILE")
-    parser.add_argument("--dir", type=Path, help="where the data lies (default: temporary)")
+    parser.add_argument("--dir", type=Path, help="the directory for the data (default: temporary)")
     options = parser.parse_args()
     console, log = Console(width=None if sys.stdout.isatty() else 120), Console(stderr=True)
     size = QUICK if options.quick else FULL
@@ -100,6 +105,7 @@ def main() -> int:
         "recovery": recovery,
         "compaction": compaction,
         "cold": cold_reads,
+        "replay": replay,
     }
     with tempfile.TemporaryDirectory(prefix="pk-bench-", dir=options.dir) as folder:
         for number in range(options.rounds):
@@ -120,14 +126,17 @@ def main() -> int:
 
 
 def _properties(part: str) -> dict[str, str]:
-    """What both systems are told for a part."""
+    """The settings of both systems for a part."""
     if part == "compaction":
         return {"log.cleaner.backoff.ms": "500", "log.cleaner.min.cleanable.ratio": "0.01"}
+    if part == "replay":
+        return {"offsets.topic.segment.bytes": str(1 << 30)}  # nothing is compacted meanwhile
     return {}
 
 
 def clean_start(system: System, size: Size, results: Results, _: Path) -> None:
-    """From the start of a broker that was stopped in order, with many partitions of one record each."""
+    """From the start of a broker that was stopped in order, with many partitions of one record
+    each."""
     topics = Topics(system)
     names = []
     left = size.partitions
@@ -151,7 +160,8 @@ def clean_start(system: System, size: Size, results: Results, _: Path) -> None:
 
 
 def recovery(system: System, size: Size, results: Results, _: Path) -> None:
-    """From the start of a broker that was killed with so much unsynced, to a record in the same log."""
+    """From the start of a broker that was killed with so much unsynced, to a record in the same
+    log."""
     topics = Topics(system)
     partitions = max(2, -(-size.unclean_mb // RECOVERY_PARTITION_MB))
     topic = topics.make(partitions)
@@ -168,7 +178,8 @@ def recovery(system: System, size: Size, results: Results, _: Path) -> None:
 
 
 def compaction(system: System, size: Size, results: Results, directory: Path) -> None:
-    """From the moment when a topic is to be compacted until its old segments are, and what a client notices of it."""
+    """From the moment when a topic is due for compaction until its old segments are compacted, and
+    what a client notices of it."""
     topics = Topics(system)
     other = topics.make(1)
     topic = topics.make(1, segment_bytes=str(64 << 20))
@@ -211,7 +222,8 @@ def compaction(system: System, size: Size, results: Results, directory: Path) ->
 
 
 def cold_reads(system: System, size: Size, results: Results, directory: Path) -> None:
-    """A topic that the page cache does not hold, read whole and asked for times; first with it, to compare."""
+    """A topic that the page cache does not hold, read whole and asked for times; first with it, to
+    compare."""
     topics = Topics(system)
     topic = topics.make(1, segment_bytes=str(256 << 20))
     count = size.cold_mb * 1000
@@ -230,6 +242,71 @@ def cold_reads(system: System, size: Size, results: Results, directory: Path) ->
         row.add(system.name, size.cold_mb / drive("consume", reads)["seconds"])
     _drop(directory, topic)
     _ask_times(system, topic, count, results)
+
+
+def replay(system: System, size: Size, results: Results, _: Path) -> None:
+    """From the start of a broker that was stopped in order to the committed offsets of a group,
+    with few records in its coordinator's log and with many."""
+    topic = Topics(system).make(OFFSETS_A_COMMIT)
+    for commits in (1, size.replayed // OFFSETS_A_COMMIT):
+        _commit(system, topic, commits)
+        system.stop()
+        started = time.perf_counter()
+        system.start()
+        _await_committed(system, topic, commits)
+        seconds = time.perf_counter() - started
+        name = f"restart to committed offsets, {commits * OFFSETS_A_COMMIT:,} commits before"
+        row = results.row(name, "s", LIBRDKAFKA, higher=False, goal=1 if commits > 1 else None)
+        row.add(system.name, seconds)
+        system.wait_until_ready()
+
+
+def _commit(system: System, topic: str, commits: int) -> None:
+    """Commit the offsets of every partition of a topic so often: the numbers from 1 on."""
+    consumer = confluent_kafka.Consumer(client_config(system, group_id="replayed"))
+    try:
+        for number in range(1, commits + 1):
+            offsets = [
+                confluent_kafka.TopicPartition(topic, p, number) for p in range(OFFSETS_A_COMMIT)
+            ]
+            deadline = time.monotonic() + REPLAY_S
+            while True:
+                try:
+                    committed = consumer.commit(offsets=offsets, asynchronous=False) or ()
+                    break
+                except confluent_kafka.KafkaException:  # the coordinator is on its way
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.1)
+            for one in committed:
+                if one.error is not None:
+                    raise RuntimeError(f"{one} was not committed")
+    finally:
+        consumer.close()
+
+
+def _await_committed(system: System, topic: str, offset: int) -> None:
+    """Ask for a committed offset until it is answered."""
+    consumer = confluent_kafka.Consumer(
+        client_config(
+            system, group_id="replayed", reconnect_backoff_ms=5, reconnect_backoff_max_ms=20
+        )
+    )
+    asked = [confluent_kafka.TopicPartition(topic, OFFSETS_A_COMMIT - 1)]
+    deadline = time.monotonic() + REPLAY_S
+    try:
+        while time.monotonic() < deadline:
+            try:
+                (found,) = consumer.committed(asked, timeout=1)
+            except confluent_kafka.KafkaException:
+                time.sleep(0.01)
+                continue
+            if found.offset != offset:
+                raise RuntimeError(f"{offset} was committed, and {found.offset} is found")
+            return
+        raise RuntimeError("the group's coordinator does not answer")
+    finally:
+        consumer.close()
 
 
 def _ask_times(system: System, topic: str, count: int, results: Results) -> None:
@@ -303,7 +380,8 @@ def _drop(directory: Path, topic: str) -> None:
 
 
 def _read_bytes(pid: int) -> int:
-    """What a process has read so far by system calls, from whatever kind of file (not what it maps)."""
+    """What a process has read so far by system calls, from whatever kind of file (not what it
+    maps)."""
     found = re.search(r"rchar: (\d+)", Path(f"/proc/{pid}/io").read_text())
     return int(found[1]) if found else 0
 

@@ -1,10 +1,11 @@
 """A client that is not the bottleneck: librdkafka's own C functions, through ctypes.
 
-confluent-kafka's Python loop makes an object a record and tops out near half a million records a second,
-which is less than either broker takes. So this calls the library that confluent-kafka brings with it:
-`rd_kafka_produce_batch` takes ten thousand records a call, and consumption runs through
-`rd_kafka_consume_callback_queue` with a C function of the library itself as the callback
-(`rd_kafka_message_timestamp`: it reads a field and returns), so that no record becomes a Python object.
+confluent-kafka's Python loop makes an object a record and tops out near half a million records a
+second, which is less than either broker takes. So this calls the library that confluent-kafka
+brings with it: `rd_kafka_produce_batch` takes ten thousand records a call, and consumption runs
+through `rd_kafka_consume_callback_queue` with a C function of the library itself as the callback
+(`rd_kafka_message_timestamp`: it reads a field and returns), so that no record becomes a Python
+object.
 
 Each measurement runs in a process of its own, which prints one JSON object:
 
@@ -173,7 +174,8 @@ class RdKafka:
 def _batch(
     size: int, partitions: int, *, keyed: bool = False
 ) -> tuple[ctypes.Array[Message], object]:
-    """Records that can be sent again and again, and what must live as long; with keys, each has its own."""
+    """Records that can be sent again and again, and what must live as long; with keys, each has its
+    own."""
     payload = ctypes.create_string_buffer(os.urandom(size), size)
     keys = [ctypes.create_string_buffer(b"key-%08d" % n, KEY_BYTES) for n in range(RECORDS_A_CALL)]
     messages = (Message * RECORDS_A_CALL)()
@@ -189,7 +191,8 @@ def _batch(
 def produce(options: Mapping[str, Any]) -> dict[str, float]:
     """Sends `count` records of `size` bytes over `partitions`, each acknowledged; seconds it took.
 
-    Without delivery reports the library says nothing of a lost record, so the end offsets are counted.
+    Without delivery reports the library says nothing of a lost record, so the end offsets are
+    counted.
     """
     count, partitions = options["count"], options["partitions"]
     with RdKafka(PRODUCER, options["topic"], options["config"]) as client:
@@ -236,7 +239,8 @@ def _send_one(client: RdKafka, message: Message) -> None:
 
 
 def end_to_end(options: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Sends one record and waits until a consumer has it, `count` times; the milliseconds of each."""
+    """Sends one record and waits until a consumer has it, `count` times; the milliseconds of
+    each."""
     times = []
     base = {"bootstrap.servers": options["config"]["bootstrap.servers"], "log_level": 0}
     with (

@@ -1,8 +1,9 @@
-"""How long somebody waits for the screen: keys in `pk shell`, the first screen of `pk top`, on a cluster of 5,000 topics and
-2,000 groups.
+"""How long somebody waits for the screen: keys in `pk shell`, the first screen of `pk top`, on a
+cluster of 5,000 topics and 2,000 groups.
 
-A key counts from the moment it is sent to the last thing that the shell drew for it (line, menu of completions, toolbar):
-then nothing changed for `QUIET_S`. What the terminal itself would need to draw is not in it.
+A key counts from the moment it is sent to the last thing that the shell drew for it (line, menu of
+completions, toolbar): then nothing changed for `QUIET_S`. What the terminal itself would need to
+draw is not in it.
 
     scripts/bench --screens            a broker of pk's
     scripts/bench --screens --apache   Apache Kafka
@@ -65,7 +66,8 @@ def running(apache: bool) -> Iterator[str]:
 
 
 def drawn_after(terminal: Terminal) -> float:
-    """Milliseconds until the last change of the screen above the toolbar, which ticks by itself; 0 if there is none."""
+    """Milliseconds until the last change of the screen above the toolbar, which ticks by itself; 0
+    if there is none."""
     began = time.perf_counter()
     chunks: list[tuple[float, bytes]] = []
     while True:

@@ -1,7 +1,8 @@
-"""How long somebody waits for a command line: pk's start-up over a bare `python -c pass`, and a list of topics by the tools of
-three makers.
+"""How long somebody waits for a command line: pk's start-up over a bare `python -c pass`, and a
+list of topics by the tools of three makers.
 
-Each is the median of several runs, each beside a bare interpreter: what the machine is doing meanwhile happens to both.
+Each is the median of several runs, each beside a bare interpreter: what the machine is doing
+meanwhile happens to both.
 """
 
 from __future__ import annotations

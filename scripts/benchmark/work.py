@@ -1,7 +1,7 @@
 """The measurements. Each function measures one system once and adds its figures to the results.
 
-Goals are the project's own, as ratios to Apache Kafka on the same machine in the same run; "equal" means
-at least 0.95.
+Goals are the project's own, as ratios to Apache Kafka on the same machine in the same run. The
+prototype takes part where it can: one partition, produce and consume by librdkafka.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmark.report import Results
 from benchmark.systems import (
+    Prototype,
     System,
     cpu_seconds,
     environment,
@@ -35,7 +36,13 @@ from benchmark.systems import (
 
 SCRIPTS = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 60.0
-EQUAL = 0.95
+PRODUCE_GOALS = {
+    (1000, 1): (1.5, 0.5),
+    (100, 1): (1.2, 0.55),
+    (1000, 100): (2, 0.35),
+    (100, 100): (2, 0.35),
+}
+"""Size of the records in bytes, partitions → ratio of throughput, ratio of CPU."""
 LIBRDKAFKA, JAVA = "librdkafka", "Java perf tool"
 _NAMES = itertools.count(1)
 
@@ -86,11 +93,16 @@ class Topics:
     """Makes topics that go away with their files at once when they are deleted."""
 
     def __init__(self, system: System) -> None:
+        self._system = system
         self._admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
 
     def make(self, partitions: int, **config: str) -> str:
-        """A topic; in the keys of `config` a dot is an underscore."""
+        """A topic; in the keys of `config` a dot is an underscore. Of the prototype, an empty
+        log."""
         name = f"bench-{next(_NAMES)}"
+        if isinstance(self._system, Prototype):
+            self._system.renew()
+            return name
         keys = {key.replace("_", "."): value for key, value in config.items()}
         new: Any = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"} | keys)
         self._admin.create_topics([new])[name].result(TIMEOUT_S)
@@ -105,6 +117,8 @@ class Topics:
         return len(found) == partitions and all(p.leader >= 0 for p in found.values())
 
     def delete(self, name: str) -> None:
+        if isinstance(self._system, Prototype):
+            return
         self._admin.delete_topics([name])[name].result(TIMEOUT_S)
 
 
@@ -126,6 +140,8 @@ def produce(system: System, size: Size, results: Results) -> None:
     """100 B and 1 kB records on 1 and on 100 partitions, then the large ones read again."""
     topics = Topics(system)
     for record_bytes, partitions in itertools.product((1000, 100), (1, 100)):
+        if partitions > 1 and isinstance(system, Prototype):
+            continue  # it has but one
         topic = topics.make(partitions)
         count = size.produce_mb * (1000 if record_bytes == 1000 else 5000)
         options = {"topic": topic, "config": producer_config(system), "size": record_bytes}
@@ -135,12 +151,11 @@ def produce(system: System, size: Size, results: Results) -> None:
         seconds = drive("produce", options)["seconds"]
         cpu = cpu_seconds(system.pid()) - before
         name = f"produce {record_bytes} B, {partitions} partition{'s'[: partitions > 1]}"
-        # The row of 100 partitions is reported; the goal is for throughput in every row.
-        rate = results.row(name, "records/s", LIBRDKAFKA, higher=True, goal=EQUAL)
+        more, less = PRODUCE_GOALS[record_bytes, partitions]
+        rate = results.row(name, "records/s", LIBRDKAFKA, higher=True, goal=more)
         rate.add(system.name, count / seconds)
         gigabytes = count * record_bytes / 1e9
-        goal = 0.6 if record_bytes == 1000 else None
-        row = results.row(f"{name}: broker CPU", "s/GB", LIBRDKAFKA, higher=False, goal=goal)
+        row = results.row(f"{name}: broker CPU", "s/GB", LIBRDKAFKA, higher=False, goal=less)
         row.add(system.name, cpu / gigabytes)
         if record_bytes == 1000:
             consume(system, topic, partitions, count, results)
@@ -155,7 +170,7 @@ def consume(system: System, topic: str, partitions: int, count: int, results: Re
     cpu = cpu_seconds(system.pid()) - before
     name = f"consume 1000 B, {partitions} partition{'s'[: partitions > 1]}"
     results.row(name, "records/s", LIBRDKAFKA, higher=True).add(system.name, count / seconds)
-    row = results.row(f"{name}: broker CPU", "s/GB", LIBRDKAFKA, higher=False, goal=0.7)
+    row = results.row(f"{name}: broker CPU", "s/GB", LIBRDKAFKA, higher=False, goal=0.75)
     row.add(system.name, cpu / (count * 1000 / 1e9))
 
 
@@ -166,10 +181,14 @@ def one_record_requests(system: System, size: Size, results: Results) -> None:
     config = producer_config(system, linger_ms=0, batch_num_messages=1)
     count = size.one_record_requests
     options = {"topic": topic, "config": config, "size": 100, "partitions": 1, "count": count}
+    before = cpu_seconds(system.pid())
     seconds = drive("produce", options)["seconds"]
+    cpu = cpu_seconds(system.pid()) - before
     name = "one record a request, pipelined"
-    row = results.row(name, "requests/s", LIBRDKAFKA, higher=True, goal=2.0)
+    row = results.row(name, "requests/s", LIBRDKAFKA, higher=True, goal=2.5)
     row.add(system.name, count / seconds)
+    row = results.row(f"{name}: broker CPU", "µs each", LIBRDKAFKA, higher=False, goal=0.35)
+    row.add(system.name, cpu / count * 1e6)
     topics.delete(topic)
 
 
@@ -179,7 +198,7 @@ def latencies(system: System, size: Size, results: Results) -> None:
     topic = topics.make(1)
     config = producer_config(system, linger_ms=0)
     options = {"topic": topic, "config": config, "size": 100, "warm": size.round_trips // 10}
-    goals = {"round_trip": {50.0: 1.5, 99.0: None, 99.9: 1.0}}
+    goals = {"round_trip": {50.0: 1.1, 99.9: 0.6}, "end_to_end": {50.0: 1.2}}
     for what, name in (("round_trip", "produce round trip"), ("end_to_end", "end to end")):
         times = sorted(drive(what, options | {"count": size.round_trips})["times_ms"])
         for percent in (50.0, 99.0, 99.9):
@@ -196,7 +215,7 @@ def java_tools(system: System, size: Size, results: Results) -> None:
         topic = topics.make(partitions)
         count = size.produce_mb * (1000 if record_bytes == 1000 else 5000) // 2
         touch_memory(2 * size.produce_mb)
-        out = _java(
+        out = java_tool(
             "ProducerPerformance",
             *("--bootstrap-server", system.bootstrap, "--topic", topic, "--throughput", "-1"),
             *("--num-records", str(count), "--record-size", str(record_bytes)),
@@ -205,7 +224,7 @@ def java_tools(system: System, size: Size, results: Results) -> None:
         )
         found = re.findall(r"([\d.]+) records/sec", out)  # the last is the steady state's
         name = f"produce {record_bytes} B, {partitions} partition{'s'[: partitions > 1]}, Java"
-        row = results.row(name, "records/s", JAVA, higher=True, goal=EQUAL)
+        row = results.row(name, "records/s", JAVA, higher=True, goal=1)
         row.add(system.name, float(found[-1]))
         if (record_bytes, partitions) == (1000, 1):
             _java_consume(system, topic, count, results)
@@ -213,19 +232,21 @@ def java_tools(system: System, size: Size, results: Results) -> None:
 
 
 def _java_consume(system: System, topic: str, count: int, results: Results) -> None:
-    out = _java(
+    out = java_tool(
         "ConsumerPerformance",
         *("--bootstrap-server", system.bootstrap, "--topic", topic, "--hide-header"),
         *("--num-records", str(count), "--command-property", "group.protocol=classic"),
         *("--timeout", "30000"),
     )
-    # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, MB/s and records/s of the fetch
+    # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, MB/s and records/s of the
+    # fetch
     fields = out.strip().splitlines()[-1].split(",")
-    row = results.row("consume 1000 B, 1 partition, Java", "records/s", JAVA, higher=True)
+    row = results.row("consume 1000 B, 1 partition, Java", "records/s", JAVA, higher=True, goal=1)
     row.add(system.name, float(fields[9]))
 
 
-def _java(tool: str, *options: str) -> str:
+def java_tool(tool: str, *options: str) -> str:
+    """What one of Apache's tools prints."""
     command = java_command(f"org.apache.kafka.tools.{tool}", *options, jvm=PERF_JVM)
     return run(command, environment_of_driver())
 
@@ -243,23 +264,29 @@ def memory(system: System, results: Results, when: str) -> None:
 def first_acknowledged(system: System, results: Results) -> None:
     """From the start of a broker on an empty directory to its first acknowledged record.
 
-    The client is there before, asks again every few milliseconds, and its topic is made on demand.
+    The client is there before, and its topic is made on demand: the broker answers
+    UNKNOWN_TOPIC_OR_PARTITION once, as Apache Kafka does, and the client asks again.
     """
     system.prepare()
     seconds = seconds_to_first(system, "first")
     name = "start to first acknowledged record"
-    results.row(name, "s", LIBRDKAFKA, higher=False, goal=0.3).add(system.name, seconds)
+    row = results.row(name, "s", LIBRDKAFKA, higher=False, goal=0.3, limit=0.25)
+    row.add(system.name, seconds)
     system.wait_until_ready()
 
 
 def seconds_to_first(system: System, topic: str) -> float:
-    """From the start of a broker to the first record that `topic` takes, by a client that is there before."""
+    """From the start of a broker to the first record that `topic` takes, by a client that is there
+    before, and asks every 10 ms. With librdkafka's own limit, a second, it doubles its pauses while
+    there is no broker: it then finds one, and a topic that is new, a third of a second late, and
+    that is what would be measured."""
     impatient = producer_config(
         system,
         linger_ms=0,
         reconnect_backoff_ms=5,
         reconnect_backoff_max_ms=10,
         retry_backoff_ms=10,
+        retry_backoff_max_ms=10,
         topic_metadata_refresh_fast_interval_ms=10,
         allow_auto_create_topics=True,
     )

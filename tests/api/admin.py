@@ -43,7 +43,8 @@ class Admin:
         *,
         at_controller: bool = False,
     ) -> Any:
-        """The answer, as a client of that version reads it; `at_controller`, of one who asks the controller itself."""
+        """The answer, as a client of that version reads it; `at_controller`, of one who asks the
+        controller itself."""
         api = (AT_CONTROLLER if at_controller else APIS)[request.API_KEY]
         version = api.versions[1] if version is None else version
         received = decode_whole(type(request), encode(request, version), version)

@@ -1,7 +1,7 @@
-"""Reads that wait for the disk do so in threads: nobody else's requests wait with them.
+"""Reads that wait for the disk do so in threads: requests of others do not wait with them.
 
-`posix_fadvise(DONTNEED)` drops a file's pages, and a gate in the disk makes "waiting for the disk" last as long as a test
-needs. What is asserted is who is answered meanwhile, never how fast.
+`posix_fadvise(DONTNEED)` drops a file's pages, and a gate in the disk makes "waiting for the disk"
+last as long as a test needs. What is asserted is who is answered meanwhile, never how fast.
 """
 
 import os
@@ -40,7 +40,7 @@ class GatedFile(RealFile):
         if not disk.gate.is_set() and "/t-0/" in self.path and not patience.spent:
             assert threading.current_thread() is not threading.main_thread(), "the loop waits"
             disk.waiting.set()
-            assert disk.gate.wait(20)
+            assert disk.gate.wait(60)
         return super().pread(length, position)
 
 
@@ -137,7 +137,8 @@ def test_others_are_answered_while_a_cold_read_waits(directory: Path, wait_ms: i
             await make_topic(other, "other")
             for n in range(40):
                 await produce(reader, bytes([n]) * 100_000, "t")
-            # The first look at the old segments' indexes is done in a thread; then what is warm stays on the loop.
+            # The first look at the old segments' indexes is done in a thread; then what is warm
+            # stays on the loop.
             for offset in (3, 15, 3, 15):
                 await reader.call(fetch_request(offset), 11)
             disk.waiting.clear()

@@ -142,7 +142,7 @@ async def test_a_broker_describes_itself_and_hides_its_secrets() -> None:
         (99, "x", INVALID_REQUEST),
     ],
 )
-def test_what_is_not_there_is_not_described(kind: int, name: str, code: ErrorCode) -> None:
+def test_what_is_missing_is_not_described(kind: int, name: str, code: ErrorCode) -> None:
     @simulated
     async def main() -> None:
         async with asking() as admin:
@@ -267,6 +267,51 @@ def test_loggers_are_described_and_set(a_logger: logging.Logger) -> None:
                 assert await alter(admin, BROKER_LOGGER, "1", key, operation, value) == code
             assert await alter(admin, BROKER_LOGGER, "7", name, SET, "INFO") == INVALID_REQUEST
             assert admin.broker.image.configs == {}, "no logger is the cluster's business"
+
+    main()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "refused"),
+    [
+        ("cordoned.log.dirs", "/nope", "Missing entries : /nope"),
+        ("cordoned.log.dirs", "*,/logs", "when cordoned.log.dirs is set to *, it must not contain"),
+        ("cordoned.log.dirs", "*", None),
+        ("cordoned.log.dirs", "/logs", None),
+        ("log.cleaner.threads", "0", "Log cleaner threads should be at least 1"),
+        ("log.cleaner.threads", "1", "cannot be reduced to less than half the current value 4"),
+        ("log.cleaner.threads", "9", "cannot be increased to more than double the current value 4"),
+        ("log.cleaner.threads", "2", None),
+        ("log.cleaner.threads", "8", None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["incremental", "legacy"])
+def test_a_running_broker_refuses_what_apache_kafka_refuses(
+    key: str, value: str, refused: str | None, kind: str
+) -> None:
+    @simulated
+    async def main() -> None:
+        async with asking(log_cleaner_threads="4") as admin:
+            (directory,) = admin.broker.config.log_dirs
+            given = value.replace("/logs", directory)
+            if kind == "legacy":
+                change = legacy.AlterableConfig(name=key, value=given)
+                resource = legacy.AlterConfigsResource(
+                    resource_type=BROKER, resource_name="1", configs=[change]
+                )
+                request = legacy.AlterConfigsRequest(resources=[resource])
+            else:
+                setting = AlterableConfig(name=key, config_operation=SET, value=given)
+                changed = AlterConfigsResource(
+                    resource_type=BROKER, resource_name="1", configs=[setting]
+                )
+                request = IncrementalAlterConfigsRequest(resources=[changed])
+            (answer,) = (await admin.ask(request)).responses
+            if refused is None:
+                assert (answer.error_code, answer.error_message) == (0, None)
+            else:
+                assert answer.error_code == INVALID_REQUEST
+                assert refused.lower() in (answer.error_message or "").lower()
 
     main()
 

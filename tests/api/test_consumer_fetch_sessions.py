@@ -1,4 +1,5 @@
-"""A consumer's fetch session looks only at partitions that moved, and hears of every move (KIP-227)."""
+"""A consumer's fetch session looks only at partitions that moved, and hears of every move
+(KIP-227)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,7 +35,8 @@ class Session:
         self.id = self.epoch = 0
 
     async def poll(self, *wanted: tuple[int, int], **fields: Any) -> Any:
-        """One fetch that names `wanted` (partition, offset); raises the session's error as an assertion."""
+        """One fetch that names `wanted` (partition, offset); raises the session's error as an
+        assertion."""
         await self.send(*wanted, **fields)
         return await self.receive()
 
@@ -54,7 +56,7 @@ class Session:
         return response
 
 
-def told(response: Any) -> dict[int, list[int]]:
+def reported(response: Any) -> dict[int, list[int]]:
     """Partition → offsets, of those that are named."""
     assert response.error_code == 0
     return {
@@ -78,7 +80,7 @@ async def a_session(
         await make_topic(other, "t", partitions)
         session = Session(caller)
         await session.poll(*((number, 0) for number in range(partitions)))
-        assert told(await session.poll()) == {}
+        assert reported(await session.poll()) == {}
         yield node, other, session
 
 
@@ -90,8 +92,8 @@ async def test_an_idle_poll_looks_at_nothing() -> None:
         assert not cached.dirty
         await produce(other, batch(b"a"), partition=7)
         assert [fetched.partition for fetched in cached.dirty.values()] == [7]
-        assert told(await session.poll()) == {7: [0]}
-        assert told(await session.poll((7, 1))) == {}
+        assert reported(await session.poll()) == {7: [0]}
+        assert reported(await session.poll((7, 1))) == {}
         assert not cached.dirty
 
 
@@ -101,8 +103,8 @@ async def test_news_ends_the_waiting_again_and_again() -> None:
         for offset in range(3):
             await session.send(max_wait_ms=LONG_MS)
             await produce(other, batch(b"a"), partition=1)
-            assert told(await session.receive()) == {1: [offset]}
-            assert told(await session.poll((1, offset + 1))) == {}
+            assert reported(await session.receive()) == {1: [offset]}
+            assert reported(await session.poll((1, offset + 1))) == {}
 
 
 @trio_test
@@ -113,23 +115,23 @@ async def test_what_did_not_fit_is_not_forgotten() -> None:
         found: dict[int, list[int]] = {}
         wanted: list[tuple[int, int]] = []
         for _ in range(4):
-            news = told(await session.poll(*wanted, max_bytes=900))
+            news = reported(await session.poll(*wanted, max_bytes=900))
             served = {number: seen for number, seen in news.items() if seen}
             assert len(served) == 1, "the one first in turn, whole"
             found |= served
             wanted = [(number, 1) for number in served]
         assert found == {number: [0] for number in range(4)}
-        assert told(await session.poll(*wanted)) == {}
+        assert reported(await session.poll(*wanted)) == {}
 
 
 @trio_test
 async def test_min_bytes_count_over_all_that_is_there() -> None:
     async with a_session(2) as (_, other, session):
         await produce(other, batch(bytes(600)), partition=0)
-        assert told(await session.poll(min_bytes=1000)) == {0: [0]}, "its time was over"
+        assert reported(await session.poll(min_bytes=1000)) == {0: [0]}, "its time was over"
         await session.send(min_bytes=1000, max_wait_ms=LONG_MS)
         await produce(other, batch(bytes(600)), partition=1)
-        assert told(await session.receive()) == {0: [0], 1: [0]}
+        assert reported(await session.receive()) == {0: [0], 1: [0]}
 
 
 @trio_test
@@ -139,16 +141,16 @@ async def test_a_forgotten_partition_tells_nothing() -> None:
         await session.send(max_wait_ms=LONG_MS)
         await produce(other, batch(b"a"), partition=1)
         await produce(other, batch(b"a"), partition=0)
-        assert told(await session.receive()) == {0: [0]}
+        assert reported(await session.receive()) == {0: [0]}
 
 
 @trio_test
-async def test_a_new_log_start_is_told_with_the_next_news() -> None:
+async def test_a_new_log_start_is_sent_with_the_next_news() -> None:
     async with a_session() as (node, other, session):
         partition = node.broker.replicas.partition("t", 0)
         await produce(other, batch(b"a"), batch(b"b"))
         await session.poll()
-        assert told(await session.poll((0, 2))) == {}
+        assert reported(await session.poll((0, 2))) == {}
         partition.delete_before(1)
         assert only(await session.poll()).log_start_offset == 1
 
@@ -171,11 +173,11 @@ async def test_a_topic_deleted_and_made_again_by_name() -> None:
             assert only(await session.poll()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await make_topic(other, "t")
         await produce(other, batch(b"new"))
-        assert told(await session.poll()) == {0: [0]}
-        assert told(await session.poll((0, 1))) == {}
+        assert reported(await session.poll()) == {0: [0]}
+        assert reported(await session.poll((0, 1))) == {}
         await session.send(max_wait_ms=LONG_MS)
         await produce(other, batch(b"newer"))
-        assert told(await session.receive()) == {0: [1]}
+        assert reported(await session.receive()) == {0: [1]}
 
 
 @trio_test
@@ -184,7 +186,7 @@ async def test_a_topic_deleted_and_made_again_by_id() -> None:
         old = await make_topic(other, "t")
         session = Session(caller, 13)
         await session.poll((0, 0), topic_id=old)
-        assert told(await session.poll()) == {}
+        assert reported(await session.poll()) == {}
         await delete(other)
         new = await make_topic(other, "t")
         await produce(other, batch(b"new"))
@@ -192,8 +194,8 @@ async def test_a_topic_deleted_and_made_again_by_id() -> None:
         for _ in range(2):
             assert only(await session.poll()).error_code in codes
         forgotten = [ForgottenTopic(topic_id=old, partitions=[0])]
-        assert told(await session.poll((0, 0), topic_id=new, forgotten=forgotten)) == {0: [0]}
-        assert told(await session.poll((0, 1), topic_id=new)) == {}
+        assert reported(await session.poll((0, 0), topic_id=new, forgotten=forgotten)) == {0: [0]}
+        assert reported(await session.poll((0, 1), topic_id=new)) == {}
 
 
 def append_transactional(partition: Partition, now_ms: int) -> None:
@@ -217,7 +219,7 @@ async def test_a_reader_of_committed_records_hears_of_the_end_of_a_transaction(
         await produce(other, batch(b"behind it"))
         found = only(await session.poll())
         assert (offsets(found.records), found.last_stable_offset) == ([], 0)
-        assert told(await session.poll()) == {}
+        assert reported(await session.poll()) == {}
         await session.send(max_wait_ms=LONG_MS)
         partition.append(end_transaction_batch(commit, 0, 7, 0, now_ms), now_ms=now_ms)
         found = only(await session.receive())
@@ -227,12 +229,12 @@ async def test_a_reader_of_committed_records_hears_of_the_end_of_a_transaction(
 
 
 @trio_test
-async def test_a_change_of_leader_is_told_until_it_is_over() -> None:
+async def test_a_change_of_leader_is_reported_until_it_is_over() -> None:
     async with running_node() as node, caller_of(node) as other, caller_of(node) as caller:
         await make_topic(other, "t")
         session = Session(caller, 10)  # which reads from leaders only
         await session.poll((0, 0))
-        assert told(await session.poll()) == {}
+        assert reported(await session.poll()) == {}
         partition = node.broker.replicas.partition("t", 0)
         ours = partition.image
         assert ours is not None
@@ -245,23 +247,23 @@ async def test_a_change_of_leader_is_told_until_it_is_over() -> None:
         fenced = await session.poll((0, 0), current_leader_epoch=1)
         assert only(fenced).error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert only(await session.poll()).error_code == ErrorCode.FENCED_LEADER_EPOCH
-        assert told(await session.poll((0, 0), current_leader_epoch=2)) == {0: []}
-        assert told(await session.poll()) == {}
+        assert reported(await session.poll((0, 0), current_leader_epoch=2)) == {0: []}
+        assert reported(await session.poll()) == {}
         await session.send(max_wait_ms=LONG_MS)
         await produce(other, batch(b"a"))
-        assert told(await session.receive()) == {0: [0]}
+        assert reported(await session.receive()) == {0: [0]}
 
 
 @trio_test
 async def test_a_full_cache_serves_without_a_session() -> None:
     async with a_session(slots=1) as (node, other, session), caller_of(node) as late:
         second = Session(late)
-        assert told(await second.poll((0, 0))) == {0: []}
+        assert reported(await second.poll((0, 0))) == {0: []}
         assert second.id == 0
         await second.send((0, 0), max_wait_ms=LONG_MS, session_epoch=-1)
         await produce(other, batch(b"a"))
-        assert told(await second.receive()) == {0: [0]}
-        assert told(await session.poll()) == {0: [0]}, "the one that has a session keeps it"
+        assert reported(await second.receive()) == {0: [0]}
+        assert reported(await session.poll()) == {0: [0]}, "the one that has a session keeps it"
 
 
 @trio_test
@@ -273,7 +275,7 @@ async def test_a_session_that_makes_room_for_a_follower_answers_what_it_was_aske
         opened = await follower.call(fetch((0, 0), session_epoch=0, replica_id=2), 11)
         assert opened.session_id not in (0, session.id)
         await produce(other, batch(b"a"))
-        assert told(await session.receive()) == {0: [0]}
+        assert reported(await session.receive()) == {0: [0]}
         lost = await session.poll()
         assert lost.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
@@ -281,8 +283,8 @@ async def test_a_session_that_makes_room_for_a_follower_answers_what_it_was_aske
 @trio_test
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_session_tells_what_a_look_at_everything_would(seed: int) -> None:
-    """Whatever happens, a poll names those partitions that have records for the client, or another high watermark or log
-    start than it was told of last."""
+    """Whatever happens, a poll names those partitions that have records for the client, or another
+    high watermark or log start than it was told of last."""
     random, count = Random(seed), 5
     async with a_session(count) as (node, other, session):
         partitions = [node.broker.replicas.partition("t", number) for number in range(count)]
@@ -314,11 +316,11 @@ async def test_a_session_tells_what_a_look_at_everything_would(seed: int) -> Non
                 if at[n] < seen.high_watermark
                 or known[n] != (seen.high_watermark, seen.log.log_start_offset)
             }
-            assert told(news) == expected
+            assert reported(news) == expected
             for n in expected:
                 seen = partitions[n]
                 known[n] = seen.high_watermark, seen.log.log_start_offset
-            advanced = {n: found[-1] + 1 for n, found in told(news).items() if found}
+            advanced = {n: found[-1] + 1 for n, found in reported(news).items() if found}
             if advanced:
                 at |= advanced
-                assert told(await session.poll(*advanced.items())) == {}
+                assert reported(await session.poll(*advanced.items())) == {}

@@ -14,6 +14,7 @@ from nodes import Caller, make_topic, refusing, trio_test
 from wire.values import Maker
 
 from pk.core.api.index import CONTROLLER_APIS
+from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.controller.client_identity import address_bytes, principal_bytes
 from pk.core.broker.controller.embedded_store import TOPIC_ID
 from pk.core.errors import ErrorCode, ProtocolError
@@ -60,7 +61,6 @@ QUORUM = DescribeQuorumRequest(
     topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
 )
 SEEDS = 4
-NOBODY_S = 30
 
 
 @asynccontextmanager
@@ -136,9 +136,9 @@ async def test_a_controller_serves_what_apaches_does_and_no_more() -> None:
         response = await one.call(
             ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4
         )
-        told = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
-        assert told == {api.key: api.versions for api in CONTROLLER_APIS}
-        for key, (low, high) in told.items():
+        reported = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+        assert reported == {api.key: api.versions for api in CONTROLLER_APIS}
+        for key, (low, high) in reported.items():
             assert "controller" in MESSAGES[key].listeners
             assert low <= MESSAGES[key].versions[0] and high == MESSAGES[key].versions[1]
 
@@ -207,9 +207,8 @@ async def test_a_broker_registers_lives_is_fenced_and_goes() -> None:
         answer = await beat(want_shut_down=True)
         assert not answer.should_shut_down and cluster.image.brokers[7].in_controlled_shutdown
         assert cluster.image.topics["t"].partitions[0].leader == 1
-        for _ in range(1_000):
-            if (await beat(want_shut_down=True)).should_shut_down:
-                break
+        while not (await beat(want_shut_down=True)).should_shut_down:  # noqa: ASYNC110
+            await trio.sleep(0.01)  # the others tell how far they are in their own heartbeats
         assert cluster.image.brokers[7].fenced
         for expected in (0, ErrorCode.BROKER_ID_NOT_REGISTERED):
             answer = await one.call(UnregisterBrokerRequest(broker_id=7), 0)
@@ -220,7 +219,8 @@ async def test_a_broker_registers_lives_is_fenced_and_goes() -> None:
 @trio_test
 async def test_who_breaks_off_and_does_not_listen_is_fenced_at_once() -> None:
     with refusing() as port:
-        async with at_controller(broker__session__timeout__ms="60000") as (cluster, one):
+        # A session longer than the test's own time.
+        async with at_controller(broker__session__timeout__ms="600000") as (cluster, one):
             answering = cluster.nodes[1].listeners[0].advertised.port
             epochs = {}
             for node, at in ((7, port), (8, answering)):
@@ -241,15 +241,13 @@ async def test_who_breaks_off_and_does_not_listen_is_fenced_at_once() -> None:
                         current_metadata_offset=cluster.image.offset,
                     )
                     assert not (await own.call(request, 2)).is_fenced
-            started = trio.current_time()
             await cluster.until(lambda: cluster.image.brokers[7].fenced)
-            assert trio.current_time() - started < NOBODY_S, "long before its session of a minute"
             assert not cluster.image.brokers[8].fenced, "somebody answers there"
 
 
 @trio_test
 async def test_who_is_silent_is_fenced_after_its_session() -> None:
-    async with at_controller(broker__session__timeout__ms="1200") as (cluster, one):
+    async with at_controller(broker__session__timeout__ms="5000") as (cluster, one):
         registration = BrokerRegistrationRequest(
             broker_id=7,
             cluster_id=cluster.image.cluster_id,
@@ -264,12 +262,12 @@ async def test_who_is_silent_is_fenced_after_its_session() -> None:
         started = trio.current_time()
         assert not (await one.call(request, 2)).is_fenced
         await cluster.until(lambda: cluster.image.brokers[7].fenced)
-        assert trio.current_time() - started > 1.1
+        assert trio.current_time() - started > 4.9
         assert not any(cluster.image.brokers[n].fenced for n in (1, 2)), "those send heartbeats"
 
 
 @trio_test
-async def test_producer_ids_come_in_blocks_that_nobody_else_has() -> None:
+async def test_producer_ids_come_in_blocks_of_their_own() -> None:
     async with at_controller() as (cluster, one):
         epoch = cluster.image.brokers[1].broker_epoch
         blocks = []
@@ -399,7 +397,8 @@ async def test_fetches_that_cannot_be_are_told_why() -> None:
 
 @trio_test
 async def test_an_answer_names_its_controller_though_its_own_broker_has_not_reacted_yet() -> None:
-    """Else a follower, which has the events of that controller, takes it for one that was replaced."""
+    """Else a follower, which has the events of that controller, takes it for one that was
+    replaced."""
     async with at_controller() as (cluster, one):
         image, broker = cluster.image, cluster.controller.broker
         broker.state.image = MetadataImage(
@@ -635,11 +634,11 @@ async def test_replicas_move_and_leaders_are_elected() -> None:
 async def test_features_and_brokers_that_will_not_come_back() -> None:
     async with running_cluster(2) as cluster, caller(cluster, 1) as one:
         update = UpdateFeaturesRequest(
-            feature_updates=[FeatureUpdateKey(feature="share.version", max_version_level=1)]
+            feature_updates=[FeatureUpdateKey(feature="kraft.version", max_version_level=1)]
         )
         for version in range(3):
             answer = await one.call(update, version)
-            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION, "nobody supports it yet"
+            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION, "no broker supports it"
             assert not answer.results, "as Kafka: one error for all"
         await cluster.kill(2)
         await cluster.until(lambda: cluster.image.brokers[2].fenced)
@@ -675,7 +674,7 @@ async def test_controllers_are_described_by_their_listener() -> None:
 def envelope(request: Any, version: int, **changed: Any) -> EnvelopeRequest:
     given = {
         "request_data": frame_request(request, version, 77, "client")[4:],
-        "request_principal": principal_bytes("User:alice"),
+        "request_principal": principal_bytes(KafkaPrincipal("User", "alice")),
         "client_host_address": address_bytes("/10.1.2.3"),
     }
     return EnvelopeRequest(**{**given, **changed})
@@ -728,7 +727,7 @@ def test_an_envelope_that_cannot_be_opened(changed: dict[str, Any], code: ErrorC
 def test_principals_and_addresses_come_back_as_they_went() -> None:
     from pk.core.broker.controller.client_identity import host_of, principal_of
 
-    for principal in ("User:ANONYMOUS", "User:a:b", "Group:ü"):
+    for principal in map(KafkaPrincipal.parse, ("User:ANONYMOUS", "User:a:b", "Group:ü")):
         assert principal_of(principal_bytes(principal)) == principal
     for host in ("/127.0.0.1", "/::1", ""):
         assert host_of(address_bytes(host)) == host

@@ -1,4 +1,5 @@
-"""A large topic is told page by page: every partition once, no page larger than asked for or allowed."""
+"""A large topic is told page by page: every partition once, no page larger than asked for or
+allowed."""
 
 from __future__ import annotations
 

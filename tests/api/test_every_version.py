@@ -1,4 +1,5 @@
-"""Whatever is advertised is honoured: every version of every API takes a request and answers in its own shape."""
+"""Whatever is advertised is honoured: every version of every API takes a request and answers in its
+own shape."""
 
 import logging
 
@@ -70,9 +71,9 @@ async def test_what_is_advertised_is_what_is_served() -> None:
         response = await caller.call(
             ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4
         )
-    told = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
-    assert told[PRODUCE] == (0, 13), "as Apache Kafka says, for librdkafka's sake"
-    assert told == {api.key: api.versions for api in APIS}
+    reported = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
+    assert reported[PRODUCE] == (0, 13), "as Apache Kafka says, for librdkafka's sake"
+    assert reported == {api.key: api.versions for api in APIS}
     for api in APIS:
         low, high = MESSAGES[api.key].versions
         # Older versions than Apache's may be served, for clients that it has left behind.

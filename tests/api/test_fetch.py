@@ -65,7 +65,7 @@ async def test_a_slice_begins_with_the_batch_that_holds_the_offset() -> None:
 
 
 @trio_test
-async def test_a_topic_without_a_name_is_one_that_is_not_there() -> None:
+async def test_a_topic_without_a_name_is_missing() -> None:
     async with running_node() as node, caller_of(node) as caller:
         answer = only(await caller.call(fetch((0, 0), topic=""), 12))
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -235,7 +235,7 @@ async def test_a_topic_made_again_under_its_name_is_another_topic() -> None:
 
 
 @trio_test
-async def test_a_fetch_that_waits_is_told_when_its_topic_goes() -> None:
+async def test_a_waiting_fetch_ends_when_its_topic_goes() -> None:
     async with running_node() as node, caller_of(node) as caller, caller_of(node) as other:
         topic_id = await make_topic(caller, "t")
         await caller.send(fetch((0, 0), topic_id=topic_id, max_wait_ms=30_000), 13)
@@ -286,7 +286,7 @@ async def test_offsets_that_have_names_and_the_versions_that_know_them() -> None
 
 
 @trio_test
-async def test_readers_of_committed_records_are_told_what_was_aborted() -> None:
+async def test_readers_of_committed_records_learn_what_was_aborted() -> None:
     async with running_node() as node, caller_of(node) as caller:
         await make_topic(caller, "t")
         log = node.broker.replicas.partition("t", 0).log

@@ -1,5 +1,6 @@
-"""What becomes of a client's request when the controller dies at the wrong moment: nobody knows, and the client hears that; it
-is not sent twice, so nobody hears of a success that is somebody else's."""
+"""What becomes of a client's request when the controller dies at the wrong moment: nobody knows,
+and the client hears that; it is not sent twice, so nobody hears of a success that is somebody
+else's."""
 
 from __future__ import annotations
 
@@ -146,7 +147,7 @@ async def test_partitions_and_cancelled_moves_and_brokers_that_go() -> None:
         answer = await client.call(more, 3)
         assert answer.results[0].error_code == ErrorCode.INVALID_PARTITIONS
 
-        # A move to a broker that is not there is never complete, and is cancelled.
+        # A move to a missing broker is never complete, and is cancelled.
         await cluster.kill(2)
         await cluster.until(lambda: cluster.image.brokers[2].fenced)
 

@@ -1,39 +1,30 @@
 """The group APIs: whole conversations, the same with our broker as with Apache Kafka.
 
-The golden text is what both said; to write it anew: PK_WRITE_GOLDEN=1 pytest -m peer tests/api/test_groups.py
+The golden text is what both said; to write it again: PK_WRITE_GOLDEN=1 pytest -m peer
+tests/api/test_groups.py
 """
 
 from __future__ import annotations
 
-import os
-import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
-from clients.fixtures import SETTINGS, Kafka
-from group.brokers import APIS, TestBroker, running, simulated
+from clients.fixtures import Kafka
+from group.brokers import APIS, running, simulated
 from group.consumer.conversations import SCRIPTS as CONSUMER_SCRIPTS
 from group.conversation import SCRIPTS as CLASSIC_SCRIPTS
-from group.conversation import Script, hold
+from group.conversation import Script
+from group.golden import GoldenConversations
 
 from pk.core.broker.coordinator.coordinator import State
 from pk.core.errors import ErrorCode
-from pk.core.record.batch import iter_headers, records
-from pk.core.values import OFFSETS_TOPIC, coordinator_partition
-from pk.core.wire.codec import decode_whole
-from pk.core.wire.header import frame_request, parse_response_header
-from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 from pk.core.wire.messages.describe_groups import DescribeGroupsRequest
-from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pk.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pk.core.wire.messages.list_groups import ListGroupsRequest
-from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -49,102 +40,13 @@ from pk.core.wire.messages.offset_fetch import (
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 SCRIPTS = [*CLASSIC_SCRIPTS, *CONSUMER_SCRIPTS]
-GOLDEN = Path(__file__).parents[1] / "golden" / "groups"
-
-Pair = tuple[bytes | None, bytes | None]
-
-
-def pairs(data: bytes | memoryview) -> list[Pair]:
-    view = memoryview(data)
-    return [
-        (record.key, record.value)
-        for position, header in iter_headers(data)
-        for record in records(view[position : position + header.size], header)
-    ]
-
-
-class Ours:
-    """Our broker, called without a socket."""
-
-    def __init__(self, test: TestBroker) -> None:
-        self._test = test
-
-    async def ask(self, request: Any, version: int, who: str = "c") -> Any:
-        return await self._test.ask(request, version, client_id=who)
-
-    async def records(self, group_id: str) -> list[Pair]:
-        coordinator = self._test.broker.coordinators.coordinator(group_id)
-        log = coordinator.partition.log
-        return pairs(log.read(0, 1 << 30, log.log_end_offset).slice.read())
-
-
-class Theirs:
-    """A broker behind sockets: one connection for each who speaks."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._address = (host, port)
-        self._partitions = 0
-        self._streams: dict[str, trio.SocketStream] = {}
-
-    async def ask(self, request: Any, version: int, who: str = "c") -> Any:
-        if who not in self._streams:
-            self._streams[who] = await trio.open_tcp_stream(*self._address)
-        stream = self._streams[who]
-        await stream.send_all(frame_request(request, version, 1, who))
-        (size,) = struct.unpack(">i", await self._exactly(stream, 4))
-        body = await self._exactly(stream, size)
-        key = request.API_KEY
-        _, position = parse_response_header(body, key, version)
-        return decode_whole(MESSAGES[key].response, body, version, position)
-
-    @staticmethod
-    async def _exactly(stream: trio.SocketStream, count: int) -> bytes:
-        data = bytearray()
-        while len(data) < count:
-            some = await stream.receive_some(count - len(data))
-            assert some, "the broker closed the connection"
-            data += some
-        return bytes(data)
-
-    async def until_it_coordinates(self, group_id: str) -> None:
-        """Until the offsets topic is there and the group's partition is loaded."""
-        await self.ask(FindCoordinatorRequest(coordinator_keys=[group_id]), 6)
-        while True:
-            described = await self.ask(DescribeGroupsRequest(groups=[group_id]), 0)
-            if described.groups[0].error_code == 0:
-                break
-            await trio.sleep(0.1)
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=OFFSETS_TOPIC)])
-        self._partitions = len((await self.ask(asked, 8)).topics[0].partitions)
-
-    async def records(self, group_id: str) -> list[Pair]:
-        number = coordinator_partition(group_id, self._partitions)
-        partition = FetchPartition(partition=number, partition_max_bytes=1 << 30)
-        request = FetchRequest(
-            max_bytes=1 << 30,
-            min_bytes=0,
-            topics=[FetchTopic(topic=OFFSETS_TOPIC, partitions=[partition])],
-        )
-        answer = await self.ask(request, 12)
-        return pairs(answer.responses[0].partitions[0].records or b"")
-
-    async def close(self) -> None:
-        for stream in self._streams.values():
-            await stream.aclose()
-
-
-def golden(script: Script) -> Path:
-    return GOLDEN / f"{script.__name__}.txt"
+CONVERSATIONS = GoldenConversations("groups", "group.consumer.")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 @simulated
 async def test_our_side_of_the_conversation(script: Script) -> None:
-    same = {k.replace(".", "_"): v for k, v in SETTINGS.items() if k.startswith("group.consumer.")}
-    async with running(auto_create_topics_enable="false", **same) as test:
-        await test.ask(FindCoordinatorRequest(coordinator_keys=["g"]))
-        await test.loaded()
-        assert await hold(script, Ours(test), "") == golden(script).read_text().splitlines()
+    await CONVERSATIONS.compare_ours(script)
 
 
 def _requests(version: int) -> dict[int, Any]:
@@ -288,18 +190,4 @@ async def test_what_asks_several_coordinators_waits_for_all(key: int) -> None:
 @pytest.mark.peer
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_their_side_of_the_conversation(script: Script, apache: Kafka) -> None:
-    async def main() -> list[str]:
-        mark = f"-{os.getpid()}"
-        peer = Theirs(apache.host, apache.port)
-        try:
-            with trio.fail_after(60):
-                await peer.until_it_coordinates(f"g{mark}-{script.__name__}")
-                return await hold(script, peer, mark)
-        finally:
-            await peer.close()
-
-    lines = trio.run(main)
-    if os.environ.get("PK_WRITE_GOLDEN"):
-        GOLDEN.mkdir(exist_ok=True, parents=True)
-        golden(script).write_text("\n".join(lines) + "\n")
-    assert lines == golden(script).read_text().splitlines()
+    CONVERSATIONS.compare_theirs(script, apache)

@@ -14,6 +14,7 @@ from nodes import caller_of, make_topic, running_node, trio_test
 
 from pk.core.api.metadata import LARGE_PARTITIONS, handle
 from pk.core.api.registry import Large
+from pk.core.broker.requests.just_fenced import JustFenced
 from pk.core.meta.image import MetadataImage, TopicImage
 from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -21,7 +22,7 @@ MANY = LARGE_PARTITIONS + 1
 
 
 class Watched(dict[str, TopicImage]):
-    """Topics that note the thread of whoever goes through them one by one."""
+    """Topics that note which thread goes through them one by one."""
 
     seen_in: threading.Thread | None = None
 
@@ -48,8 +49,10 @@ def test_a_large_answer_is_made_in_a_thread(partitions: int) -> None:
                 broker=SimpleNamespace(
                     image=replace(image, topics=topics),
                     node_id=1,
+                    authorization=node.broker.authorization,
                     config=node.broker.config,
                     lost_leaders=SimpleNamespace(wait_for_verdict=trio.lowlevel.checkpoint),
+                    just_fenced=JustFenced(),
                     topics_on_demand=node.broker.topics_on_demand,
                 ),
             )

@@ -104,7 +104,8 @@ async def test_unknown_topics_are_unknown_where_none_are_made() -> None:
 
 @pytest.mark.parametrize("version", [0, 3, 4, 13])
 def test_unknown_topics_are_made_after_the_answer(version: int) -> None:
-    """As Apache Kafka 4.3.1 does: whoever has just deleted a topic must not see it again at once."""
+    """As Apache Kafka 4.3.1 does: whoever has just deleted a topic must not see it again at
+    once."""
 
     @simulated
     async def main() -> None:

@@ -1,4 +1,5 @@
-"""A reassignment lives in the metadata: it goes on when the controller is another one, and after restarts of everything."""
+"""A reassignment lives in the metadata: it goes on when the controller is another one, and after
+restarts of everything."""
 
 from __future__ import annotations
 
@@ -84,7 +85,7 @@ def held(cluster: Cluster, node: int) -> int:
     return 0 if partition is None else partition.log.log_end_offset
 
 
-@pytest.mark.parametrize("store", ["embedded", "zookeeper"])
+@pytest.mark.parametrize("store", ["embedded", pytest.param("zookeeper", marks=pytest.mark.peer)])
 def test_a_reassignment_survives_a_change_of_controller_and_a_restart_of_everything(
     store: str, request: pytest.FixtureRequest
 ) -> None:
@@ -92,7 +93,7 @@ def test_a_reassignment_survives_a_change_of_controller_and_a_restart_of_everyth
     if store == "zookeeper":
         server = request.getfixturevalue("zookeeper")
         keys["pk__metadata__store"] = f"zookeeper://{server.address}/tests/{os.getpid()}-moves"
-        keys["pk__zookeeper__session__timeout__ms"] = "2000"
+        keys["pk__zookeeper__session__timeout__ms"] = "6000"
 
     @trio_test
     async def run() -> None:
@@ -102,7 +103,7 @@ def test_a_reassignment_survives_a_change_of_controller_and_a_restart_of_everyth
                 await configure(client, BROKER, "", RATE, "1")
                 await configure(client, TOPIC, "t", LISTED, "*")
                 await move(client, 2, 3)
-            # The quota is used up by the first piece, whoever gets it.
+            # The quota is used up by the first piece, whichever replica gets it.
             await cluster.until(lambda: held(cluster, 2) + held(cluster, 3) > 0)
             assert await listed(cluster, 3) == MOVING
 

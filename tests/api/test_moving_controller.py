@@ -1,10 +1,12 @@
-"""Brokers that take turns as the controller, by ZooKeeper: what was asked of the old one is answered by the next."""
+"""Brokers that take turns as the controller, by ZooKeeper: what was asked of the old one is
+answered by the next."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+import pytest
 import trio
 from many_nodes import Cluster, caller, running_cluster
 from nodes import trio_test
@@ -27,7 +29,7 @@ QUORUM = DescribeQuorumRequest(
 def keys(server: ZooKeeperServer, name: str) -> dict[str, str]:
     return {
         "pk__metadata__store": f"zookeeper://{server.address}/tests/{os.getpid()}-{name}",
-        "pk__zookeeper__session__timeout__ms": "2000",
+        "pk__zookeeper__session__timeout__ms": "6000",
     }
 
 
@@ -49,6 +51,7 @@ async def quorum(cluster: Cluster, node: int) -> Any:
     return answer
 
 
+@pytest.mark.peer
 def test_the_next_controller_answers_for_the_last(zookeeper: ZooKeeperServer) -> None:
     @trio_test
     async def run() -> None:
@@ -95,6 +98,7 @@ def test_the_next_controller_answers_for_the_last(zookeeper: ZooKeeperServer) ->
     run()
 
 
+@pytest.mark.peer
 def test_a_controller_whose_session_ends_makes_room(zookeeper: ZooKeeperServer) -> None:
     @trio_test
     async def run() -> None:

@@ -1,4 +1,5 @@
-"""Produce 0–2, Fetch 0–3 and ListOffsets 0: message sets become batches in the log, and batches messages."""
+"""Produce 0–2, Fetch 0–3 and ListOffsets 0: message sets become batches in the log, and batches
+messages."""
 
 import time
 from typing import Any
@@ -92,7 +93,8 @@ async def fetch(caller: Caller, offset: int, version: int, **options: Any) -> An
 
 
 def rows_in(data: Any, magic: int) -> list[Row]:
-    """The rows of a message set, all of whose messages are of format `magic`; the last may be cut off."""
+    """The rows of a message set, all of whose messages are of format `magic`; the last may be cut
+    off."""
     found = list(iter_messages(data))
     assert {header.magic for _, header in found} <= {magic}
     return [record[:4] for at, header in found for record in message_records(data, at, header)]

@@ -216,7 +216,7 @@ async def test_acks_0_with_one_bad_partition_appends_the_others() -> None:
 
 
 @trio_test
-async def test_nobody_but_an_admin_writes_to_internal_topics() -> None:
+async def test_only_an_admin_writes_to_internal_topics() -> None:
     async with running_node() as node, caller_of(node) as caller:
         refused = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
         assert answer_of(await caller.call(request(batch(), OFFSETS_TOPIC), 9)) == refused
@@ -232,7 +232,7 @@ async def test_nobody_but_an_admin_writes_to_internal_topics() -> None:
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_a_topic_without_a_name_is_one_that_is_not_there(version: int) -> None:
+def test_a_topic_without_a_name_is_missing(version: int) -> None:
     @trio_test
     async def run() -> None:
         async with running_node() as node, caller_of(node) as caller:
@@ -420,6 +420,6 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
             correlation_id += 1
             assert caller.last_correlation_id == correlation_id
             if i % 7 == 0:
-                told = await caller.receive(2, 4)
+                reported = await caller.receive(2, 4)
                 correlation_id += 1
-                assert told.topics[0].partitions[0].offset == i + 1
+                assert reported.topics[0].partitions[0].offset == i + 1

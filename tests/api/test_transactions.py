@@ -1,6 +1,7 @@
 """Conversations with transaction coordinators: the same with our broker as with Apache Kafka.
 
-The golden text is what both said; to write it anew: PK_WRITE_GOLDEN=1 pytest -m peer tests/api/test_transactions.py
+The golden text is what both said; to write it again: PK_WRITE_GOLDEN=1 pytest -m peer
+tests/api/test_transactions.py
 """
 
 from __future__ import annotations

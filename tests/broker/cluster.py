@@ -1,8 +1,9 @@
-"""Brokers that replicate from each other in one process: disks and connections in memory, and an image that the test drives.
+"""Brokers that replicate from each other in one process: disks and connections in memory, and an
+image that the test drives.
 
-There is no controller. Tests commit events by `decide`, which every broker that is not `lagging` gets as an image; what leaders
-ask by AlterPartition is decided by the controller's own pure functions over that image. Requests and answers pass through the
-codec both ways.
+There is no controller. Tests commit events by `decide`, which every broker that is not `lagging`
+gets as an image; what leaders ask by AlterPartition is decided by the controller's own pure
+functions over that image. Requests and answers pass through the codec both ways.
 """
 
 from __future__ import annotations
@@ -383,7 +384,8 @@ class Cluster:
                 await trio.sleep(0.001)
 
     async def settled_from(self, offset: int, *nodes: int) -> None:
-        """Until these replicas have one end, watermark and start; they hold the same from `offset` on."""
+        """Until these replicas have one end, watermark and start; they hold the same from `offset`
+        on."""
 
         def same() -> bool:
             held = [self.partition(node) for node in nodes]
@@ -475,7 +477,7 @@ class _Peers:
         if frozenset((self._node, asked)) in cluster.parted:
             raise PeerLost(f"broker {asked} does not answer")
         if cluster._members[asked].broker is None:
-            raise PeerLost(f"broker {asked} is not there", refused=True)
+            raise PeerLost(f"broker {asked} is missing", refused=True)
         channel = _Channel(cluster, self._node, asked)
         cluster._channels.append(channel)
         return channel
@@ -515,7 +517,8 @@ class _Link:
 async def running_cluster(
     config: dict[str, str] | None = None, /, *, brokers: int = 3, racks: str = "", **keys: str
 ) -> AsyncIterator[Cluster]:
-    """Brokers 1 to `brokers`, in the `racks` of one letter each; in `config` and `keys` a dot is two underscores."""
+    """Brokers 1 to `brokers`, in the `racks` of one letter each; in `config` and `keys` a dot is
+    two underscores."""
     given = {"log.dirs": "/data"}
     given |= {name.replace("__", "."): value for name, value in {**(config or {}), **keys}.items()}
     async with trio.open_nursery() as nursery:

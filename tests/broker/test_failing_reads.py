@@ -1,4 +1,5 @@
-"""A read that fails because the disk does takes its log directory offline, whoever reads; the others go on serving."""
+"""A read that fails because the disk does takes its log directory offline, for any reader; the
+others go on serving."""
 
 import errno
 import socket
@@ -61,8 +62,8 @@ def append(partition: Partition, producer_id: int = -1, sequence: int = -1) -> N
 async def two_directories(
     **configs: Any,
 ) -> AsyncIterator[tuple[MemoryDisk, Node, Caller, Partition]]:
-    """A node that was started again, with a topic `t` of three segments, nothing of which is in memory, in one directory and
-    `OTHER` in the other."""
+    """A node that was started again, with a topic `t` of three segments, nothing of which is in
+    memory, in one directory and `OTHER` in the other."""
     disk, keys = MemoryDisk(), {"log__dirs": "/a,/b"}
     async with running_node(disk, **keys) as node, caller_of(node) as caller:
         await make_topic(caller, "t", **configs)
@@ -242,8 +243,8 @@ def test_a_file_that_fails_while_it_is_sent_is_told_of_and_a_peer_that_is_gone_i
     @trio_test
     async def run() -> None:
         disk = RealDisk(read_only=True)
-        told: list[tuple[str, int | None]] = []
-        disk.read_failed = lambda path, error: told.append((path, error.errno))
+        reported: list[tuple[str, int | None]] = []
+        disk.read_failed = lambda path, error: reported.append((path, error.errno))
         for path, due in (("/proc/self/mem", {("/proc/self/mem", errno.EIO)}), (str(sound), set())):
             ours, theirs = socket.socketpair()
             transport = SocketTransport(ours)
@@ -251,8 +252,8 @@ def test_a_file_that_fails_while_it_is_sent_is_told_of_and_a_peer_that_is_gone_i
                 theirs.close()
             with pytest.raises((OSError, trio.BrokenResourceError)):
                 await transport.send([FileSlice(kind(disk, path), 0, length)])
-            assert set(told) == due
-            told.clear()
+            assert set(reported) == due
+            reported.clear()
             theirs.close()
             await transport.aclose()
 

@@ -66,7 +66,7 @@ def test_who_waits_for_a_number_is_woken_when_it_is_reached_and_no_sooner() -> N
                 await trio.testing.wait_all_tasks_blocked()
                 assert woken == expected
             with trio.move_on_after(1):
-                await held.wait(4)  # given up: whoever waits for more is not harmed
+                await held.wait(4)  # given up: a wait for more is not harmed
             held.release(5)
             await trio.testing.wait_all_tasks_blocked()
             assert woken == [1, 3, 3, 5]

@@ -97,7 +97,7 @@ async def test_the_bytes_of_a_look_are_bounded_over_all_partitions() -> None:
 
 
 @trio_test
-async def test_a_client_that_does_not_know_zstd_is_told() -> None:
+async def test_a_client_that_does_not_know_zstd_gets_an_error() -> None:
     async with a_partition() as ([partition], now_ms):
         partition.append(
             build_batch([(now_ms, None, bytes(100), ())], codec=Codec.ZSTD), now_ms=now_ms

@@ -1,4 +1,5 @@
-"""What nobody foresaw, at one log: that log is left alone and the operator told once; the broker and its other logs go on."""
+"""An unforeseen error at one log: that log is left alone and the operator warned once; the broker
+and its other logs go on."""
 
 from __future__ import annotations
 

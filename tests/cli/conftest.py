@@ -1,4 +1,5 @@
-"""Commands run in this process, through the entry point, with files for standard input, output and error."""
+"""Commands run in this process, through the entry point, with files for standard input, output and
+error."""
 
 import io
 import json
@@ -9,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clients import topics
 from clients.fixtures import Kafka
 from terminal import Terminal
+from up_process import Cluster
 
 from pk.cli.main import main
+from pk.cli.runtime import session
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Ran:
 
 
 Run = Callable[..., Ran]
+_STRAGGLER_MS = session._STRAGGLER_MS
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +51,19 @@ def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
     for variable in ("PK_BOOTSTRAP_SERVER", "PK_PROFILE", "NO_COLOR"):
         monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _time_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow broker of a busy machine is no straggler: commands leave a broker out only where a
+    test says so, with -X or with `usual_patience`."""
+    monkeypatch.setattr(session, "_STRAGGLER_MS", "60000")
+
+
+@pytest.fixture
+def usual_patience(_time_for_answers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands leave a broker out that is silent for as long as they wait by default."""
+    monkeypatch.setattr(session, "_STRAGGLER_MS", _STRAGGLER_MS)
 
 
 @pytest.fixture
@@ -76,19 +94,16 @@ def at(kafka: Kafka, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def unverified(at: Run) -> Iterator[None]:
-    """Brokers let records of a transaction in without asking its coordinator, as they did before KIP-890."""
-    key = "transaction.partition.verification.enable"
-    ran = at("configs", "alter", "broker", "default", "-c", f"{key}=false", "-y")
-    assert ran.code == 0, ran.err
-    yield
-    ran = at("configs", "alter", "broker", "default", "--delete", key, "-y")
-    assert ran.code == 0, ran.err
+def unverified(kafka: Kafka) -> Iterator[None]:
+    """Brokers let records of a transaction in without asking its coordinator."""
+    with topics.unverified(kafka):
+        yield
 
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """`terminal(*words, columns=80, lines=24, NO_COLOR="1")`: a `pk` command on a terminal (tests/terminal.py)."""
+    """`terminal(*words, columns=80, lines=24, NO_COLOR="1")`: a `pk` command on a terminal
+    (tests/terminal.py)."""
     opened: list[Terminal] = []
 
     def start(*words: str, **options: Any) -> Terminal:
@@ -99,3 +114,19 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
     yield start
     for one in opened:
         one.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Cluster]]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    started: list[Cluster] = []
+
+    def start(*words: str) -> Cluster:
+        started.append(Cluster(*words))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()

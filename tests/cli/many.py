@@ -1,4 +1,5 @@
-"""Makes many topics (`t-0000` …) and many groups (`g-0000` …) on a broker: `many.py BOOTSTRAP TOPICS GROUPS`."""
+"""Makes many topics (`t-0000` …) and many groups (`g-0000` …) on a broker: `many.py BOOTSTRAP
+TOPICS GROUPS`."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""The walks in docs/architecture.md: each line is followed in the code, each request is seen on the wire."""
+"""The walks in docs/architecture.md: each line is followed in the code, each request is seen on the
+wire."""
 
 import ast
 import json
@@ -15,7 +16,7 @@ LINE = re.compile(r"^( *)- `(cli/\S+\.py)` `([\w.]+)`(?:: (.*))?$", re.MULTILINE
 REQUEST = re.compile(
     r"\b(?:ListOffsets|Metadata|Fetch|FindCoordinator|DescribeGroups|OffsetFetch|OffsetCommit|CreateTopics)\b"
 )
-PLUMBING = "Every command comes this way"
+PLUMBING = "Every command takes this path"
 MOST_HOPS = 8
 
 Run = Callable[..., Any]

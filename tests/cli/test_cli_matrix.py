@@ -1,9 +1,11 @@
-"""Every command of the tree in a pipe and on terminals of 80 by 24 and 200 by 50, against our broker and Apache Kafka.
+"""Every command of the tree in a pipe and on terminals of 80 by 24 and 200 by 50, against our
+broker and Apache Kafka.
 
-What holds for each: no traceback, the exit code it is documented to have, JSON that its own schema describes, no escape
-sequence in a pipe, no colour with NO_COLOR, no line of output wider than the terminal. Some screens show the same each
-time; those are stored in `screens/` and compared. `PK_STORE_SCREENS=1 pytest tests/cli/test_cli_matrix.py` writes them
-anew: look at what git says has changed.
+What holds for each: no traceback, the exit code it is documented to have, JSON that its own schema
+describes, no escape sequence in a pipe, no colour with NO_COLOR, no line of output wider than the
+terminal. Some screens show the same each time; those are stored in `screens/` and compared.
+`PK_STORE_SCREENS=1 pytest tests/cli/test_cli_matrix.py` writes them again: look at what git says has
+changed.
 """
 
 import csv
@@ -40,7 +42,8 @@ ROOT_FOLDER = Path(__file__).resolve().parents[2]
 SCREENS = Path(__file__).with_name("screens")
 STORE = bool(os.environ.get("PK_STORE_SCREENS"))
 FIRST_MS = time.time_ns() // 1_000_000 - 5 * 86_400_000 - 3_660_000
-"""The time of the world's first record: five days and an hour ago, shown as 5 d 1 h for the next 59 minutes."""
+"""The time of the world's first record: five days and an hour ago, shown as 5 d 1 h for the next 59
+minutes."""
 
 _NEW = itertools.count(1)
 
@@ -254,7 +257,8 @@ def flat(value: Any) -> str:
     indirect=True,
 )
 def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Path) -> None:
-    """In one shell, for it is some five hundred commands; each of them tried only, where it would change something."""
+    """In one shell, for it is some five hundred commands; each of them tried only, where it would
+    change something."""
     asked = dict(firsts())
     lines: list[str] = []
     narrowed: dict[str, list[str]] = {}
@@ -290,13 +294,19 @@ NOT_IN_FORMATS = {
     "broker status": "no broker: exit code 1",
     "log adopt": "wants a directory of Apache Kafka's",
     "spark-export": "wants Spark",
+    "pipeline check": "wants Spark: tests/spark/test_pipelines.py",
+    "pipeline run": "wants Spark: tests/spark/test_pipelines.py",
+    "pipeline status": "wants a pipeline: test_pipeline.py",
+    "spark-import": "wants Spark",
+    "spark package": "packs hundreds of megabytes: tests/spark/test_package.py",
     "reassign rollback": "nothing to roll back",
-    "profile show": "no profile is chosen",
+    "profile show": "no current profile",
 }
 
 
 def check_formats(path: str, stem: Path) -> int:
-    """Holds what a command printed in each format to what it printed as JSON; how many rows there were."""
+    """Holds what a command printed in each format to what it printed as JSON; how many rows there
+    were."""
 
     def file(form: str) -> Path:
         return stem.with_name(f"{stem.name}.{form}")
@@ -322,9 +332,9 @@ def check_formats(path: str, stem: Path) -> int:
     return len(rows)
 
 
-# Nobody there
+# No broker there
 
-ASKS_NOBODY = {("groups", "undo"), ("undo",), ("profile", "add")}
+ASKS_NOBODY = {("groups", "undo"), ("undo",), ("profile", "add"), ("schema", "list")}
 """Commands that need no cluster for what their cases do."""
 
 
@@ -344,8 +354,8 @@ def first_cases() -> dict[tuple[str, ...], Case]:
 
 
 @pytest.mark.parametrize("path", first_cases(), ids=" ".join)
-def test_nobody_listens(path: tuple[str, ...], pk: Run, tmp_path: Path) -> None:
-    """Every command that connects ends with 3, and says at once where nobody was."""
+def test_where_no_broker_listens(path: tuple[str, ...], pk: Run, tmp_path: Path) -> None:
+    """Every command that connects ends with 3, and says at once which address did not answer."""
     (tmp_path / "edited").write_text("retention.ms=90000\n")
     case = first_cases()[path]
     names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1") | {
@@ -365,8 +375,8 @@ def test_nobody_listens(path: tuple[str, ...], pk: Run, tmp_path: Path) -> None:
 def test_what_cannot_be_shown_is_said_before_anything_is_done(
     wrong: str, pk: Run, tmp_path: Path
 ) -> None:
-    """At an address where nobody answers: a command that asked a broker first would end with 3. (What has columns that only
-    the answer tells is left out.)"""
+    """At an address without a broker: a command that asked a broker first would end with 3.
+    (What has columns that only the answer tells is left out.)"""
     world = World(
         "pk", "127.0.0.1:1", dict.fromkeys(("orders", "payments", "billing", "ready"), "x")
     )
@@ -457,7 +467,8 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)?"
 
 
 def masked(text: str, world: World, tmp: Path) -> str:
-    """What differs from run to run, by as many signs of another kind, so that columns stay where they are."""
+    """What differs from run to run, by as many signs of another kind, so that columns stay where
+    they are."""
     text = text.replace(str(tmp), "/tmp/…").replace(world.names["data"], "/data")
     host, _, port = world.bootstrap.rpartition(":")
     text = re.sub(rf"(?<=\b{re.escape(host)}:){port}\b|\b{port}\b", "#" * len(port), text)

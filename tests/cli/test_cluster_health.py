@@ -189,21 +189,21 @@ def test_levels_of_metadata_version_have_names() -> None:
     assert level_name("metadata.version", 31) is None and level_name("group.version", 1) is None
 
 
-def told(low: int, high: int, level: int | None = None) -> FeatureDescription:
+def reported(low: int, high: int, level: int | None = None) -> FeatureDescription:
     finalized = () if level is None else (FinalizedFeature("f", level, level),)
     return FeatureDescription((SupportedFeature("f", low, high),), finalized, 5 if level else 4)
 
 
 def test_a_feature_may_go_as_far_as_every_broker_supports() -> None:
-    assert common_range({1: told(0, 3), 2: told(1, 2)}, "f") == (1, 2)
-    assert common_range({1: told(0, 1), 2: told(2, 3)}, "f") is None
-    rows = feature_rows({1: told(0, 3, 1), 2: told(0, 2)})
+    assert common_range({1: reported(0, 3), 2: reported(1, 2)}, "f") == (1, 2)
+    assert common_range({1: reported(0, 1), 2: reported(2, 3)}, "f") is None
+    rows = feature_rows({1: reported(0, 3, 1), 2: reported(0, 2)})
     assert [(r["level"], r["max_supported"], r["note"]) for r in rows] == [
         (1, 2, "can be upgraded")
     ]
-    lacking = feature_rows({1: told(0, 3, 1), 2: FeatureDescription((), (), 3)})
+    lacking = feature_rows({1: reported(0, 3, 1), 2: FeatureDescription((), (), 3)})
     assert lacking[0]["note"] == "not by broker 2" and lacking[0]["max_supported"] is None
-    assert release_of(told(0, 3)) is None
+    assert release_of(reported(0, 3)) is None
     new = FeatureDescription((SupportedFeature("metadata.version", 7, 30),), (), 1)
     assert release_of(new) == "4.3-IV0"
 
@@ -235,10 +235,10 @@ def test_what_gives_a_topic_a_replica_to_spare_is_within_the_brokers_there_are(
 
 def test_one_plan_gives_several_topics_a_second_replica() -> None:
     one = facts(replicas=(1,), isr=(1,))
-    topics = {name: replace(one.look.topics["t"], name=name) for name in ("a", "b", "c", "d")}
+    topics = {name: replace(one.snapshot.topics["t"], name=name) for name in ("a", "b", "c", "d")}
     (check,) = [
         c
-        for c in checks(one._replace(look=one.look._replace(topics=topics)))
+        for c in checks(one._replace(snapshot=one.snapshot._replace(topics=topics)))
         if c.check == "factors"
     ]
     assert check.what == "4 topics with a single replica: a, b, c and 1 more"
@@ -267,6 +267,6 @@ def test_brokers_their_directories_and_replicas(at: Run, fresh: Callable[[str], 
     assert described["state"] == "up" and described["log_dirs"][0]["path"] == directory["path"]
     assert {"node.id", "log.dirs"} <= {c["config"] for c in described["configs"]}
     wrong = at("brokers", "describe", "99")
-    assert (wrong.code, "There is no broker 99" in wrong.err) == (1, True)
+    assert (wrong.code, "Broker 99 does not exist" in wrong.err) == (1, True)
     unknown = at("brokers", "logdirs", "-t", f"{topic}x")
     assert (unknown.code, f"did you mean {topic}" in unknown.err) == (1, True)

@@ -1,4 +1,5 @@
-"""The command line: words become values, mistakes become sentences, and the rules that the whole tree keeps."""
+"""The command line: words become values, mistakes become sentences, and the rules that the whole
+tree keeps."""
 
 import ast
 import importlib
@@ -13,14 +14,15 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.core import TyperCommand as BaseCommand
 
 from pk.cli.command_line.apache_scripts import TOOLS
-from pk.cli.command_line.declare import Argument, Noun, Option
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.kit import Command as TyperCommand
 from pk.cli.command_line.kit import load_noun
 from pk.cli.command_line.nouns import NOUNS, Entry
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.parse import parse, root
 from pk.cli.command_line.tree import Command, commands, tree
-from pk.cli.command_line.values import Pair, count
+from pk.cli.command_line.values import Pair, count, pause
 from pk.cli.runtime.context import Context
 from pk.cli.shell.words import split_line
 from pk.cli.terminal.streams import Streams
@@ -46,6 +48,9 @@ class One:
     codec: Annotated[
         Literal["gzip", "none"] | None,
         Option("-z", "--codec", value="C", assumed="gzip", help=""),
+    ] = None
+    watch_s: Annotated[
+        float | None, Option("-w", "--watch", value="S", parser=pause, assumed="2", help="")
     ] = None
     pack: Annotated[
         Literal["gzip"] | None,
@@ -98,6 +103,10 @@ def _noun() -> Iterator[None]:
         ("one --codec=none", {"codec": "none"}),
         ("one -z none a", {"codec": "none", "topic": ("a",)}),
         ("one -znone a", {"codec": "none", "topic": ("a",)}),
+        ("one -z=none a", {"codec": "none", "topic": ("a",)}),
+        ("one -w a", {"watch_s": 2.0, "topic": ("a",)}),
+        ("one -w5 a", {"watch_s": 5.0, "topic": ("a",)}),
+        ("one -yw=0.5 a", {"yes": True, "watch_s": 0.5, "topic": ("a",)}),
         ("one a -z", {"codec": "gzip", "topic": ("a",)}),
         ("one -zy none", {"codec": "gzip", "yes": True, "topic": ("none",)}),
         ("one --codec none -y", {"codec": "none", "yes": True}),
@@ -119,20 +128,29 @@ def test_words_become_values(words: str, expected: dict[str, object]) -> None:
     [
         ("oen", "did you mean one"),
         ("one --ofset x", "did you mean --offset"),
-        ("one -o", "-o wants a value"),
-        ("one -o -n 5", "-o wants a value"),
+        ("one -o", "-o needs a value"),
+        ("one -o -n 5", "-o needs a value"),
         ("one -n x", "whole number"),
         ("one -n 0", "above 0"),
-        ("one --rate inf", "--rate wants a number, not 'inf'"),
-        ("one --rate nan", "--rate wants a number, not 'nan'"),
-        ("one --rate fast", "--rate wants a number, not 'fast'"),
+        ("one --rate inf", "--rate needs a number, not 'inf'"),
+        ("one --rate nan", "--rate needs a number, not 'nan'"),
+        ("one --rate fast", "--rate needs a number, not 'fast'"),
         ("one -c a", "KEY=VALUE"),
         ("one --yes=1", "takes no value"),
+        ("one -y=1", "-y takes no value"),
+        ("one -h=1", "-h takes no value"),
+        ("one -z=gzpi", "-z must be one of gzip, none, not 'gzpi'; did you mean gzip"),
+        ("one -z=", "-z must be one of gzip, none, not ''"),
+        ("one -zgzpi", "-z must be one of gzip, none, not 'gzpi'; did you mean gzip"),
+        ("one -yzgzpi", "-z must be one of gzip, none, not 'gzpi'; did you mean gzip"),
+        ("one -w5x", "-w needs seconds from 0.1 to 86400, such as 2 or 0.5, not '5x'"),
+        ("one -w=x", "-w needs seconds from 0.1 to 86400, such as 2 or 0.5, not 'x'"),
+        ("one -yx", "has no option -x"),
         ("one --codec=gzpi", "did you mean gzip"),
         ("one a --pack gzpi", "did you mean gzip"),
-        ("one a --pack lzma", "--pack is one of gzip; not 'lzma'"),
+        ("one a --pack lzma", "--pack must be one of gzip, not 'lzma'"),
         ("-b h two n", "takes no --bootstrap-server"),
-        ("two", "wants NAME"),
+        ("two", "needs NAME"),
     ],
 )
 def test_what_is_no_command_line_is_said(words: str, said: str) -> None:
@@ -151,6 +169,15 @@ def test_what_is_no_command_line_is_said(words: str, said: str) -> None:
             ("groups", "reset-offsets"),
         ),
         ("configs --alter --entity-type topics --entity-name t", ("configs", "alter")),
+        ("acls --list --topic orders", ("acls", "list")),
+        (
+            "acls --add --allow-principal User:a --operation Read --topic t --allow-host 1.2.3.4",
+            ("acls", "add"),
+        ),
+        (
+            "acls --bootstrap-server h --remove --allow-principal User:a --topic t --force",
+            ("acls", "delete"),
+        ),
     ],
 )
 def test_a_command_may_be_written_as_apache_s_option(words: str, path: tuple[str, ...]) -> None:
@@ -162,13 +189,17 @@ def test_a_command_may_be_written_as_apache_s_option(words: str, path: tuple[str
     [
         (
             "topics --topic x --list",
-            "--topic stands after a command, as in `pk topics list --topic`",
+            "--topic must follow a command, as in `pk topics list --topic`",
         ),
         ("topics --lsit", "pk topics has no option --lsit"),
         ("topics --list=1", "pk topics has no option --list"),
         ("--topics", "pk has no option --topics"),
-        ("kafka-topics.sh --list", "pk has no command 'kafka-topics.sh'; here that is `pk topics`"),
-        ("get-offsets", "'get-offsets'; here that is `pk topics offsets`"),
+        (
+            "kafka-topics.sh --list",
+            "pk has no command 'kafka-topics.sh'; in pk that is `pk topics`",
+        ),
+        ("kafka-acls.sh --add", "'kafka-acls.sh'; in pk that is `pk acls`"),
+        ("get-offsets", "'get-offsets'; in pk that is `pk topics offsets`"),
         ("topics get-offsets", "pk topics has no command 'get-offsets'; did you mean offsets?"),
     ],
 )
@@ -191,7 +222,8 @@ ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in comma
 
 
 def imported_by(file: Path) -> Iterator[tuple[str, str, str]]:
-    """For each command of a file of commands: its function, and the module and name of the work that it hands over to."""
+    """For each command of a file of commands: its function, and the module and name of the work
+    that it hands over to."""
     for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(function, ast.FunctionDef):
             for node in function.body:
@@ -340,7 +372,7 @@ def test_a_topic_is_named_by_a_word_or_as_apache_s_tools_do(command: str) -> Non
 
     assert topics("a", "b") == topics("-t", "a", "--topic", "b") == topics("-t", "a", "b")
     assert topics("--topic=a") == ("a",)
-    with pytest.raises(UsageError, match="wants a value"):
+    with pytest.raises(UsageError, match="needs a value"):
         topics("-t")
 
 
@@ -353,7 +385,7 @@ def test_a_topic_is_named_by_a_word_or_as_apache_s_tools_do(command: str) -> Non
         ("wait group-empty -g a -g b", {"group": ("a", "b")}),
         ("wait topic -t a b", {"topic": ("a", "b")}),
         ("wait isr -t a", {"topic": ("a",)}),
-        ("spark-export -t a --to x -z zstd", {"topic": "a", "compression": "zstd"}),
+        ("spark-export -t a --to x -z zstd", {"topics": ("a",), "compression": "zstd"}),
     ],
 )
 def test_a_name_may_be_an_option_s_value(words: str, expected: dict[str, object]) -> None:
@@ -362,15 +394,15 @@ def test_a_name_may_be_an_option_s_value(words: str, expected: dict[str, object]
 
 
 def test_a_name_that_is_given_twice_is_refused() -> None:
-    with pytest.raises(UsageError, match="takes no further word, got 'h'"):
+    with pytest.raises(UsageError, match="takes no more arguments, got 'h'"):
         parse(["why", "lag", "-g", "g", "h"])
 
 
 def test_a_topic_is_wanted_however_it_is_named() -> None:
-    with pytest.raises(UsageError, match="pk topics delete wants TOPIC"):
+    with pytest.raises(UsageError, match="pk topics delete needs TOPIC"):
         parse(["topics", "delete"])
     assert parse(["topics", "list", "-t", "a.*"]).values["pattern"] == "a.*"
-    with pytest.raises(UsageError, match="takes no further word, got 'b'"):
+    with pytest.raises(UsageError, match="takes no more arguments, got 'b'"):
         parse(["topics", "list", "-t", "a.*", "b"])
 
 

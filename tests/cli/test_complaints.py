@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pk.cli.cluster.partition_selection import filtered
-from pk.cli.command_line.option_sets import Ailing
+from pk.cli.command_line.option_sets import PartitionFilters
 from pk.cli.nouns.isr.isr import isr_row
 from pk.core.values import TopicPartition
 from pk.net.client.results import PartitionDescription
@@ -56,7 +56,7 @@ def test_a_pattern_deletes_nothing_unless_it_is_said_to_be_one(at: Run, fresh: F
     at("topics", "create", name)
     refused = at("topics", "delete", f"{name[:-1]}.*", "-y")
     assert refused.code == 1 and "There is no topic" in refused.err
-    shown = at("topics", "delete", f"{name[:-1]}.", "--regex", "-d", "-f", "name")
+    shown = at("topics", "delete", f"{name[:-1]}[{name[-1]}]", "--regex", "-d", "-f", "name")
     assert shown.text == f"{name}\n"
     within = at("topics", "delete", name[1:], "--regex", "-y")
     assert within.code != 0
@@ -78,7 +78,7 @@ def test_every_under_replicated_partition_is_shown() -> None:
     partitions = {
         TopicPartition("wide", i): PartitionDescription(i, 1, 0, (1, 2), (1,)) for i in range(2000)
     }
-    found = filtered(partitions, Ailing(under_replicated=True), {})
+    found = filtered(partitions, PartitionFilters(under_replicated=True), {})
     assert len(found) == 2000
     tp, p = next(iter(found.items()))
     assert isr_row(tp, p, 5, {1: 5, 2: 3})["out_of_sync"] == [2]

@@ -1,6 +1,8 @@
-"""Completion in the real shells: what stands on the line after Tab, and what zsh and fish show beside the words.
+"""Completion in the real shells: what stands on the line after Tab, and what zsh and fish show
+beside the words.
 
-What is completed comes from files that the test has left, for a cluster that is not there: completion needs none.
+What is completed comes from files that the test has left, for a cluster that does not run:
+completion needs none.
 """
 
 import shutil

@@ -1,4 +1,5 @@
-"""`pk configs edit`: what the editor is shown, what is sent of it, and that nothing typed is lost."""
+"""`pk configs edit`: what the editor is shown, what is sent of it, and that nothing typed is
+lost."""
 
 import os
 import re
@@ -30,7 +31,8 @@ def topic(at: Run, fresh: Fresh) -> str:
 
 @pytest.fixture
 def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Editor:
-    """`editor(script)`: what $EDITOR does to the text, in sed's words; what it was shown is kept in `shown`."""
+    """`editor(script)`: what $EDITOR does to the text, in sed's words; what it was shown is kept in
+    `shown`."""
     file = tmp_path / "editor.sh"
 
     def use(script: str) -> None:
@@ -147,7 +149,8 @@ def test_what_another_changed_meanwhile_is_not_overwritten(
     )
     script = tmp_path / "other.sh"
     script.write_text(
-        f'#!/bin/sh\n{other} {kafka.bootstrap} >/dev/null 2>&1\nexec sed -i s/^retention.ms=.*/retention.ms=9/ "$1"\n'
+        f"#!/bin/sh\n{other} {kafka.bootstrap} >/dev/null 2>&1\nexec sed -i "
+        's/^retention.ms=.*/retention.ms=9/ "$1"\n'
     )
     script.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(script))
@@ -158,15 +161,15 @@ def test_what_another_changed_meanwhile_is_not_overwritten(
     assert "retention.ms=9" in kept(ran.err).read_text()
 
 
-def test_an_editor_that_fails_or_is_not_there(
+def test_an_editor_that_fails_or_is_missing(
     at: Run, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISUAL", "false")
     ran = at("configs", "edit", "topic", topic, "-y")
-    assert ran.code == 1 and "false ended with 1; what was edited is in " in ran.err
+    assert ran.code == 1 and "false failed with exit code 1; the text is in " in ran.err
     monkeypatch.setenv("VISUAL", "no-such-editor")
     ran = at("configs", "edit", "topic", topic, "-y")
-    assert ran.code == 1 and "$EDITOR names another" in ran.err
+    assert ran.code == 1 and "set $EDITOR to another" in ran.err
 
 
 def test_at_a_terminal_it_asks_and_edits_again(
@@ -202,7 +205,8 @@ def test_ctrl_c_at_the_question_keeps_the_text(
 def test_nothing_is_written_over_an_editor_that_stays_open(
     topic: str, tmp_path: Path, terminal: Callable[..., Terminal]
 ) -> None:
-    """The editor stays open for longer than a change may take before its command says "Working, 1 s"."""
+    """The editor stays open for longer than a change may take before its command says "Working, 1
+    s"."""
     editor = tmp_path / "editor.sh"
     editor.write_text("#!/bin/sh\nprintf 'the editor draws'\nsleep 2.5\nprintf ' and ends\\n'\n")
     editor.chmod(0o700)

@@ -51,9 +51,9 @@ def test_what_is_sent(key: str, value: str, sent: str) -> None:
         ("segment.bytes", "1GiB5MiB", "is a size"),
         ("segment.bytes", "1G", "is a size"),  # 10^9 or 2^30?
         ("retention.ms", "7y", "is a duration"),
-        ("retention.ms", "-7d", "has no sign"),
-        ("log.retention.hours", "90m", "takes whole hours, and that is 1.5"),
-        ("segment.bytes", "0.3KiB", "takes whole bytes, and that is 307.2"),
+        ("retention.ms", "-7d", "cannot have a sign"),
+        ("log.retention.hours", "90m", "takes whole hours, not 1.5"),
+        ("segment.bytes", "0.3KiB", "takes whole bytes, not 307.2"),
     ],
 )
 def test_a_unit_that_makes_no_sense(key: str, value: str, said: str) -> None:
@@ -107,7 +107,7 @@ def test_a_unit_is_converted_before_the_request_and_shown_both_ways(at: Run, fre
         ("configs", "alter", "topic", topic, "--add-config", "retention.ms=100s"),
         ("topics", "alter", topic, "-c", "retention.ms=100s"),
     ):
-        planned = at(*words)  # asks nobody: refused
+        planned = at(*words)  # refused without a request
         assert (planned.code, said in planned.err) == (5, True), planned.err
         assert "records older than 1 min 40 s are deleted" in planned.err
     altered = at("configs", "alter", "topic", topic, "-c", "retention.ms=100s", "-y", "-f", "json")

@@ -1,4 +1,5 @@
-"""What is said of a change before it is made: what it does to records and clients, where its value alone does not show it."""
+"""What is said of a change before it is made: what it does to records and clients, where its value
+alone does not show it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,7 @@ WEEK, DAY = "604800000", "86400000"
         ("message.max.bytes", "1000", "1048588", None),
         ("min.insync.replicas", "1", "2", "acks=all is refused where fewer than 2 replicas"),
         ("min.insync.replicas", "2", "1", "by as few as 1"),
-        ("unclean.leader.election.enable", "false", "true", "are then lost"),
+        ("unclean.leader.election.enable", "false", "true", "records are lost"),
         ("unclean.leader.election.enable", "true", "false", None),
         ("cleanup.policy", "delete", "compact", "records without a key are refused"),
         ("cleanup.policy", "compact", "compact,delete", "past retention.ms"),
@@ -51,7 +52,7 @@ def test_topics_alike_share_a_sentence_and_brokers_speak_of_theirs() -> None:
         "a and b: records older than 1 day are deleted for good."
     ]
     assert consequences(rows, of_brokers=True) == [
-        "Topics that set none of their own: records older than 1 day are deleted for good."
+        "Topics without a value of their own: records older than 1 day are deleted for good."
     ]
 
 

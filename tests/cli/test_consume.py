@@ -1,4 +1,5 @@
-"""What `pk consume` finds: links, keys, the newest records, JSON inside values; as a member of a group; and how it ends."""
+"""What `pk consume` finds: links, keys, the newest records, JSON inside values; as a member of a
+group; and how it ends."""
 
 import fcntl
 import io
@@ -50,7 +51,8 @@ def kept(at: Run, kafka: Kafka, fresh: Fresh) -> str:
 
 @pytest.fixture
 def orders(at: Run, fresh: Fresh) -> str:
-    """A topic of three partitions: 30 records, a second apart, whose keys lie where the partitioner puts them."""
+    """A topic of three partitions: 30 records, a second apart, whose keys lie where the partitioner
+    puts them."""
     return make_orders(at, fresh)
 
 
@@ -105,7 +107,7 @@ def test_a_link_of_a_profile_leads_to_its_cluster(
     assert (missing.code, "did you mean here" in missing.err) == (2, True)
 
 
-def test_a_link_to_nothing_is_told_and_the_others_are_shown(at: Run, kept: str) -> None:
+def test_a_link_to_nothing_is_reported_and_the_others_are_shown(at: Run, kept: str) -> None:
     (good,) = at("consume", kept, "-p", "0", "-e", "-n", "1", "-f", r"%L\n").lines
     some = at("consume", f"pk://{kept}/0/999", good, "-f", r"%L\n")
     assert (some.code, some.lines) == (1, [good])
@@ -204,12 +206,12 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
     look, made = LaterPartitions.check, []
 
     def make() -> None:
-        admin(kafka).create_partitions([NewPartitions(first, 2)])[first].result(20)
+        admin(kafka).create_partitions([NewPartitions(first, 2)])[first].result(60)
         create_topic(kafka, second, 1)
         producer = Producer({"bootstrap.servers": kafka.bootstrap})
         producer.produce(first, "a partition", partition=1)
         producer.produce(second, "a topic")
-        producer.flush(20)
+        producer.flush(60)
 
     async def after_both_are_made(self: Any) -> None:
         if not made:
@@ -219,7 +221,7 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
 
     monkeypatch.setattr(later_partitions, "_NEW_PARTITIONS_S", 0.1)
     monkeypatch.setattr(LaterPartitions, "check", after_both_are_made)
-    read = at("consume", "--include", f"{stem}-.*", "-n", "2", "--timeout-ms", "20000")
+    read = at("consume", "--include", f"{stem}-.*", "-n", "2", "--timeout-ms", "60000")
     assert sorted(read.lines) == ["a partition", "a topic"], read.err
     assert f"{first}/1" in read.err and f"{second}/0" in read.err
 
@@ -320,7 +322,7 @@ def test_an_interrupt_in_the_middle_of_output_commits_only_what_was_written(
     with reading(kafka, topic, "-g", group, "--from-beginning") as process:
         out = process.stdout
         assert out is not None
-        shown = [line(process)]  # and then it is stuck: the pipe is full, and nobody reads on
+        shown = [line(process)]  # and then it is stuck: the pipe is full, and has no reader
         wait_until("a full pipe", lambda: _waiting_in(out) >= 60_000)
         process.send_signal(number)
         shown += out.read().split()
@@ -397,7 +399,8 @@ def test_no_such_isolation_is_refused(pk: Run) -> None:
 def test_a_range_ends_beyond_the_marks_of_transactions(
     apache: Kafka, pk: Run, fresh: Fresh, words: tuple[str, ...], expected: list[int]
 ) -> None:
-    """Five transactions of one record, every second of them aborted: each leaves its mark at an offset."""
+    """Five transactions of one record, every second of them aborted: each leaves its mark at an
+    offset."""
     topic = fresh("transactions")
     at = ("-b", apache.bootstrap)
     # Its records are of 2001: a broker that looks for what is too old would delete them.
@@ -407,7 +410,7 @@ def test_a_range_ends_beyond_the_marks_of_transactions(
     for i in range(5):
         producer.begin_transaction()
         producer.produce(topic, str(i), timestamp=1_000_000_000_000 + i)
-        producer.flush(30)
+        producer.flush(60)
         (producer.abort_transaction if i % 2 else producer.commit_transaction)(30)
     wait_for_marks(apache, topic, 10)
     read = pk("consume", topic, *words, *at)
@@ -415,14 +418,15 @@ def test_a_range_ends_beyond_the_marks_of_transactions(
 
 
 def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
-    """The bar comes after a second, with its rate; it is taken off for a line of output, and at the end."""
+    """The bar comes after a second, with its rate; it is taken off for a line of output, and at the
+    end."""
     import sys
 
     source = """
 import signal, threading
 from pk.cli.runtime.context import Context
 from pk.cli.terminal.streams import Streams
-from pk.cli.command_line.parsed import Values
+from pk.cli.command_line.option_values import Values
 from pk.cli.terminal.progress import Progress
 told = threading.Event()
 signal.signal(signal.SIGUSR1, lambda *_: told.set())
@@ -449,7 +453,7 @@ with Progress(context, "Reading", 1000, unit="offsets", over_output=True) as bar
 
 
 @pytest.mark.slow
-def test_a_broker_that_goes_and_returns_is_told_of_and_nothing_is_missed(pk: Run) -> None:
+def test_a_broker_that_goes_and_returns_is_reported_and_nothing_is_missed(pk: Run) -> None:
     """The data directory stays, so the broker that returns has what the one that went had."""
     with PkBroker() as broker:
         where = ("-b", broker.bootstrap)
@@ -471,7 +475,8 @@ def test_a_broker_that_goes_and_returns_is_told_of_and_nothing_is_missed(pk: Run
 
 @pytest.mark.slow
 def test_ranges_reach_over_the_holes_of_compaction(pk: Run) -> None:
-    """Of 600 records ten are left, and the newest may lie anywhere: offsets say nothing of how many there are."""
+    """Of 600 records ten are left, and the newest may lie anywhere: offsets say nothing of how many
+    there are."""
     quick = {"log.cleaner.backoff.ms": "50"}
     with PkBroker(config=quick) as broker:
         where = ("-b", broker.bootstrap)

@@ -1,4 +1,5 @@
-"""`pk doctor`: every check on a snapshot that ails of just that, and the command on real clusters."""
+"""`pk doctor`: every check on a snapshot that ails of just that, and the command on real
+clusters."""
 
 import shlex
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from pk.cli.diagnosis.snapshot import (
 from pk.cli.nouns.doctor.commands import CheckName
 from pk.cli.nouns.doctor.doctor import cards
 from pk.cli.output.output_options import check_output_options
+from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin, open_admin
 
@@ -49,8 +51,8 @@ def whole(*replicas: int, **changes: Any) -> Partition:
 
 
 def topic(*partitions: Partition, internal: bool = False, **configs: Any) -> Topic:
-    told = {key.replace("_", "."): value for key, value in configs.items()}
-    return Topic(dict(enumerate(partitions)), internal, {"min.insync.replicas": "2", **told})
+    reported = {key.replace("_", "."): value for key, value in configs.items()}
+    return Topic(dict(enumerate(partitions)), internal, {"min.insync.replicas": "2", **reported})
 
 
 def cluster(*ids: int, **brokers: Broker) -> dict[int, Broker]:
@@ -84,13 +86,77 @@ def group(offset: int, *, state: str = "Stable", **commit: Any) -> dict[str, Gro
     return {"billing": Group(state, 1, {TopicPartition("orders", 0): Commit(offset, **commit)})}
 
 
+def share_group(offset: int, told_lag: int, *, state: str = "Stable") -> dict[str, Group]:
+    commit = Commit(offset, told_lag=told_lag)
+    return {"jobs": Group(state, 1, {TopicPartition("orders", 0): commit}, is_share=True)}
+
+
 def holding(start: int, end: int, **configs: Any) -> dict[str, Topic]:
     """orders/0 with the records start..end."""
     first = whole(1, 2, 3, start=start, end=end, stable=end, size_bytes=950)
     return topics(orders=topic(first, *THREE[1:], **configs))
 
 
+def allow(principal: str, operation: Operation, name: str, *, prefixed: bool = False) -> AclBinding:
+    pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
+    return AclBinding(
+        ResourceType.TOPIC, name, pattern, principal, "*", operation, Permission.ALLOW
+    )
+
+
+def listening(listeners: str, **more: str) -> dict[int, Broker]:
+    configs = {"listeners": listeners, "sasl.enabled.mechanisms": "SCRAM-SHA-512", **more}
+    return cluster(2, 3, b1=Broker(configs=configs))
+
+
 SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
+    "certificates-end": (
+        snapshot(certificate_ends={1: NOW + 90 * DAY, 2: NOW + 3 * DAY}),
+        WARNING,
+        "certificate of broker 2 expires in 3 d",
+    ),
+    "certificates-end today": (
+        snapshot(certificate_ends={2: NOW - 1}),
+        ERROR,
+        "certificate of broker 2",
+    ),
+    "public-plaintext": (
+        snapshot(
+            brokers=listening(
+                "A://8.8.8.8:9092", **{"listener.security.protocol.map": "A:SASL_PLAINTEXT"}
+            )
+        ),
+        WARNING,
+        "Listener A (SASL_PLAINTEXT) of broker 1",
+    ),
+    "everyone-may-write": (
+        snapshot(acls=[allow("User:*", Operation.WRITE, "orders")]),
+        WARNING,
+        "1 ACL lets everyone",
+    ),
+    "acls-without-resource": (
+        snapshot(
+            acls=[
+                allow("User:a", Operation.READ, "order"),
+                allow("User:a", Operation.READ, "order", prefixed=True),
+                allow("User:a", Operation.READ, "*"),
+            ]
+        ),
+        NOTE,
+        "1 ACL matches no topic: allow User:a READ on topic order",
+    ),
+    "users-without-password": (
+        snapshot(
+            brokers=listening("SASL_SSL://10.0.0.1:9092"),
+            acls=[
+                allow("User:a", Operation.READ, "orders"),
+                allow("User:b", Operation.READ, "orders"),
+            ],
+            scram_users=frozenset({"a"}),
+        ),
+        NOTE,
+        "1 user with ACLs cannot log in: b",
+    ),
     "controller": (snapshot(controller=-1), ERROR, "no controller"),
     "controller hangs": (
         snapshot(controller=None, unseen={QUORUM: TimeoutError("late")}),
@@ -182,12 +248,41 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
     "hanging-transactions": (
         snapshot(transactions=[OpenTransaction(TopicPartition("orders", 0), 7, NOW - HOUR, 5)]),
         ERROR,
-        "producer 7 hangs for 1 h",
+        "producer 7 has hung for 1 h",
+    ),
+    "hanging-transactions abandoned": (
+        snapshot(
+            transactions=[
+                OpenTransaction(
+                    TopicPartition("orders", 0), 7, NOW - 60_000, 5, NOW - 60_000, abandoned=True
+                )
+            ]
+        ),
+        ERROR,
+        "producer 7 has hung for 1 min",
+    ),
+    "old-transactions": (
+        snapshot(
+            transactions=[
+                OpenTransaction(
+                    TopicPartition("orders", n),
+                    7,
+                    NOW,
+                    5,
+                    NOW - HOUR,
+                    "payments-1",
+                    abandoned=False,
+                )
+                for n in (0, 1)
+            ]
+        ),
+        WARNING,
+        "transactional id payments-1 is open for 1 h (orders/0 and orders/1)",
     ),
     "no-spare-replica": (
         snapshot(topics=topics(orders=topic(whole(1, 2), whole(2, 3), whole(3, 1)))),
         WARNING,
-        "no replica to spare",
+        "no more replicas than",
     ),
     "no-spare-replica never": (
         snapshot(topics=topics(orders=topic(*THREE, min_insync_replicas="4"))),
@@ -283,7 +378,7 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
     "features-behind": (
         snapshot(finalized={"metadata.version": 29}),
         NOTE,
-        "metadata.version at 29, 30 is possible",
+        "metadata.version at 29, could be 30",
     ),
     "metadata-lag": (
         snapshot(followers=[Follower(100, 5000, True), Follower(1, 10, False)]),
@@ -347,12 +442,31 @@ def test_what_a_silent_broker_alone_knows_is_not_taken_for_nothing() -> None:
 
 
 def test_the_doctor_counts_lag_as_groups_lag_does() -> None:
-    """Also the records that were deleted unread; a group with nothing left to read lags behind nothing."""
+    """Also the records that were deleted unread; a group with nothing left to read lags behind
+    nothing."""
     behind = snapshot(topics=holding(100, 200), groups=group(40, state="Empty"))
     (found,) = [f for f in diagnose(behind) if f.check == "groups-without-members"]
     assert "billing (lag 160)" in found.what
     done = snapshot(topics=holding(200, 200), groups=group(40, state="Empty"))
     assert not [f for f in diagnose(done) if f.check == "groups-without-members"]
+
+
+def test_the_doctor_counts_the_lag_of_a_share_group_as_its_coordinator_does() -> None:
+    """Records beyond the start offset that are acknowledged are no lag."""
+    behind = snapshot(topics=holding(100, 200), groups=share_group(140, 7, state="Empty"))
+    (found,) = [f for f in diagnose(behind) if f.check == "groups-without-members"]
+    assert "jobs (lag 7)" in found.what
+    done = snapshot(topics=holding(100, 200), groups=share_group(140, 0, state="Empty"))
+    assert diagnose(done) == []
+
+
+def test_a_share_group_continues_at_the_oldest_record() -> None:
+    late = snapshot(topics=holding(100, 200), groups=share_group(40, 100))
+    (lost,) = [f for f in diagnose(late) if f.check == "offset-out-of-range"]
+    assert "60 were deleted" in lost.what and "auto.offset.reset" not in lost.why
+    ahead = snapshot(topics=holding(100, 200), groups=share_group(300, 0))
+    (beyond,) = [f for f in diagnose(ahead) if f.check == "offset-out-of-range"]
+    assert "start offsets beyond the end" in beyond.what and "gets no records" in beyond.why
 
 
 def test_compacted_topics_lose_nothing_to_time() -> None:
@@ -429,6 +543,20 @@ def test_on_a_cluster(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     orphan = at("doctor", "--check", "groups-without-members", "--fail-on", "warning")
     assert orphan.code == 1 and "groups-without-members" in orphan.text
     assert "of 1 check found nothing" in orphan.err
+
+
+def test_share_groups_of_a_cluster(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    name = fresh("examined-jobs")
+    assert at("topics", "create", name, "-p", "1").code == 0
+    key = "share.auto.offset.reset=earliest"
+    assert at("configs", "alter", "group", name, "-c", key, "-y").code == 0
+    at("produce", name, stdin=b"a\nb\nc\n")
+    assert len(at("share-consume", name, "-g", name, "-n", "2", "--timeout-ms", "60000").lines) == 2
+    asked = ("--check", "groups-without-members", "--check", "unread-topics", "-f", "json")
+    found = at("doctor", *asked).json
+    assert [f["check"] for f in found if name in f["subjects"]] == ["groups-without-members"]
+    deleting = at("topics", "delete", name, stdin=b"n\n")
+    assert f"Group {name} has commits there" in deleting.err
 
 
 def test_every_check_runs_on_a_cluster(at: Run, kafka: Kafka) -> None:
@@ -525,5 +653,5 @@ def test_on_a_terminal(
 def test_what_could_not_be_looked_at_is_not_well() -> None:
     from pk.cli.nouns.doctor.doctor import verdict
 
-    assert verdict("prod", (), CHECKS) == f"prod is well: {len(CHECKS)} checks found nothing."
-    assert verdict("prod", (), CHECKS, 2).endswith("found nothing, but 2 parts were not looked at.")
+    assert verdict("prod", (), CHECKS) == f"prod is healthy: {len(CHECKS)} checks found nothing."
+    assert verdict("prod", (), CHECKS, 2).endswith("found nothing, but 2 parts were not checked.")

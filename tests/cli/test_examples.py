@@ -1,13 +1,17 @@
-"""Every example of every command is run, against a cluster of three brokers that holds what the examples speak of.
+"""Every example of every command is run, against a cluster of three brokers that holds what the
+examples speak of.
 
-An example that changes something is given `-y`, as somebody who has read the question would answer it. What an example
-prints with `-f json` is held to the schema that `-f schema` prints. An example that would go on until somebody stops it is
-run as a process of its own, and interrupted once it has shown something.
+An example that changes something is given `-y`, as somebody who has read the question would answer
+it. What an example prints with `-f json` is held to the schema that `-f schema` prints. An example
+that would go on until somebody stops it is run as a process of its own, and interrupted once it has
+shown something.
 """
 
 import io
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,10 +27,12 @@ from shapes import check_json
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.main import main
+from pk.cli.runtime import session
 from pk.cli.shell.words import split_line
 
 NOT_RUN = {
     "up": "starts brokers: test_up.py",
+    "test": "starts brokers: test_pk_test.py",
     "broker start": "starts brokers: test_process.py, test_up.py",
     "broker stop": "test_process.py, test_up.py",
     "broker status": "test_process.py, test_up.py",
@@ -35,8 +41,15 @@ NOT_RUN = {
     "broker pause": "test_up.py",
     "broker resume": "test_up.py",
     "shell": "test_shell.py",
+    "schema-registry start": "starts a registry: test_schema.py",
     "log adopt": "wants a directory of Apache Kafka's: tests/clients/test_adopt.py",
     "spark-export": "wants Spark: test_spark_export.py",
+    **{
+        f"pipeline {verb}": "test_pipeline.py, and with Spark tests/spark/test_pipelines.py"
+        for verb in ("init", "check", "run", "status", "stop", "export")
+    },
+    "spark-import": "wants Spark: test_spark_import.py",
+    "spark package": "packs hundreds of megabytes: tests/spark/test_package.py",
 }
 """Commands whose examples run elsewhere."""
 
@@ -51,12 +64,17 @@ ENDLESS = (
 
 NOTHING_TO_DO = {
     "pk reassign apply --resume": "No reassignment was left unfinished",
-    "pk reassign throttle 80MB/s": "Nothing moves",
+    "pk reassign throttle 80MB/s": "Nothing is moving or throttled",
     "pk reassign cancel orders/3": "is not being reassigned",
-    "pk transactions describe payments-1": "There is no transactional id",
-    "pk transactions abort payments-1": "There is no transactional id",
+    "pk transactions describe payments-1": "Transactional id 'payments-1' does not exist",
+    "pk transactions abort payments-1": "Transactional id 'payments-1' does not exist",
     "pk transactions abort -t orders:0": "none is open",
     "pk groups remove-members billing --instance billing-7": "no static member",
+    "pk acls": "SECURITY_DISABLED",
+    "pk faults": "pk.faults.enable=true",
+    "pk metrics": "No broker serves metrics",
+    "pk why denied": "SECURITY_DISABLED",
+    "pk tokens": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
 }
 """How examples begin that act on what a cluster at rest does not have, and what they say then."""
 
@@ -64,10 +82,14 @@ SLOW = r"^pk (perf|reassign (apply|rollback)|spark|top|groups watch)\b| --rate "
 """Examples that take seconds by their nature."""
 
 SAYS_SO = ("cluster health", "doctor", "why partition", "why lag", "why config", "groups lag")
-"""Commands that may answer 1, because something is wrong: the three brokers of a test have much to be told of."""
+"""Commands that may answer 1, because something is wrong: the three brokers of a test have much to
+be told of."""
 
-STANDS_FOR = {"4,5,6": "1,2", "k1:9092,k2:9092": "127.0.0.1:1"}
+STANDS_FOR = {"4,5,6": "1,2", "k1:9092,k2:9092": "127.0.0.1:1", "pass show kafka/alice | ": ""}
 """What examples say, and what it is here."""
+
+PASSWORD = b"secret\n"
+"""What `pass show` prints, and what somebody types."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +149,10 @@ class World:
         """Makes what the examples speak of."""
         self.topics()
         self.group()
+        self.users()
+        self.quotas()
         self.profiles()
+        self.schemas()
 
     def topics(self) -> None:
         topics = ("orders", "payments", "copy", "orders-dlq", "orders-eu", "test-1", "a", "b")
@@ -137,6 +162,29 @@ class World:
 
     def group(self) -> None:
         self.must("groups", "reset-offsets", "billing", "-t", "orders", "--to", "start", "-y")
+
+    def users(self) -> None:
+        """alice and bob, as far as they are missing."""
+        for name in ("alice", "bob"):
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                self.run("users", "add", name, "--mechanism", mechanism, "-y", stdin=PASSWORD)
+
+    def quotas(self) -> None:
+        self.must("quotas", "set", "--user", "alice", "producer_byte_rate=1GiB", "-y")
+        self.must("quotas", "set", "--default-client-id", "consumer_byte_rate=1GiB", "-y")
+
+    def schemas(self) -> None:
+        """A directory of schemas, and files with further ones."""
+        shutil.rmtree(self.directory / "schemas", ignore_errors=True)
+        fields = [{"name": "id", "type": "long"}]
+        subject = self.directory / "schemas" / "orders-value"
+        subject.mkdir(parents=True)
+        for number in range(1, 4):
+            text = json.dumps({"type": "record", "name": "Order", "fields": fields})
+            path = subject / f"v{number}-id{number}.avsc"
+            (path if number < 3 else self.directory / "order.avsc").write_text(text)
+            fields.append({"name": f"f{number}", "type": "int", "default": 0})  # pyright: ignore[reportArgumentType] - JSON
+        (self.directory / "payment.proto").write_text('syntax = "proto3"; message Payment {}')
 
     def profiles(self) -> None:
         for name in ("prod", "old", "dr", "eu"):
@@ -149,6 +197,8 @@ class World:
             self.data()
         if line.startswith("pk topics create"):
             self.must("topics", "delete", "orders", "a", "b", "-y", "--if-exists")
+        if "pk users add" in line:
+            self.must("users", "delete", "alice", "-y")
 
     def restore(self, path: str) -> None:
         """Puts back what an example of a command may have changed or deleted."""
@@ -158,8 +208,14 @@ class World:
             self.topics()
         if noun in ("topics", "groups", "undo"):
             self.group()
+        if noun == "users":
+            self.users()
+        if noun == "quotas":
+            self.quotas()
         if noun == "profile":
             self.profiles()
+        if noun == "schema":
+            self.schemas()
 
     def files(self) -> None:
         """The files that examples read."""
@@ -172,7 +228,8 @@ class World:
         (self.directory / "data").mkdir()
 
     def data(self) -> None:
-        """A directory with every partition that any of the brokers holds, as one broker's would be."""
+        """A directory with every partition that any of the brokers holds, as one broker's would
+        be."""
         data = self.directory / "data"
         for link in data.iterdir():
             link.unlink()
@@ -186,7 +243,15 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("examples")
-    config = {"offsets.topic.replication.factor": "2"}
+    # Two replicas: `pk reassign plan --drain 3` must find a broker that takes what the third one
+    # held.
+    config = {
+        "offsets.topic.replication.factor": "2",
+        "transaction.state.log.replication.factor": "2",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "2",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
     with pytest.MonkeyPatch.context() as patch, PkCluster(3, config=config) as cluster:
         _environment(patch, cluster, directory)
         found = World(cluster, directory)
@@ -200,6 +265,8 @@ def _environment(patch: pytest.MonkeyPatch, cluster: PkCluster, directory: Path)
         patch.setenv(variable, str(directory / variable.lower()))
     patch.setenv("PK_BOOTSTRAP_SERVER", cluster.bootstrap)
     patch.setenv("EDITOR", "true")
+    patch.setenv("PK_SCHEMA_REGISTRY", "schemas")
+    patch.setattr(session, "_STRAGGLER_MS", "60000")  # also while the world is made
     patch.chdir(directory)
 
 
@@ -232,7 +299,7 @@ def _lines(example: Example) -> list[list[str]]:
 def test_an_example_runs(world: World, example: Example) -> None:
     lines = _lines(example)
     world.ready_for(example.line)
-    out = b""
+    out = PASSWORD if example.path.startswith("users ") else b""
     for words in lines:
         code, out, err = world.run(*words, stdin=out)
         allowed = (0, 1) if example.path in SAYS_SO else (0,)
@@ -301,6 +368,9 @@ NOT_THAT_FAR = (
     "reassign throttle",
     "reassign cancel",
     "reassign rollback",
+    "users add",
+    "tokens renew",
+    "tokens expire",
 )
 """Changes for which there is nothing to change here: they end before anything would be refused."""
 
@@ -312,6 +382,7 @@ def _picture(world: World) -> list[bytes]:
         ("topics", "offsets", "orders", "payments", "copy"),
         ("groups", "describe", "--all-groups", "--columns", "group,topic,partition,committed"),
         ("cluster", "features"),
+        ("quotas", "list"),
         ("configs", "describe", "broker", "-a", "--columns", "resource,name,value"),
     )
     return [world.run(*words, "-f", "json")[1] for words in looks]

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pk.cli.command_line.parsed import Values
+from pk.cli.command_line.option_values import Values
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, leaf, sentence
@@ -40,13 +40,17 @@ UNREACHABLE = NoBrokers(
         (ConnectFailed("h:1", "refused"), 3, "-b HOST:PORT"),
         (Disconnected("h:1 closed"), 3, "connection was lost"),
         (RequestTimedOut("Metadata"), 124, "waits longer"),
-        (Straggler(2, "h:1", 3000), 124, "Broker 2 at h:1 did not answer within 3 s, though"),
+        (
+            Straggler(2, "h:1", 3000),
+            124,
+            "Broker 2 at h:1 did not answer within 3 s, but others did",
+        ),
         (
             Unanswered([Node(2, "h", 1)], 15000),
             124,
             "Broker 2 at h:1 did not answer within 15 s; `pk b",
         ),
-        (Unanswered([Node(-1, "h", 1)], 500), 124, "h:1 did not answer within 0.5 s; name another"),
+        (Unanswered([Node(-1, "h", 1)], 500), 124, "h:1 did not answer within 0.5 s; give another"),
         (
             Unanswered([Node(2, "h", 1), Node(3, "h", 2), Node(-1, "h", 3)], 500),
             124,
@@ -58,17 +62,24 @@ UNREACHABLE = NoBrokers(
         (
             KafkaError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                "Request Request(processor=2, session=a.B@4c5, envelope=None) needs ALTER permission",
+                (
+                    "Request Request(processor=2, session=a.B@4c5, envelope=None) needs ALTER "
+                    "permission"
+                ),
             ),
             4,
             "CLUSTER_AUTHORIZATION_FAILED: it needs ALTER permission; `pk help",
         ),
-        (ControllerSilent([], 9, changes=True), 124, "may still be done (-X default.api.timeout"),
-        (ControllerSilent([Node(2, "h", 1)], 3000), 124, "asked by way of broker 2 at h:1, though"),
+        (
+            ControllerSilent([], 9, changes=True),
+            124,
+            "may still take effect (-X default.api.timeout",
+        ),
+        (ControllerSilent([Node(2, "h", 1)], 3000), 124, "asked through broker 2 at h:1, but"),
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 124, "did not finish in time"),
         (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 1, "`pk topics list`"),
         (UnknownPartition("t", 3, 2), 1, "Topic t has no partition 3; it has 2, from 0 to 1."),
-        (KafkaError(ErrorCode.NON_EMPTY_GROUP), 1, "-m` names them"),
+        (KafkaError(ErrorCode.NON_EMPTY_GROUP), 1, "-m` lists them"),
         (
             KafkaError(ErrorCode.INVALID_CONFIG, "Invalid value x for retention.ms: not a number."),
             1,

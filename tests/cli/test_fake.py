@@ -105,7 +105,7 @@ def test_a_template_from_a_file(tmp_path: object) -> None:
         ("{{a: int 1 2}} {{b}}", "unknown function 'b'"),
     ],
 )
-def test_mistakes_are_told(template: str, said: str) -> None:
+def test_mistakes_are_reported(template: str, said: str) -> None:
     with pytest.raises(Unusable, match=re.escape(said)):
         fake(template)
 

@@ -1,4 +1,5 @@
-"""Every format says the same of the same thing: what one command prints as JSON, read back from all the others."""
+"""Every format says the same of the same thing: what one command prints as JSON, read back from all
+the others."""
 
 import csv
 import io
@@ -94,4 +95,4 @@ def test_an_upgrade_to_where_a_feature_is_changes_nothing(at: Run) -> None:
     words = ("cluster", "features", "upgrade", "eligible.leader.replicas.version")
     ran = at(*words, "-f", "json")
     assert ran.code == 0 and ran.json == []
-    assert "That is how it is: eligible.leader.replicas.version 1; nothing was changed." in ran.err
+    assert "Nothing to change: eligible.leader.replicas.version 1 already." in ran.err

@@ -1,4 +1,5 @@
-"""Apache's own tool beside ours, on the same group: what one exports the other takes, and both move offsets to the same place."""
+"""Apache's own tool beside ours, on the same group: what one exports the other takes, and both move
+offsets to the same place."""
 
 from pathlib import Path
 

@@ -82,7 +82,7 @@ def test_a_group_is_as_late_as_its_oldest_unread_record(
 
 
 class Refusing:
-    """A cluster that tells nobody the offsets of `secret`."""
+    """A cluster that refuses everyone the offsets of `secret`."""
 
     async def list_groups_offsets(self, names: list[str]) -> dict[str, Any]:
         commits = {TopicPartition(t, 0): OffsetAndMetadata(3) for t in ("open", "secret")}
@@ -232,9 +232,9 @@ def test_a_topic_without_commits_is_said(at: Run, group: str, fresh: Fresh) -> N
     other = fresh("unread")
     at("topics", "create", other)
     ran = at("groups", "lag", group, "-t", other)
-    assert (ran.code, "no commit in what -t names" in ran.err) == (0, True)
+    assert (ran.code, "no committed offsets for the topics of -t" in ran.err) == (0, True)
     ran = at("why", "lag", group, "-t", other)
-    assert (ran.code, "no commit in what -t names" in ran.err) == (1, True)
+    assert (ran.code, "no committed offsets for the topics of -t" in ran.err) == (1, True)
 
 
 def test_states_and_types_are_kafka_s_words(at: Run, group: str) -> None:

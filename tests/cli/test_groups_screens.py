@@ -1,4 +1,5 @@
-"""Questions about groups on a terminal: the plan above, the answer below, and what each answer leads to."""
+"""Questions about groups on a terminal: the plan above, the answer below, and what each answer
+leads to."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -79,7 +80,7 @@ def test_what_is_waited_for_stands_on_one_line(
     kafka: Kafka, at: Run, group: str, size: tuple[int, int], terminal: Callable[..., Terminal]
 ) -> None:
     columns, lines = size
-    words = ("wait", "lag", group, "--timeout", "50", "-b", kafka.bootstrap)
+    words = ("wait", "lag", group, "--timeout", "10m", "-b", kafka.bootstrap)
     screen = terminal(*words, columns=columns, lines=lines)
     screen.wait_for(f"Waiting: group {group} is 7 records behind")
     at("groups", "reset-offsets", group, "--to", "committed+1", "-y")

@@ -193,4 +193,4 @@ def test_only_one_group_that_exists_is_watched(at: Run, fresh: Fresh) -> None:
     assert at("groups", "watch", "a", "b").code == 2
     name = fresh("nobody")
     gone = at("groups", "watch", name)
-    assert (gone.code, "There is no group" in gone.err) == (1, True)
+    assert (gone.code, "does not exist" in gone.err) == (1, True)

@@ -1,7 +1,8 @@
 """Each guard of a profile holds for each command that changes a cluster: no command can forget it.
 
-`CHANGES` names, for every such command of the tree, a change that it would really make; it is tried under each guard, and
-made under the last. Where nothing may happen, nothing has happened: what the next guard meets is still to be changed.
+`CHANGES` names, for every such command of the tree, a change that it would really make; it is tried
+under each guard, and made under the last. Where nothing may happen, nothing has happened: what the
+next guard meets is still to be changed.
 """
 
 import contextlib
@@ -22,18 +23,22 @@ Run = Callable[..., Any]
 
 
 class Change(NamedTuple):
-    """A change, of a topic {t} with a record and of a group {g} with commits there."""
+    """A change, of a topic {t} with a record, of a group {g} with commits there, or of a user
+    {u}."""
 
     words: str
     typed: str | None = "{t}"
-    """What a guard wants typed: the one thing that is changed, or the profile's name; None where nothing asks, as Apache's
-    tools of that name act at once."""
+    """What a guard wants typed: the one thing that is changed, or the profile's name; None where
+    nothing asks, as Apache's tools of that name act at once."""
 
     before: tuple[str, ...] = ()
     """Commands that prepare it."""
 
-    refused: str = "guarded as read-only; nothing was changed"
+    refused: str = "read-only by its profile; nothing was changed"
     """What a profile says that is read-only."""
+
+    stdin: bytes = b""
+    """What it reads once nothing keeps it from that; `before` reads it, too."""
 
 
 SEVERAL = "guarded"
@@ -56,6 +61,15 @@ CHANGES = {
     "undo": Change("undo 2", "{g}", (RESET,)),
     "configs alter": Change("configs alter topic {t} -c retention.ms=70000"),
     "configs edit": Change("configs edit topic {t} --file {edited}"),
+    "users add": Change("users add {u}", "{u}", stdin=b"secret\n"),
+    "users alter": Change("users alter {u}", "{u}", ("users add {u} -y",), stdin=b"secret\n"),
+    "users delete": Change("users delete {u}", "{u}", ("users add {u} -y",), stdin=b"secret\n"),
+    "quotas set": Change("quotas set --user {u} producer_byte_rate=1000000000", "{u}"),
+    "quotas delete": Change(
+        "quotas delete --user {u}",
+        "{u}",
+        ("quotas set --user {u} producer_byte_rate=1000000000 -y",),
+    ),
     "perf produce": Change("perf produce -t {t} -n 10", None),
     "perf consume": Change("perf consume -n 10", None),
     "perf e2e": Change("perf e2e -n 5", None),
@@ -84,10 +98,21 @@ ELSEWHERE = {
     "cluster features": "tests/cli/test_cluster_health.py",
     "log adopt": "tests/cli/test_log.py",
     "spark-export": "tests/cli/test_spark_export.py",
+    "spark-import": "tests/cli/test_spark_import.py",
     "transactions abort": "tests/cli/test_transactions.py",
+    "acls add": "tests/cli/test_acls.py",
+    "acls delete": "tests/cli/test_acls.py",
+    "tokens create": "tests/cli/test_tokens.py",
+    "tokens renew": "tests/cli/test_tokens.py",
+    "tokens expire": "tests/cli/test_tokens.py",
+    "faults add": "tests/cli/test_faults.py",
+    "faults clear": "tests/cli/test_faults.py",
     "profile delete": "tests/cli/test_profiles.py",
+    "schema add": "tests/cli/test_schema.py",
+    "schema delete": "tests/cli/test_schema.py",
 }
-"""What changes no cluster; and features, of which a cluster of ours has none to change."""
+"""What changes no cluster; features, of which a cluster of ours has none to change; ACLs, which
+need an authorizer; tokens, which need a login; and faults, which need a broker that makes some."""
 
 
 def test_no_change_is_missing() -> None:
@@ -110,7 +135,7 @@ class World(NamedTuple):
 
     def tried(self, change: Change, guard: str, *more: str) -> Any:
         self.run("profile", "add", SEVERAL, "--guard", guard)
-        return self.run(*self.words(change), *more, "--profile", SEVERAL)
+        return self.run(*self.words(change), *more, "--profile", SEVERAL, stdin=change.stdin)
 
     def words(self, change: Change) -> list[str]:
         return change.words.format(**self.names).split()
@@ -122,7 +147,7 @@ def world(pk: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         monkeypatch.setenv("PK_BOOTSTRAP_SERVER", bootstrap)
         monkeypatch.setenv("EDITOR", "true")
         (tmp_path / "edited").write_text("retention.ms=90000\n")
-        names = {"t": fresh_name("guard"), "g": fresh_name("guard"), "member": fresh_name("guard")}
+        names = {name: fresh_name("guard") for name in ("t", "g", "u", "member")}
         names["edited"] = str(tmp_path / "edited")
         for words in (
             "topics create {t}",
@@ -146,12 +171,15 @@ def assert_guarded(world: World, change: Change, prepare: Callable[[str], None])
         for guard in ("confirm", "type-name"):
             asked = world.tried(change, guard)
             assert asked.code == 5, (guard, asked.text, asked.err)
-            assert "no terminal to ask on, so nothing was changed" in asked.err
+            assert "Nothing was changed: there is no terminal to ask on" in asked.err
+        insisted = world.tried(change, "insist", "-y")
+        assert insisted.code == 5, (insisted.text, insisted.err)
+        assert "insists on an answer, which -y does not give" in insisted.err.replace("\n", " ")
         words = (*world.words(change), "--profile", SEVERAL)
         typed = change.typed.format(**world.names)
         wrong = on_terminal(main, words, typed="yes\n")
         assert wrong.code == 5, wrong.screen
-        assert f"Type {typed} to go on" in wrong.screen.replace("\n", " "), wrong.screen
+        assert f"Type {typed} to continue" in wrong.screen.replace("\n", " "), wrong.screen
     made = world.tried(change, "none")
     assert made.code == 0, made.err
 
@@ -161,7 +189,7 @@ def test_every_guard_holds(pk_kafka: Kafka, world: Callable[[str], World], name:
     here = world(pk_kafka.bootstrap)
 
     def prepare(words: str) -> None:
-        ran = here.run(*words.format(**here.names).split())
+        ran = here.run(*words.format(**here.names).split(), stdin=CHANGES[name].stdin)
         assert ran.code == 0, ran.err
 
     assert_guarded(here, CHANGES[name], prepare)
@@ -174,6 +202,7 @@ def two() -> Iterator[PkCluster]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("usual_patience")
 @pytest.mark.parametrize("name", OF_TWO_BROKERS)
 def test_every_guard_holds_on_two_brokers(
     two: PkCluster, world: Callable[[str], World], name: str

@@ -1,6 +1,8 @@
-"""Ctrl-C wherever a command may be: it ends by the signal and without a traceback, and does its last words.
+"""Ctrl-C wherever a command may be: it ends by the signal and without a traceback, and does its
+last words.
 
-The place is told by what the program does (an import, a connection, the n-th call), never by a time.
+The place is named by what the program does (an import, a connection, the n-th call), never by a
+time.
 """
 
 import os
@@ -13,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pexpect
 import pytest
 import trio
 import trio.lowlevel
@@ -26,7 +29,7 @@ from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.failures import leaf
 from pk.cli.terminal.streams import Streams
 
-_HANGS_S = 10.0
+_HANGS_S = 60.0
 
 _PROGRAM = r"""
 import atexit, os, signal, sys
@@ -67,7 +70,8 @@ sys.exit(code)
 
 
 def interrupted(pk_kafka: Kafka, where: str, *words: str) -> tuple[int, str, str]:
-    """What a command ends with that Ctrl-C meets there: its exit code, standard output and error."""
+    """What a command ends with that Ctrl-C meets there: its exit code, standard output and
+    error."""
     ran = subprocess.run(
         [sys.executable, "-c", _PROGRAM, where, *words],
         env=pk_environment() | {"PK_BOOTSTRAP_SERVER": pk_kafka.bootstrap},
@@ -110,8 +114,8 @@ def test_no_traceback_before_and_after_the_command(pk_kafka: Kafka, where: str) 
 def test_at_any_call(
     pk_kafka: Kafka, pk: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    """Calls are counted, and a Ctrl-C comes at one of them: at twenty, spread over the whole run; with a group, which takes
-    its time to begin, at five."""
+    """Calls are counted, and a Ctrl-C comes at one of them: at twenty, spread over the whole run;
+    with a group, which takes its time to begin, at five."""
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", pk_kafka.bootstrap)
     pk("topics", "create", "swept", "--if-not-exists")
     pk("produce", "swept", stdin=b"1\n2\n3\n")
@@ -132,7 +136,8 @@ def test_at_any_call(
 
 @pytest.fixture
 def on_interrupts() -> Iterator[None]:
-    """Whoever runs the tests in the background of a script ignores SIGINT, and below nohup SIGHUP."""
+    """A background job of a script ignores SIGINT, and below nohup
+    SIGHUP."""
     before = {
         number: signal.signal(number, handler)
         for number, handler in (
@@ -203,11 +208,19 @@ def test_code_that_hears_of_nothing_is_broken_off(hang: Callable[[], None], numb
 
 
 @pytest.mark.usefixtures("on_interrupts")
-def test_a_loop_of_bash_ends_with_the_command(pk_kafka: Kafka) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("consume waited -o end", "waited"),
+        ("up --port 0 --memory 1>&2", "is ready"),
+        ("up --port 0 --memory --brokers 2 1>&2", "is ready"),
+    ],
+)
+def test_a_loop_of_bash_ends_with_the_command(pk_kafka: Kafka, words: str, said: str) -> None:
     """bash goes on after a child that exits with 130, but not after one that died of the signal."""
-    script = f'for i in 1 2 3; do "{sys.executable}" -m pk.cli.main consume waited -o end; echo "went on"; done'
+    command = f'"{sys.executable}" -m pk.cli.main {words}'
     loop = subprocess.Popen(
-        ["bash", "-c", script],
+        ["bash", "-c", f'for i in 1 2 3; do {command}; echo "went on"; done'],
         env=pk_environment() | {"PK_BOOTSTRAP_SERVER": pk_kafka.bootstrap},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -217,9 +230,32 @@ def test_a_loop_of_bash_ends_with_the_command(pk_kafka: Kafka) -> None:
     )
     assert loop.stderr is not None
     try:
-        assert "waited" in loop.stderr.readline()
+        assert any(said in line for line in loop.stderr)
         os.killpg(loop.pid, signal.SIGINT)
         out, err = loop.communicate(timeout=60)
     finally:
         loop.kill()
     assert (loop.returncode, out, "Traceback" in err) == (-signal.SIGINT, "", False)
+
+
+@pytest.mark.usefixtures("on_interrupts")
+def test_what_is_typed_after_ctrl_c_at_a_question_is_no_answer(
+    pk_kafka: Kafka, pk: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is left in the terminal, for the shell to read."""
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", pk_kafka.bootstrap)
+    assert pk("topics", "create", "asked", "--if-not-exists").code == 0
+    command = f'"{sys.executable}" -m pk.cli.main topics delete asked'
+    bash = pexpect.spawn(
+        "bash",
+        ["-c", f'trap : INT; {command}; read -r line; echo "left: $line."'],
+        env=pk_environment() | {"PK_BOOTSTRAP_SERVER": pk_kafka.bootstrap, "TERM": "xterm"},
+        encoding="utf-8",
+        timeout=60,
+    )
+    bash.expect_exact("[y/N] ")
+    bash.send("\x03y\r")
+    bash.expect_exact("left: y.")
+    bash.expect(pexpect.EOF)
+    bash.close()
+    assert pk("topics", "list", "asked", "-f", "name").lines == ["asked"]

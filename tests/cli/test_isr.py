@@ -16,7 +16,7 @@ from pk.cli.cluster.isr_changes import History, isr_changes
 from pk.cli.cluster.out_of_sync_since import Witness
 from pk.cli.cluster.partition_selection import filtered
 from pk.cli.cluster.replica_lag import show_lag
-from pk.cli.command_line.option_sets import Ailing
+from pk.cli.command_line.option_sets import PartitionFilters
 from pk.cli.command_line.parse import parse
 from pk.cli.nouns.isr.isr import isr_row
 from pk.cli.nouns.isr.options import InSyncReplicas
@@ -47,7 +47,7 @@ def test_what_must_be_whole_moves_what_stands_behind_it() -> None:
     columns = [Column(name) for name in ("topic", "isr", "out")]
     context = Context(parsed.values, parsed.path, Streams(out=out))
     table = EventTable(context, columns, cells, lambda row: None)
-    table.tell([{"topic": "payments", "isr": "1001,1002", "out": "7"}])
+    table.add([{"topic": "payments", "isr": "1001,1002", "out": "7"}])
     assert out.getvalue().decode() == "TOPIC  ISR  OUT\npaym…  1001,1002    7\n"
 
 
@@ -60,8 +60,10 @@ def partition(
 def test_what_a_watch_of_the_isr_tells() -> None:
     before = {A: (1, (1, 2, 3)), B: (1, (1, 2))}
     now = {A: (2, (2, 3, 4)), C: (-1, (1,))}
-    told = [(r["partition"], r["event"], r["brokers"]) for r in isr_changes(before, now, "then")]
-    assert told == [
+    reported = [
+        (r["partition"], r["event"], r["brokers"]) for r in isr_changes(before, now, "then")
+    ]
+    assert reported == [
         (0, "shrink", [1]),
         (0, "expand", [4]),
         (0, "leader", [2]),
@@ -123,7 +125,7 @@ def test_a_watch_remembers_since_when_a_replica_is_gone() -> None:
     history.see(left, 1000)
     back = isr_changes({A: (1, (1,)), B: (1, (1,))}, {A: (1, (1, 2)), B: (1, (1, 2))}, "t2")
     history.see(back, 4500)
-    # Of the one that was gone before anybody looked, nobody knows for how long.
+    # Of the one that was gone before the first look, the time is unknown.
     assert [(r["partition"], r["event"], r["out_for_ms"]) for r in back] == [
         (0, "expand", None),
         (1, "expand", 3500),
@@ -169,8 +171,11 @@ def test_a_row_says_since_when_a_replica_is_out_and_about_what_it_missed() -> No
 
 
 def test_a_time_of_today_is_shown_without_its_day() -> None:
-    now = datetime.now().astimezone().replace(microsecond=0)
-    assert show_since(now.isoformat()) == now.isoformat()[11:19]
+    now, shown = datetime.min, ""
+    while now.date() != datetime.now().date():  # not across midnight
+        now = datetime.now().astimezone().replace(microsecond=0)
+        shown = show_since(now.isoformat())
+    assert shown == now.isoformat()[11:19]
     assert show_since("2020-02-03T04:05:06.789+00:00") == "2020-02-03 04:05"
     assert show_since(None) == "-"
 
@@ -222,7 +227,7 @@ def test_the_state_of_a_partition_is_the_worst_of_it(
 )
 def test_filters_leave_what_ails(filters: tuple[str, ...], left: list[TopicPartition]) -> None:
     names = ("under_replicated", "offline", "under_min_isr", "at_min_isr")
-    wanted = Ailing(**{name: name in filters for name in names})
+    wanted = PartitionFilters(**{name: name in filters for name in names})
     partitions = {
         A: partition(1, (1, 2, 3), (1, 2)),
         B: partition(1, (1, 2, 3), (1, 2, 3)),

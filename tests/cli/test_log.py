@@ -11,6 +11,7 @@ import pytest
 import trio
 from log.support import append, end_transaction, make_batch
 from nodes import caller_of, make_topic, running_node
+from shapes import check_json
 
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import RealDisk
@@ -18,6 +19,9 @@ from pk.core.log.log import Log
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
 from pk.core.record.legacy import build_set
+from pk.core.share.batches import StateBatch
+from pk.core.share.records import Record as ShareRecord
+from pk.core.share.records import ShareKey, Snapshot, Update, encode_record
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from pk.core.wire.messages.offset_commit import (
@@ -39,12 +43,21 @@ from pk.core.wire.versioned import encode_key, encode_versioned
 from pk.net.node import Node
 
 Run = Callable[..., Any]
+
+
+def json_of(pk: Run, *words: str) -> Any:
+    """What a command line prints with `-f json`, held to the command's schema."""
+    line = (*words, "-f", "json")
+    return check_json(line, pk(*line).out)
+
+
 T0 = 1_750_000_000_000
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory of pk's: topic `orders` with a batch a codec and commits of group `app`; the broker has ended."""
+    """A data directory of pk's: topic `orders` with a batch a codec and commits of group `app`; the
+    broker has ended."""
     data = tmp_path_factory.mktemp("written")
 
     async def main() -> None:
@@ -150,14 +163,12 @@ def test_max_bytes_stops_in_time_and_quietly(pk: Run, written: Path) -> None:
 
 def test_internal_topics_are_decoded(pk: Run, written: Path) -> None:
     offsets = [str(p) for p in sorted(written.glob("__consumer_offsets-*"))]
-    rows = pk(
-        "log", "dump", *offsets, "--records", "--where", "key.type = offset_commit", "-f", "json"
-    ).json
+    rows = json_of(pk, "log", "dump", *offsets, "--records", "--where", "key.type = offset_commit")
     assert [(r["key"]["group"], r["value"]["offset"]) for r in rows] == [("app", 7)]
-    raw = pk("log", "dump", *offsets, "--records", "--decoder", "none", "-f", "json").json
+    raw = json_of(pk, "log", "dump", *offsets, "--records", "--decoder", "none")
     assert all(r["key_b64"] or isinstance(r["key"], str) for r in raw)
     where = str(written / "pk-metadata" / "__cluster_metadata-0")
-    events = [r["value"] for r in pk("log", "dump", where, "--records", "-f", "json").json]
+    events = [r["value"] for r in json_of(pk, "log", "dump", where, "--records")]
     assert events[0]["event"] == "ClusterCreated"
     assert {"event": "TopicCreated", "name": "orders"}.items() <= next(
         e for e in events if e.get("name") == "orders"
@@ -189,7 +200,7 @@ def test_the_state_of_transactions_is_decoded(pk: Run, tmp_path: Path) -> None:
     said = [encode_versioned(value, 1), encode_versioned(TransactionLogValue(producer_id=8), 0)]
     append(log, build_batch([(0, key, content, ()) for content in [*said, None]]))
     log.close()
-    rows = pk("log", "dump", str(path), "--records", "-f", "json").json
+    rows = json_of(pk, "log", "dump", str(path), "--records")
     assert [row["key"] for row in rows] == [
         {"type": "transaction_log", "transactional_id": "payments"}
     ] * 3
@@ -206,16 +217,61 @@ def test_the_state_of_transactions_is_decoded(pk: Run, tmp_path: Path) -> None:
     assert shown.startswith('{"type": "transaction_log", "transactional_id": "payments"}')
 
 
+def test_the_state_of_share_partitions_is_decoded(pk: Run, tmp_path: Path) -> None:
+    path = tmp_path / "__share_group_state-3"
+    path.mkdir()
+    log = Log.open(
+        RealDisk(),
+        str(path),
+        TopicPartition("__share_group_state", 3),
+        LogConfig(),
+        topic_id=bytes(16),
+        clean=False,
+        now_ms=0,
+    )
+    share_key = ShareKey("jobs", bytes(range(16)), 2)
+    taken = StateBatch(5, 6, 0, 1)
+    records = [
+        ShareRecord(share_key, Snapshot(1, 2, 3, 5, 0, (taken,), 7, 8)),
+        ShareRecord(share_key, Update(1, 3, 6, 1)),
+        ShareRecord(share_key, None),
+    ]
+    append(log, build_batch([(0, *encode_record(record), ()) for record in records]))
+    log.close()
+    rows = json_of(pk, "log", "dump", str(path), "--records")
+    partition = {"group_id": "jobs", "topic_id": "AAECAwQFBgcICQoLDA0ODw", "partition": 2}
+    kinds = ["share_snapshot", "share_update", "share_snapshot"]
+    assert [row["key"] for row in rows] == [{"type": kind, **partition} for kind in kinds]
+    assert rows[0]["value"] == {
+        "version": 0,
+        "snapshot_epoch": 1,
+        "state_epoch": 2,
+        "leader_epoch": 3,
+        "start_offset": 5,
+        "delivery_complete_count": 0,
+        "create_timestamp": 7,
+        "write_timestamp": 8,
+        "state_batches": [
+            {"first_offset": 5, "last_offset": 6, "delivery_state": 0, "delivery_count": 1}
+        ],
+    }
+    assert (rows[1]["value"]["start_offset"], rows[1]["value"]["state_batches"]) == (6, [])
+    assert rows[2]["value"] is None
+    by_file = shutil.copy(path / LOG, tmp_path / LOG)
+    asked = ("log", "dump", str(by_file), "--print-data-log", "--share-group-state-decoder")
+    assert [row["key"] for row in json_of(pk, *asked)] == [row["key"] for row in rows]
+
+
 def test_small_files_are_dumped(pk: Run, written: Path) -> None:
-    rows = pk("log", "dump", str(written / "recovery-point-offset-checkpoint"), "-f", "json").json
+    rows = json_of(pk, "log", "dump", str(written / "recovery-point-offset-checkpoint"))
     assert {"topic": "orders", "partition": 0, "offset": 15}.items() <= next(
         r for r in rows if (r["topic"], r["partition"]) == ("orders", 0)
     ).items()
-    properties = pk("log", "dump", str(written / "meta.properties"), "-f", "json").json
+    properties = json_of(pk, "log", "dump", str(written / "meta.properties"))
     assert {p["name"] for p in properties} == {"cluster.id", "node.id", "directory.id", "version"}
-    epochs = pk("log", "dump", str(written / "orders-0"), "--show", "epochs", "-f", "json").json
+    epochs = json_of(pk, "log", "dump", str(written / "orders-0"), "--show", "epochs")
     assert [(e["epoch"], e["start_offset"]) for e in epochs] == [(0, 0)]
-    times = pk("log", "dump", str(written / "orders-0"), "--show", "timeindex", "-f", "json").json
+    times = json_of(pk, "log", "dump", str(written / "orders-0"), "--show", "timeindex")
     assert (times[-1]["timestamp"], times[-1]["offset"]) == (T0 + 4002, 14)
 
 
@@ -223,11 +279,11 @@ def test_a_log_without_records_says_so(pk: Run, written: Path) -> None:
     ran = pk("log", "dump", str(written / "orders-1"))
     assert (ran.code, ran.out) == (0, b"")
     assert ran.err == f"{written}/orders-1/{LOG}: nothing to show.\n"
-    assert pk("log", "dump", str(written / "orders-1"), "-f", "json").json == []
+    assert json_of(pk, "log", "dump", str(written / "orders-1")) == []
 
 
 def test_a_data_directory_shows_its_segments(pk: Run, written: Path) -> None:
-    rows = pk("log", "dump", str(written), "--where", "topic = orders", "-f", "json").json
+    rows = json_of(pk, "log", "dump", str(written), "--where", "topic = orders")
     assert [(r["partition"], r["base_offset"], r["bytes"] > 0) for r in rows] == [
         (0, 0, True),
         (1, 0, False),
@@ -244,10 +300,10 @@ def test_a_data_directory_shows_its_segments(pk: Run, written: Path) -> None:
         (("/nowhere",), 1, "There is no file"),
         (("DATA/orders-0", "--show", "bathces"), 2, "did you mean batches"),
         (("DATA/orders-0", "--show", "batches,index", "--limit", "1"), 2, "different columns"),
-        (("DATA/orders-0", "--columns", "nope"), 2, "no column 'nope'"),
+        (("DATA/orders-0", "--columns", "nope"), 2, "unknown column 'nope'"),
     ],
 )
-def test_mistakes_are_told(
+def test_mistakes_are_reported(
     pk: Run, written: Path, words: tuple[str, ...], code: int, said: str
 ) -> None:
     words = tuple(
@@ -275,7 +331,7 @@ def test_verify_finds_nothing_wrong_with_what_a_broker_wrote(pk: Run, written: P
     ran = pk("log", "verify", str(written))
     assert (ran.code, ran.out) == (0, b""), ran.text
     assert "nothing is wrong" in ran.err
-    assert pk("log", "verify", str(written), "-f", "json").json == []
+    assert json_of(pk, "log", "verify", str(written)) == []
 
 
 def test_verify_of_a_directory_without_logs_fails(pk: Run, tmp_path: Path) -> None:
@@ -292,7 +348,8 @@ def test_verify_of_a_directory_without_logs_fails(pk: Run, tmp_path: Path) -> No
 def test_a_data_directory_called_like_a_partition_is_verified_whole(
     pk: Run, written: Path, tmp_path: Path
 ) -> None:
-    """`pk up --brokers 3` calls them broker-1, broker-2, broker-3: none is partition 1 of a topic `broker`."""
+    """`pk up --brokers 3` calls them broker-1, broker-2, broker-3: none is partition 1 of a topic
+    `broker`."""
     broker = shutil.copytree(written, tmp_path / "broker-1")
     whole, named = pk("log", "verify", str(written)), pk("log", "verify", str(broker))
     assert (named.code, named.err) == (0, whole.err)
@@ -306,7 +363,8 @@ def test_a_data_directory_called_like_a_partition_is_verified_whole(
 def test_the_checkpoints_of_one_broker_say_nothing_of_the_logs_of_another(
     pk: Run, data: Path, tmp_path: Path
 ) -> None:
-    """A directory of `pk up` with several brokers: each has its own, and a follower may be behind."""
+    """A directory of `pk up` with several brokers: each has its own, and a follower may be
+    behind."""
     other = shutil.copytree(data, tmp_path / "broker-2")
     shutil.rmtree(other / "orders-0")
     checkpoint = other / "recovery-point-offset-checkpoint"
@@ -319,11 +377,12 @@ def test_the_checkpoints_of_one_broker_say_nothing_of_the_logs_of_another(
 
 def test_verify_names_the_place(pk: Run, data: Path) -> None:
     log = data / "orders-0" / LOG
-    places = pk("log", "dump", str(log), "-f", "json").json
+    places = json_of(pk, "log", "dump", str(log))
     content = bytearray(log.read_bytes())
     content[places[3]["position"] + 70] ^= 4
     log.write_bytes(content)
     ran = pk("log", "verify", str(data), "-f", "json")
+    check_json(("log", "verify", str(data), "-f", "json"), ran.out)
     (found,) = ran.json
     assert ran.code == 1
     assert (found["file"], found["position"], found["offset"]) == (
@@ -332,7 +391,7 @@ def test_verify_names_the_place(pk: Run, data: Path) -> None:
         9,
     )
     assert found["what"].startswith("CRC is")
-    assert [b["valid"] for b in pk("log", "dump", str(log), "-f", "json").json].index(False) == 3
+    assert [b["valid"] for b in json_of(pk, "log", "dump", str(log))].index(False) == 3
     cat = pk("log", "cat", str(data / "orders-0"))
     assert (cat.code, "pk log verify" in cat.err) == (1, True)
     assert cat.lines[:2] == ["0-0", "0-1"]
@@ -357,7 +416,7 @@ def test_index_checks_of_apache_s_tool(pk: Run, data: Path) -> None:
         assert (ran.code, f"{path}" in ran.err, "wrong" in ran.err) == (1, True, False)
 
 
-def test_that_nothing_is_there_to_read_is_told(pk: Run, data: Path, tmp_path: Path) -> None:
+def test_that_there_is_nothing_to_read_is_reported(pk: Run, data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     none = pk("log", "cat", str(tmp_path / "empty"))
     assert (none.code, "There is no partition in the directories named" in none.err) == (1, True)
@@ -513,6 +572,7 @@ def test_adopt_shows_its_plan_asks_and_takes_over(pk: Run, apache_like: Path) ->
     where = str(apache_like)
     before = sorted(str(p) for p in apache_like.rglob("*"))
     dry = pk("log", "adopt", where, "--dry-run", "-f", "json")
+    check_json(("log", "adopt", where, "-f", "json"), dry.out)
     assert dry.code == 0
     assert [(r["topic"], r["partitions"]) for r in dry.json if r["topic"] == "orders"] == [
         ("orders", 2)
@@ -536,9 +596,9 @@ def test_adopt_shows_its_plan_asks_and_takes_over(pk: Run, apache_like: Path) ->
     ).read_text() == "{}"
     events = [
         r["value"]
-        for r in pk(
-            "log", "dump", f"{where}/pk-metadata/__cluster_metadata-0", "--records", "-f", "json"
-        ).json
+        for r in json_of(
+            pk, "log", "dump", f"{where}/pk-metadata/__cluster_metadata-0", "--records"
+        )
     ]
     created = next(e for e in events if e["event"] == "TopicCreated" and e["name"] == "orders")
     partitions = [
@@ -597,5 +657,5 @@ def test_adopt_takes_over_segments_of_the_formats_before_0_11(pk: Run, apache_li
             return node.broker.replicas.partition("orders", 1).log.log_end_offset
 
     assert trio.run(serve) == 20
-    told = pk("log", "cat", str(old), "-o", "start..end", "-f", "%o %k %v\\n")
-    assert told.text == "".join(f"{n} k{n} old {n}\n" for n in range(20))
+    reported = pk("log", "cat", str(old), "-o", "start..end", "-f", "%o %k %v\\n")
+    assert reported.text == "".join(f"{n} k{n} old {n}\n" for n in range(20))

@@ -1,4 +1,5 @@
-"""Help, the command reference and the man pages: fresh, whole, and naming only commands that there are."""
+"""Help, the command reference and the man pages: fresh, whole, and naming only commands that there
+are."""
 
 import re
 import shutil
@@ -41,7 +42,7 @@ def check_commands(lines: Iterable[str]) -> None:
         try:
             parse(split_line(line).words)
         except UsageError as e:
-            assert "wants" in str(e), f"pk {line}: {e}"
+            assert "needs" in str(e), f"pk {line}: {e}"
 
 
 def test_commands_named_in_errors_and_pages_are_there() -> None:
@@ -53,7 +54,7 @@ def test_commands_named_in_errors_and_pages_are_there() -> None:
 
 def test_commands_shown_in_the_documents_are_there() -> None:
     shown = []
-    for path in (DOCS.parent / "README.md", *DOCS.glob("*.md")):
+    for path in (DOCS.parent / "README.md", *DOCS.rglob("*.md")):
         if path.name == "commands.md":
             continue  # made from the commands themselves
         text = path.read_text(encoding="utf-8")
@@ -134,7 +135,10 @@ def test_what_is_not_found_is_named(pk: Run, words: tuple[str, ...], said: str) 
 
 
 def test_an_entry_that_is_folded_is_folded_whole() -> None:
-    text = "  first    is told in two lines, of which\n           the second goes on\n  next     short\n"
+    text = (
+        "  first    is told in two lines, of which\n           the second goes on\n  next     "
+        "short\n"
+    )
     assert folded(text, 40).splitlines() == [
         "  first    is told in two lines, of",
         "           which the second goes on",

@@ -1,4 +1,5 @@
-"""Exit code 4: what every command says whom an authorizer keeps from a topic or a group. Apache Kafka has one."""
+"""Exit code 4: what every command says whom an authorizer keeps from a topic or a group. Apache
+Kafka has one."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -61,7 +62,8 @@ def sealed() -> Iterator[str]:
         made = on_terminal(main, ("topics", "create", "open", "-b", cluster.bootstrap))
         assert made.code == 0, made.screen
         admin = c.AdminClient({"bootstrap.servers": cluster.bootstrap})
-        # What the brokers themselves need is allowed; an ACL on a resource forbids whatever it does not name.
+        # What the brokers themselves need is allowed; an ACL on a resource forbids whatever it does
+        # not name.
         binding = c.AclBinding(
             c.ResourceType.BROKER,
             "kafka-cluster",
@@ -105,7 +107,7 @@ def test_4_from_what_is_about_the_cluster(pk: Run, sealed: str, line: str) -> No
     ran = pk(*line.split(), "-b", sealed)
     assert ran.code == 4, (ran.text, ran.err)
     assert "CLUSTER_AUTHORIZATION_FAILED" in ran.text + ran.err
-    assert "Request(" not in ran.err and "is well" not in ran.err and "Traceback" not in ran.err
+    assert "Request(" not in ran.err and "is healthy" not in ran.err and "Traceback" not in ran.err
 
 
 @pytest.mark.parametrize(

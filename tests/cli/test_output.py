@@ -246,10 +246,10 @@ def test_rows(look: OutputOptions, expected: list[str]) -> None:
     ("look", "said"),
     [
         (OutputOptions(columns=("topci",)), "did you mean topic"),
-        (OutputOptions(sort=("x",)), "there are topic"),
+        (OutputOptions(sort=("x",)), "the columns are topic"),
         (OutputOptions(columns=("topic", "-topic"), format="name"), "leaves no column to show"),
         (OutputOptions(where="x = 1"), "no field"),
-        (OutputOptions(format="{x}"), "no column 'x'"),
+        (OutputOptions(format="{x}"), "unknown column 'x'"),
         (OutputOptions(format="{topic"), "cannot be read"),
         (OutputOptions(format="{topic:d}"), "topic:d"),
     ],

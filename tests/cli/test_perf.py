@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terminal import Terminal
 
+from pk.cli.nouns.perf.comparison import compare
 from pk.cli.nouns.perf.histogram import Histogram, bucket_of, top_of
 from pk.cli.nouns.perf.payload import MARK_BYTES, Payloads, Verifier
-from pk.cli.nouns.perf.report import compare
 from pk.cli.records.fake import fake
 from pk.core.record.batch import Record
 
@@ -137,7 +137,8 @@ def test_what_became_better_and_worse() -> None:
 
 
 def nothing_is_left(at: Run) -> bool:
-    """Whether the tool's own topics are gone: Apache Kafka still lists for a moment what it has deleted, and others measure, too."""
+    """Whether the tool's own topics are gone: Apache Kafka still lists for a moment what it has
+    deleted, and others measure, too."""
     there = [name for name in at("topics", "list", "-f", "name").lines if "pk-perf-" in name]
     return not there or at("wait", "topic", *there, "--gone", "--timeout", "60s").code == 0
 
@@ -233,7 +234,7 @@ def test_what_makes_no_sense_makes_no_topic(at: Run, words: tuple[str, ...], sai
     assert nothing_is_left(at)
 
 
-def test_a_topic_that_is_not_there_is_an_error(at: Run, fresh: Fresh) -> None:
+def test_a_missing_topic_is_an_error(at: Run, fresh: Fresh) -> None:
     name = fresh("nowhere")
     ran = at("perf", "produce", "-t", name, "-n", "5")
     assert (ran.code, "no topic" in ran.err) == (1, True)
@@ -277,7 +278,8 @@ def test_a_dry_run_makes_nothing(at: Run) -> None:
 
 @pytest.mark.faults
 def test_a_stall_of_the_broker_counts_for_every_record_that_was_due_in_it(pk: Run) -> None:
-    """Whoever waits for the answer before sending the next sees one slow record here, and no more."""
+    """A producer that waits for the answer before sending the next sees one slow record here, and no
+    more."""
     with PkBroker(memory=True) as broker:
         stopped = threading.Event()
 
@@ -289,7 +291,8 @@ def test_a_stall_of_the_broker_counts_for_every_record_that_was_due_in_it(pk: Ru
             os.kill(broker.pid, signal.SIGCONT)
             process.stderr.read()
 
-        words = ("perf", "produce", "--rate", "500", "--duration", "2s")
+        # Far longer than the stall, which begins when the first report has been read.
+        words = ("perf", "produce", "--rate", "500", "--duration", "6s")
         words = (*words, "--reporting-interval", "50", "-f", "json", "-b", broker.bootstrap)
         with running(*words) as process:
             stalling = threading.Thread(target=stall)
@@ -298,7 +301,7 @@ def test_a_stall_of_the_broker_counts_for_every_record_that_was_due_in_it(pk: Ru
             (result,) = json.loads(process.stdout.read())
             stalling.join()
             assert process.wait(60) == 0
-    assert result["records"] == 1000 and result["latency_ms"]["max"] >= 500
+    assert result["records"] == 3000 and result["latency_ms"]["max"] >= 500
     late = sum(bar["records"] for bar in result["histogram"] if bar["up_to_ms"] > 100)
     assert late >= 150, "of 300 that were due in the 600 ms, 250 were more than 100 ms late"
 
@@ -323,7 +326,8 @@ def test_interrupted_it_shows_what_it_has_and_deletes_its_topic(
 def test_on_a_terminal_it_says_how_far_it_is(
     terminal: Callable[..., Terminal], kafka: Kafka
 ) -> None:
-    one = terminal("perf", "e2e", "--duration", "1200ms", "-b", kafka.bootstrap, lines=50)
+    words = ("perf", "e2e", "--rate", "100", "--duration", "2500ms")
+    one = terminal(*words, "-b", kafka.bootstrap, lines=50)
     one.wait_for("records/s")
     one.wait_for("Verified")
     assert one.end() == 0

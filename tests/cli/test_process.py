@@ -3,14 +3,17 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clients.pk_broker import heed_signals
+from shapes import check_json
 from terminal import read_until, start_on_pty
 
 from pk.core import __version__
@@ -26,7 +29,7 @@ ENVIRONMENT = {
 
 
 class Up:
-    """A `pk` command that runs until it is told to stop."""
+    """A `pk` command that runs until it is stopped."""
 
     def __init__(self, *words: str, **environment: str) -> None:
         self.process = subprocess.Popen(
@@ -80,13 +83,55 @@ def test_up_says_where_it_is_and_leaves_nothing(
     assert [p.name for p in tmp_path.glob("pk-*")] != []
     assert pk("topics", "create", "a", "-b", one.address).code == 0
     code, error = one.end(number)
-    assert code == 0, error
+    # Ctrl-C: it dies of the signal once it is drained, so that a loop of bash around it ends too.
+    assert code == (-signal.SIGINT if number == signal.SIGINT else 0), error
     assert "Traceback" not in error
     assert list(tmp_path.glob("pk-*")) == []
 
 
+@pytest.mark.parametrize("abstract", [False, True])
+def test_a_service_manager_hears_when_it_is_ready_reloads_and_stops(
+    up: Callable[..., Up], pk: Run, tmp_path: Path, abstract: bool
+) -> None:
+    """systemd's Type=notify. SIGHUP does not end it there: systemctl reload sends one."""
+    if abstract and sys.platform != "linux":
+        pytest.skip("only Linux has abstract names")
+    with tempfile.TemporaryDirectory(prefix="pk-notify-") as folder, manager_socket() as messages:
+        name = f"{folder}/socket"
+        messages.bind(f"\0{name}" if abstract else name)
+        words = ("--data", str(tmp_path / "data"), "-X", "node.id=1", "--port", "0")
+        shown = f"@{name}" if abstract else name
+        one = up("broker", "start", *words, NOTIFY_SOCKET=shown)
+        assert messages.recv(1000) == b"READY=1"
+        one.process.send_signal(signal.SIGHUP)
+        assert messages.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+        assert messages.recv(1000) == b"READY=1"
+        assert pk("topics", "create", "a", "-b", one.address).code == 0
+        code, error = one.end()
+        assert code == 0, error
+        assert messages.recv(1000) == b"STOPPING=1"
+
+
+def manager_socket() -> socket.socket:
+    """What a service manager hears its services by."""
+    messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    messages.settimeout(60)
+    return messages
+
+
+def test_a_service_manager_that_is_gone_is_no_reason_to_fail(
+    up: Callable[..., Up], tmp_path: Path
+) -> None:
+    words = ("--data", str(tmp_path / "data"), "-X", "node.id=1", "--port", "0")
+    one = up("broker", "start", *words, NOTIFY_SOCKET=str(tmp_path / "gone"))
+    assert "is ready" in one.line
+    code, error = one.end()
+    assert code == 0
+    assert "takes no news" in error
+
+
 def test_the_end_of_its_terminal_drains_it_too(tmp_path: Path) -> None:
-    """Nobody is left to press Ctrl-C, nor to read what it says at its end."""
+    """No user is left to press Ctrl-C, nor to read what it says at its end."""
     words = [sys.executable, "-m", "pk.cli.main", "up", "--port", "0"]
     process, end = start_on_pty(words, {**ENVIRONMENT, "TMPDIR": str(tmp_path)})
     try:
@@ -143,24 +188,49 @@ def test_what_cannot_start_says_why(up: Callable[..., Up], pk: Run, tmp_path: Pa
 def test_what_promises_security_does_not_start(
     up: Callable[..., Up], pk: Run, tmp_path: Path
 ) -> None:
-    """A broker that left out its authorizer would be open to everybody while its operator thinks otherwise."""
+    """A broker that left out what keeps others away would be open to everybody while its operator
+    thinks otherwise."""
     data, file = tmp_path / "data", tmp_path / "server.properties"
     file.write_text(
         f"node.id=1\nlog.dirs={data}\nlisteners=PLAINTEXT://127.0.0.1:0\n"
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+        "principal.builder.class=org.example.Mine\n"
         "super.users=User:admin\n"
     )
     for words in (("broker", "start"), ("up",), ("up", "--brokers", "3")):
         refused = pk(*words, "--config-file", str(file))
         assert refused.code == 2, refused.err
-        assert "authorizer.class.name, super.users promise" in refused.err
+        assert "principal.builder.class, super.users promise" in refused.err
         assert "pk.security.ignore=true" in refused.err
         assert not data.exists()
     detached = pk("broker", "start", "--config-file", str(file), "--detach")
-    assert (detached.code, "authorizer.class.name" in detached.err) == (2, True), detached.err
+    assert (detached.code, "super.users" in detached.err) == (2, True), detached.err
     known = up("broker", "start", "--config-file", str(file), "-X", "pk.security.ignore=true")
     code, error = known.end()
-    assert code == 0 and "ignored, not implemented: authorizer.class.name, super.users" in error
+    assert code == 0 and "ignored, not implemented: principal.builder.class" in error
+
+
+def test_a_running_broker_takes_nothing_that_promises_security(
+    up: Callable[..., Up], pk: Run
+) -> None:
+    running = up("up", "--port", "0")
+    key = "listener.name.a.sasl.kerberos.kinit.cmd"
+    change = ("configs", "alter", "broker", "1", "-y", "-b")
+    refused = pk(*change, running.address, "-c", f"{key}=hush")
+    assert (refused.code, f"{key} promises" in refused.err) == (1, True), refused.err
+    assert "pk.security.ignore=true" in refused.err and "hush" not in refused.err
+    missing = pk(*change, running.address, "-c", "listener.name.a.made.up=x")
+    assert (missing.code, "does not exist" in missing.err) == (2, True), missing.err
+    own = ("configs", "describe", "broker", "1", "-f", "json", "-b")
+    assert key not in pk(*own, running.address).text
+    known = up("up", "--port", "0", "-X", "pk.security.ignore=true")
+    stored = pk(*change, known.address, "-c", f"{key}=known")
+    assert stored.code == 0, stored.err
+    secret = "listener.name.a.scram-sha-256.sasl.jaas.config"
+    login = 'org.apache.kafka.common.security.scram.ScramLoginModule required password="hush";'
+    stored = pk(*change, known.address, "-c", f"{secret}={login}")
+    assert (stored.code, "hush" in stored.err + stored.text) == (0, False), stored.err
+    shown = pk(*own, known.address).text
+    assert key in shown and secret in shown and "hush" not in shown
 
 
 def test_nothing_listens_there(pk: Run) -> None:
@@ -200,7 +270,7 @@ def test_a_detached_broker(pk: Run, tmp_path: Path) -> None:
         )
         assert str(properties).encode() in command.stdout and b"PLAINTEXT" not in command.stdout
         again = pk("broker", "start", *where, "--detach")
-        assert (again.code, "runs in" in again.err) == (1, True)
+        assert (again.code, "already running in" in again.err) == (1, True)
     finally:
         ended = pk("broker", "stop", *where)
     assert ended.code == 0, ended.err
@@ -230,10 +300,12 @@ def test_a_detached_broker_that_cannot_start_says_why(
     assert not (tmp_path / "b" / "pk.pid").exists()
 
 
-def test_a_stale_pid_file_is_nobody(pk: Run, tmp_path: Path) -> None:
+def test_a_stale_pid_file_is_no_broker(pk: Run, tmp_path: Path) -> None:
     (tmp_path / "pk.pid").write_text(str(os.getpid()))
-    shown = pk("broker", "status", "--data", str(tmp_path), "-f", "json")
-    assert (shown.code, shown.json[0]["pid"]) == (1, None)
+    words = ("broker", "status", "--data", str(tmp_path), "-f", "json")
+    shown = pk(*words)
+    (row,) = check_json(words, shown.out)
+    assert (shown.code, row["pid"]) == (1, None)
     assert pk("broker", "stop", "--data", str(tmp_path)).code == 1
 
 

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,38 @@ def test_ctrl_c_before_the_editor_has_opened_keeps_it_from_opening() -> None:
     assert (shown.code, found) == (0, [])
 
 
+BETWEEN = """
+import trio
+from pk.cli.command_line.parse import parse
+from pk.cli.nouns.produce.editor import Screen
+from pk.cli.nouns.produce.options import Produce
+from pk.cli.nouns.produce.plan import Plan
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.streams import Streams
+
+async def main():
+    context = Context(parse(["produce", "t"]).values, (), Streams())
+    screen = Screen(context, Plan(Produce(topic="t")), str)
+    screen.put_back("refused")
+    for _ in range(2):
+        typed = await screen.ask("")
+        print(f"<{typed.text}>", flush=True)
+
+trio.run(main)
+"""
+
+
+def test_what_is_refused_before_the_editor_has_opened_stands_in_it(terminal: Start) -> None:
+    """The answer of a slow broker may come between two editors."""
+    one = terminal("-c", BETWEEN, program=sys.executable)
+    one.wait_for("t> refused")
+    one.keys("enter")
+    one.wait_for("<refused>")
+    one.line("next")
+    one.wait_for("<next>")
+    assert one.end() == 0
+
+
 def test_a_signal_from_elsewhere_leaves_the_terminal_as_it_was(
     terminal: Start, kafka: Kafka, topic: str
 ) -> None:
@@ -238,7 +271,7 @@ def test_a_broker_dies_and_returns_while_the_editor_is_open(
     assert read == "before\nmeanwhile\nbeing typed\n"
 
 
-def test_a_topic_that_is_not_there_is_asked_about(
+def test_a_missing_topic_is_asked_about(
     terminal: Start, at: Run, pk_kafka: Kafka, fresh: Fresh
 ) -> None:
     topic = fresh("new")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pk.cli.command_line.declare import gathered
+from pk.cli.command_line.parameters import gathered
 from pk.cli.command_line.parse import parse
 from pk.cli.nouns.produce.editor_text import Typed, read
 from pk.cli.nouns.produce.options import Produce

@@ -39,7 +39,7 @@ def test_a_producer_its_epoch_and_last_sequence(at: Run, topic: str) -> None:
     assert [r["producer_id"] for r in asked] == [row["producer_id"]]
 
 
-def test_where_nobody_has_written_that_is_said(at: Run, topic: str) -> None:
+def test_an_unwritten_partition_is_reported(at: Run, topic: str) -> None:
     ran = at("producers", "describe", f"{topic}:1")
     assert (
         ran.code,
@@ -57,11 +57,11 @@ def test_where_nobody_has_written_that_is_said(at: Run, topic: str) -> None:
     [
         (("{topic}x",), 1, "did you mean {topic}"),
         (("{topic}:7",), 1, "no partition 7"),
-        (("{topic}", "--broker", "4711"), 1, "There is no broker 4711"),
+        (("{topic}", "--broker", "4711"), 1, "Broker 4711 does not exist"),
         (("{topic}", "--broker", "one"), 2, "a broker's id"),
     ],
 )
-def test_what_is_not_there(
+def test_missing_topics_and_partitions(
     at: Run, topic: str, words: tuple[str, ...], code: int, said: str
 ) -> None:
     ran = at("producers", "describe", *(word.format(topic=topic) for word in words))
@@ -87,7 +87,7 @@ def test_since_where_and_when_a_transaction_is_open(
     producer.commit_transaction()
     producer.begin_transaction()
     producer.produce(name, b"2")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     words = ["producers", "describe", name, "--open", "-f", "json"]
     capsys.readouterr()
     assert main(words) == 0

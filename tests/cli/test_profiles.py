@@ -33,6 +33,7 @@ def test_a_profile_s_life(pk: Run) -> None:
         "cluster_id": None,
         "properties": {"client.id": "ops"},
         "secrets": {},
+        "schema_registry": None,
     }
     assert pk("profile", "use", "prod").code == 0
     assert pk("profile", "show", "-f", "json").json[0]["chosen"]
@@ -54,7 +55,7 @@ def test_no_editor_is_opened_where_there_is_no_terminal(
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", "/usr/bin/vim -n")
     ran = pk(*words)
-    assert ran.code == 5 and "no terminal for vim, so nothing was changed; " in ran.err
+    assert ran.code == 5 and "Nothing was changed: vim needs a terminal; " in ran.err
     monkeypatch.setenv("EDITOR", "true")
     assert pk("profile", "edit").code == 0
     monkeypatch.setenv("VISUAL", " ")
@@ -71,10 +72,16 @@ def test_comments_in_the_file_survive(pk: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[profiles.p]\nguard = 'sure'", "is one of none, confirm, type-name, readonly"),
+        (
+            "[profiles.p]\nguard = 'sure'",
+            "must be one of none, confirm, type-name, insist, readonly",
+        ),
         ("[profiles.p]\ngaurd = 'none'", "has no key 'gaurd'; did you mean guard?"),
-        ("[profiles.p]\ncolour = 'mauve'", "is one of red"),
-        ("[profiles.p.secrets]\n'a' = 'hunter2'", "comes from prompt, keyring or command:WORDS"),
+        ("[profiles.p]\ncolour = 'mauve'", "must be one of red"),
+        (
+            "[profiles.p.secrets]\n'a' = 'hunter2'",
+            "must come from prompt, keyring or command:WORDS",
+        ),
         ("[profiles", "cannot be read"),
         ("use = '\xff'", "cannot be read"),
         ("profiles = 3", "profiles of the file must be a table, not 3."),
@@ -95,7 +102,8 @@ def test_a_file_that_is_wrong_is_refused(pk: Run, text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["security.protocol=SASL_SSL", "ssl.truststore.location=/x", "sasl.mechanism=PLAIN"]
+    "setting",
+    ["ssl.engine.factory.class=x.Y", "ssl.provider=x", "sasl.kerberos.kinit.cmd=x"],
 )
 def test_security_that_is_not_built_is_refused_wherever_it_is_asked_for(
     at: Run, kafka: Kafka, tmp_path: Path, setting: str
@@ -113,7 +121,8 @@ def test_security_that_is_not_built_is_refused_wherever_it_is_asked_for(
         ("cp", "o", "c", "--once", "--to-bootstrap-server", "h:1", "--to-config-file", str(config)),
     ):
         ran = at(*words)
-        said = f"{key} is not supported; pk has no TLS or SASL yet and connects to PLAINTEXT"
+        known = "PLAIN, SCRAM and OAUTHBEARER"
+        said = f"{key} is not supported; pk has no classes of Java's, and of SASL only {known}"
         assert (ran.code, said in ran.err) == (2, True), (words, ran.err)
     assert not file_of().exists()
     file_of().parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +139,7 @@ def test_plaintext_may_be_asked_for(at: Run) -> None:
 
 
 @pytest.mark.parametrize("key", ["ssl.key.password", "ssl.keystore.key", "sasl.jaas.config"])
-def test_what_is_nobody_s_business_is_not_shown(pk: Run, key: str) -> None:
+def test_what_is_private_is_not_shown(pk: Run, key: str) -> None:
     file_of().parent.mkdir(parents=True, exist_ok=True)
     file_of().write_text(f"[profiles.p.properties]\n'{key}' = 'hush'")
     for words in (("list", "-f", "json"), ("list", "-f", "wide"), ("show", "p")):
@@ -139,12 +148,14 @@ def test_what_is_nobody_s_business_is_not_shown(pk: Run, key: str) -> None:
 
 
 def test_a_profile_has_a_name(pk: Run) -> None:
-    assert "`pk profile use 'my own'` chooses it" in pk("profile", "add", "my own").err
+    assert (
+        "`pk profile use 'my own'` makes it the current one" in pk("profile", "add", "my own").err
+    )
     assert pk("profile", "add", "", "-b", "h:1").code == 2
     assert pk("profile", "add", "-", "-b", "h:1").code == 2
     for do in (("use", ""), ("delete", "", "-y")):
         ran = pk("profile", *do)
-        assert (ran.code, "There is no profile ''" in ran.err) == (2, True), ran.err
+        assert (ran.code, "Profile '' does not exist" in ran.err) == (2, True), ran.err
     assert pk("profile", "list").code == 0
 
 
@@ -216,7 +227,7 @@ def test_what_names_the_cluster(pk: Run, kafka: Kafka, monkeypatch: pytest.Monke
         ("configs", "edit", "topic", "{}"),
     ],
 )
-def test_read_only_holds_for_what_asks_nobody(
+def test_read_only_holds_for_what_does_not_ask(
     at: Run, kafka: Kafka, fresh: Fresh, words: tuple[str, ...]
 ) -> None:
     topic = fresh("guard")
@@ -225,11 +236,12 @@ def test_read_only_holds_for_what_asks_nobody(
     at("profile", "add", "ro", "-b", kafka.bootstrap, "--guard", "readonly")
     ran = at(*(w.format(topic) for w in words), "--profile", "ro")
     assert ran.code == 5, (ran.err, ran.text)
-    assert "ro (" in ran.err and "guarded as read-only; nothing was changed" in ran.err
+    assert "ro (" in ran.err and "read-only by its profile; nothing was changed" in ran.err
 
 
 def test_read_only_makes_no_topic_by_asking_for_it(at: Run, kafka: Kafka, fresh: Fresh) -> None:
-    """Brokers make a topic that a producer asks for, if that is on; here a producer does not even ask so."""
+    """Brokers make a topic that a producer asks for, if that is on; here a producer does not even
+    ask so."""
     topic = fresh("guard")
     at("profile", "add", "ro", "-b", kafka.bootstrap, "--guard", "readonly")
     patience = ("-X", "max.block.ms=500")
@@ -251,9 +263,9 @@ def test_a_pinned_profile_talks_to_its_own_cluster_only(at: Run, kafka: Kafka) -
     at("profile", "add", "pinned", "--cluster-id", "another")
     ran = at("topics", "list", "--profile", "pinned")
     assert ran.code == 5 and not ran.out
-    assert f"is meant for cluster another, but cluster {found} answers" in ran.err
+    assert f"expects cluster another, but cluster {found} answers" in ran.err
     link = at("consume", "pk://pinned/t/0/0")
-    assert (link.code, "is meant for cluster another" in link.err) == (5, True), link.err
+    assert (link.code, "expects cluster another" in link.err) == (5, True), link.err
 
 
 def test_no_guard_asks_nothing(at: Run, kafka: Kafka, fresh: Fresh) -> None:
@@ -270,15 +282,33 @@ def test_a_type_name_guard_wants_the_name(
     at("topics", "create", topic)
     at("profile", "add", "typed", "-b", kafka.bootstrap, "--guard", "type-name", "--colour", "red")
     first = terminal("topics", "delete", topic, "--profile", "typed")
-    first.wait_for(f"Type {topic} to go on:")
+    first.wait_for(f"Type {topic} to continue:")
     assert first.colour_of("typed (").fg == "red"
     first.send("yes\r")
     assert first.end() == 5
     second = terminal("topics", "delete", topic, "--profile", "typed")
-    second.wait_for(f"Type {topic} to go on:")
+    second.wait_for(f"Type {topic} to continue:")
     second.send(f"{topic}\r")
     assert second.end() == 0
     assert at("topics", "describe", topic).code == 1
+
+
+def test_an_insisting_guard_is_not_answered_by_y(
+    at: Run, kafka: Kafka, fresh: Fresh, terminal: OurTerminal
+) -> None:
+    topic = fresh("guard")
+    at("topics", "create", topic)
+    at("profile", "add", "prod", "-b", kafka.bootstrap, "--guard", "insist")
+    refused = at("topics", "delete", topic, "-y", "--profile", "prod")
+    assert refused.code == 5
+    assert "insists on an answer, which -y does not give" in refused.err
+    reset = ("groups", "reset-offsets", f"{topic}-g", "-t", topic, "--to-earliest", "--execute")
+    assert at(*reset, "--profile", "prod").code == 5
+    assert at("topics", "delete", topic, "-y", "-d", "--profile", "prod").code == 0
+    asked = terminal("topics", "delete", topic, "-y", "--profile", "prod")
+    asked.wait_for(f"Type {topic} to continue:")
+    asked.send(f"{topic}\r")
+    assert asked.end() == 0
 
 
 def test_secrets_come_from_elsewhere(at: Run, kafka: Kafka, tmp_path: Path) -> None:
@@ -288,7 +318,7 @@ def test_secrets_come_from_elsewhere(at: Run, kafka: Kafka, tmp_path: Path) -> N
     assert at("topics", "list", "--profile", "s").code == 0
     tell.unlink()
     ran = at("topics", "list", "--profile", "s")
-    assert ran.code == 1 and "The command for client.id ended with 1" in ran.err
+    assert ran.code == 1 and "The command for client.id failed with exit code 1" in ran.err
     at("profile", "add", "s", "--secret", "client.id=prompt")
     ran = at("topics", "list", "--profile", "s")
     assert ran.code == 5 and "no terminal to ask for client.id of profile s" in ran.err
@@ -315,14 +345,16 @@ def test_a_secret_is_refused_on_the_command_line(pk: Run) -> None:
 def test_a_secret_in_the_keyring(
     at: Run, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A library of that name stands in for the system's: what it holds is asked for by service and name."""
+    """A library of that name stands in for the system's: what it holds is asked for by service and
+    name."""
     (tmp_path / "keyring.py").write_text(
         "def get_password(service, name):\n"
         "    return {('pk', 'k/client.id'): 'ops'}.get((service, name))\n"
     )
     file_of().parent.mkdir(parents=True, exist_ok=True)
     file_of().write_text(
-        f"[profiles.k]\nbootstrap = '{kafka.bootstrap}'\n[profiles.k.secrets]\n'client.id' = 'keyring'\n"
+        f"[profiles.k]\nbootstrap = '{kafka.bootstrap}'\n[profiles.k.secrets]\n'client.id' = "
+        "'keyring'\n"
     )
     monkeypatch.setitem(sys.modules, "keyring", None)
     ran = at("topics", "list", "--profile", "k")
@@ -333,4 +365,4 @@ def test_a_secret_in_the_keyring(
     file_of().write_text(file_of().read_text().replace("client.id", "client.rack"))
     monkeypatch.delitem(sys.modules, "keyring")
     ran = at("topics", "list", "--profile", "k")
-    assert ran.code == 1 and "The keyring holds no client.rack of profile k" in ran.err
+    assert ran.code == 1 and "The keyring has no client.rack for profile k" in ran.err

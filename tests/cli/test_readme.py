@@ -1,28 +1,33 @@
 """The README's examples, typed line by line in a terminal: what it prints is what a terminal shows.
 
-Only blocks that need more than a broker are left out (an editor, Spark, other topics). The one word that is added is the
-port, which the system chooses here. What changes from run to run is masked on both sides: addresses and times. A line
-`…` of the README stands for any lines, and `…` at the end of a line for the rest of that line. A command below which the
-README prints nothing must end with 0.
+The one word that is added is the port, which the system chooses here. What needs more than the
+README tells of is made before: topics, groups. What keeps the terminal (`pk top`, the editor, a
+measurement without an end) is left by its key. What changes from run to run is masked on both
+sides: addresses and times. A line `…` of the README stands for any lines, and `…` at the end of a
+line for the rest of that line. A command below which the README prints nothing must end with 0.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
+from terminal import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS, LINES = 120, 50
 WAIT_S = 120
 PROMPT = "<ready>"
-LEFT_OUT = ("$ pk top ", "$ pk spark-export")
+MORE, SPARK = "$ pk top ", "$ pk spark-export"
+"""The beginnings of the blocks that tests of their own type."""
+
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _MASKS = (
@@ -35,12 +40,13 @@ Example = tuple[str, list[str]]
 """A command line, and what the README prints below it."""
 
 
-def blocks() -> list[list[Example]]:
-    """The examples of each block that is typed here."""
+def blocks(start: str = "") -> list[list[Example]]:
+    """The examples of the block that begins so; without a beginning, of each of the others."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     found: list[list[Example]] = []
     for block in _BLOCK.findall(text):
-        if any(line in block for line in LEFT_OUT):
+        own = next((each for each in (MORE, SPARK) if block.startswith(each)), "")
+        if own != start:
             continue
         examples: list[Example] = []
         for line in block.splitlines():
@@ -166,3 +172,79 @@ def test_a_cluster(tmp_path: Path, shells: list[Shell]) -> None:
     _, addresses = start(shells[0], up[0][0])
     shells.append(Shell(tmp_path, PK_BOOTSTRAP_SERVER=addresses))
     check(shells[1], commands)
+
+
+OURS = Callable[..., Terminal]
+TOP_ROWS = 30
+TOP_SHAPE = r"""(?s)\s*1 Cluster .*2 Topics .*3 Groups .*
+.*BROKER▲.*
+\s*1 +127\.0\.0\.1:\d+ .*
+.*q quit.*"""
+"""What the first screen of `pk top` shows: the tabs, the brokers' head, the one broker, the
+keys."""
+
+
+def leave_top(one: Terminal) -> None:
+    shown = one.wait_for(lambda text: re.search(TOP_SHAPE, text) is not None)
+    assert len(shown.splitlines()) == TOP_ROWS, shown
+    one.keys("q")
+    assert one.end() == 0
+
+
+def leave_editor(one: Terminal) -> None:
+    one.wait_for("Ctrl-D")
+    one.keys("ctrl-d")
+    assert one.end() == 0
+
+
+LEAVING = {"pk top": leave_top, "pk produce orders": leave_editor}
+"""How what keeps the terminal is left again."""
+
+
+MEASURES = "pk perf"
+"""Takes half a minute."""
+
+
+@pytest.mark.parametrize("measuring", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_more_commands(
+    tmp_path: Path, shells: list[Shell], terminal: OURS, measuring: bool
+) -> None:
+    (block,) = blocks(MORE)
+    examples = [each for each in block if each[0].startswith(MEASURES) == measuring]
+    assert examples
+    shells.append(Shell(tmp_path))
+    _, address = start(shells[0], "pk up --memory")
+    shells.append(shell := Shell(tmp_path, PK_BOOTSTRAP_SERVER=address))
+    (tmp_path / "late.jsonl").write_text('{"value": "{}", "headers": [["reason", "timeout"]]}\n')
+    for line in (
+        "pk topics create orders orders-dlq -p 2",
+        "pk produce orders --fake orders -n 500 --seed 1",
+        "pk produce orders-dlq -f jsonl < late.jsonl",
+        "pk consume orders -g billing --from-beginning -n 500 -f '%o\\n'",
+    ):
+        shown = shell.type(line)
+        assert shell.succeeds(), (line, shown)
+    for line, printed in examples:
+        assert not printed, line
+        if line in LEAVING:
+            size = {"columns": COLUMNS, "lines": TOP_ROWS}
+            one = terminal(*shlex.split(line)[1:], PK_BOOTSTRAP_SERVER=address, **size)
+            LEAVING[line](one)
+            assert one.traces() == []
+        else:
+            shown = shell.type(line)
+            assert shell.succeeds(), (line, shown)
+    assert measuring or LEAVING.keys() <= {line for line, _ in examples}
+
+
+@pytest.mark.slow
+def test_spark_exports(tmp_path: Path, shells: list[Shell]) -> None:
+    pytest.importorskip("pyspark")
+    (examples,) = blocks(SPARK)
+    shells.append(Shell(tmp_path))
+    _, address = start(shells[0], "pk up --memory")
+    shells.append(shell := Shell(tmp_path, PK_BOOTSTRAP_SERVER=address))
+    shown = shell.type("pk produce orders --fake orders -n 500 --seed 1 --create")
+    assert shell.succeeds(), shown
+    check(shell, examples)
+    assert list((tmp_path / "orders").rglob("*.parquet"))

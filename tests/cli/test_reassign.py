@@ -1,4 +1,5 @@
-"""The parts of `pk reassign` beside the plan: words and files, progress, throttles, and what the command line refuses."""
+"""The parts of `pk reassign` beside the plan: words and files, progress, throttles, and what the
+command line refuses."""
 
 import io
 import json
@@ -36,7 +37,7 @@ from pk.cli.nouns.reassign.cautions import cautions
 from pk.cli.nouns.reassign.cluster_state import Live
 from pk.cli.nouns.reassign.option_values import parse_rate, parse_sets
 from pk.cli.nouns.reassign.plan import Change, State
-from pk.cli.nouns.reassign.run import restore_order
+from pk.cli.nouns.reassign.run import restore_order, resume
 from pk.cli.nouns.reassign.view import LiveView
 from pk.cli.output.amounts import show_bytes
 from pk.cli.runtime.context import Context
@@ -83,7 +84,7 @@ def test_a_rate_in_the_words_of_people(text: str, rate: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "fast", "0", "-5", "5 parsecs", "0.1"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
-    with pytest.raises(Unusable, match="--throttle wants bytes a second"):
+    with pytest.raises(Unusable, match="--throttle needs bytes a second"):
         parse_rate(text, "--throttle")
 
 
@@ -160,7 +161,7 @@ def test_a_rollback_file_keeps_what_was_and_what_was_set() -> None:
         rollback_files.find(path, "d")
 
 
-def test_rollback_files_are_tidied_but_never_one_whose_end_nobody_saw() -> None:
+def test_rollback_files_are_tidied_but_never_one_whose_end_is_unknown() -> None:
     for stamp in range(60):
         finished = None if stamp == 3 else "done"
         path = rollback_files.new_path(1000 + stamp)
@@ -252,7 +253,7 @@ class Tty(io.StringIO):
 
 
 @pytest.mark.parametrize("stderr", [io.StringIO, Tty])
-def test_a_cluster_silent_from_the_start_of_the_watch_is_told_of(
+def test_a_cluster_silent_from_the_start_of_the_watch_is_reported(
     stderr: type[io.StringIO],
 ) -> None:
     said = stderr()
@@ -264,7 +265,7 @@ def test_a_cluster_silent_from_the_start_of_the_watch_is_told_of(
     assert "(no answer for 3 s: refused)" in said.getvalue()
 
 
-def test_sizes_that_nobody_tells_are_unknown_and_not_zero() -> None:
+def test_sizes_that_no_broker_reports_are_unknown_and_not_zero() -> None:
     tracker = Tracker()
     tracker.see(seen({}, {A: MOVE}), 0.0)
     assert tracker.rows[0].part is None
@@ -308,17 +309,17 @@ def test_removing_everything_brings_back_what_a_rollback_file_remembers() -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "Say what is wanted"),
-        (("--to", "2"), "Say of what"),
-        (("--rf", "2"), "Say of what"),
-        (("-t", "x", "--to", "2", "--drain", "1"), "do not go with it"),
-        (("-t", "x", "--set", "t/0=1"), "names its partitions"),
-        (("--set", "t/0=1", "--drain", "3"), "do not go together"),
+        ((), "A goal is missing"),
+        (("--to", "2"), "Topics are missing"),
+        (("--rf", "2"), "Topics are missing"),
+        (("-t", "x", "--to", "2", "--drain", "1"), "cannot be combined with it"),
+        (("-t", "x", "--set", "t/0=1"), "lists its partitions"),
+        (("--set", "t/0=1", "--drain", "3"), "cannot be combined"),
         (("-t", "x", "--all", "--rf", "2"), "not both"),
         (("--drain", "three"), "broker ids"),
         (("--from-json", "/no/such/file"), "cannot be read"),
         (("--drain", "1", "--throttle", "slow"), "bytes a second"),
-        (("--balance=sideways",), "is one of all, replicas"),
+        (("--balance=sideways",), "must be one of all, replicas"),
     ],
 )
 def test_an_intent_that_makes_no_sense_is_refused_before_anybody_is_asked(
@@ -347,11 +348,16 @@ def test_what_does_not_go_together_elsewhere(pk: Run) -> None:
         ((1, 3), (None, None, None), {}, ""),
         ((1,), (None, None, None), {}, "fewer replicas than min.insync.replicas"),
         ((1, 3), (None, None, None), {"leader": -1}, "no leader to copy from"),
-        ((1, 3), (None, None, None), {"moving": (3,)}, "being moved already"),
+        ((1, 3), (None, None, None), {"moving": (3,)}, "already being moved"),
         ((1, 3), ("a", "b", "a"), {}, "all replicas in one rack"),
-        ((1, 3), (None, None, None), {"usable": 400}, "Broker 3 has too little room"),
+        ((1, 3), (None, None, None), {"usable": 400}, "Broker 3 has too little disk space"),
         ((1, 3), (None, None, None), {"usable": 550}, "Broker 3's disks will be 95% full"),
-        ((1, 3), (None, None, None), {"silent": (1, 2)}, "the disks of brokers 1 and 2 is not"),
+        (
+            (1, 3),
+            (None, None, None),
+            {"silent": (1, 2)},
+            "free space of brokers 1 and 2 are unknown",
+        ),
     ],
 )
 def test_what_somebody_may_not_want_is_said_before_it_is_asked(
@@ -373,7 +379,9 @@ def test_what_somebody_may_not_want_is_said_before_it_is_asked(
     assert len(found) == bool(said) and all(said in one for one in found), found
 
 
-def test_throttles_that_nothing_needs_are_told_where_one_would_look(at: Run, kafka: Kafka) -> None:
+def test_throttles_that_nothing_needs_are_reported_where_one_would_look(
+    at: Run, kafka: Kafka
+) -> None:
     rate = "leader.replication.throttled.rate"
     at("configs", "alter", "broker", "1", "-c", f"{rate}=12345678", "-y")
     nothing = at("reassign", "cancel", "--all", "-y")
@@ -447,9 +455,9 @@ def test_a_plan_of_one_broker(at: Run, fresh: Fresh, tmp_path: Path) -> None:
     nothing = at("reassign", "plan", "-t", topic, "--to", str(broker))
     assert (nothing.code, "nothing to do" in nothing.err) == (0, True)
     cannot = at("reassign", "plan", "-t", topic, "--rf", "3")
-    assert (cannot.code, f"{topic}/0 wants 3 replicas" in cannot.err) == (1, True)
+    assert (cannot.code, f"{topic}/0 needs 3 replicas" in cannot.err) == (1, True)
     unknown = at("reassign", "plan", "-t", topic, "--to", "99")
-    assert (unknown.code, "Broker 99 is not there" in unknown.err) == (1, True)
+    assert (unknown.code, "Broker 99 is missing" in unknown.err) == (1, True)
     file = tmp_path / "plan.json"
     assert at("reassign", "plan", "-t", topic, "--balance", "--save", str(file)).code == 0
     assert json.loads(file.read_text()) == {"version": 1, "partitions": []}
@@ -475,12 +483,12 @@ def test_a_saved_plan_keeps_its_throttle(at: Run, fresh: Fresh, tmp_path: Path) 
 
 
 class LateBrokers:
-    """An administrator of a cluster whose controller keeps replicas that leave sorted, and whose brokers hear of what it
-    decided only when they have been asked twice."""
+    """An administrator of a cluster whose controller keeps replicas that leave sorted, and whose
+    brokers hear of what it decided only when they have been asked twice."""
 
-    def __init__(self, told: dict[TopicPartition, tuple[int, ...]]) -> None:
-        self.told = told
-        self.decided = dict(told)
+    def __init__(self, reported: dict[TopicPartition, tuple[int, ...]]) -> None:
+        self.reported = reported
+        self.decided = dict(reported)
         self.changes: list[dict[TopicPartition, tuple[int, ...]]] = []
         self._asked = 0
 
@@ -491,10 +499,10 @@ class LateBrokers:
     async def describe_topics(self, topics: set[str]) -> dict[str, TopicDescription]:
         self._asked += 1
         if self._asked > 2:
-            self.told = dict(self.decided)
+            self.reported = dict(self.decided)
         parts = tuple(
             PartitionDescription(tp.partition, replicas[0], 0, replicas, replicas)
-            for tp, replicas in sorted(self.told.items())
+            for tp, replicas in sorted(self.reported.items())
         )
         return {topic: TopicDescription(topic, ZERO_UUID, False, parts) for topic in topics}
 
@@ -525,7 +533,7 @@ def test_the_old_order_comes_back_though_brokers_hear_late_of_the_end_of_a_move(
     admin.decide(dict.fromkeys(moves, (1, 2)))  # cancelled
     restore(admin, {A: (1, 2), B: (2, 1)}, moves)
     assert admin.changes == [{B: (2, 1)}]
-    assert admin.told == {A: (1, 2), B: (2, 1)}, "the next command may be told the order before"
+    assert admin.reported == {A: (1, 2), B: (2, 1)}, "the next command may be told the order before"
 
 
 def test_replicas_that_were_others_before_are_left_alone_and_not_waited_for() -> None:
@@ -534,6 +542,46 @@ def test_replicas_that_were_others_before_are_left_alone_and_not_waited_for() ->
     admin.decide({A: (1, 2)})
     assert restore(admin, {A: (5, 1)}, moves) == 0
     assert admin.changes == []
+
+
+class OneIsCancelled(LateBrokers):
+    """An administrator of a cluster that moves A and B; another command cancels A while the moves
+    are watched."""
+
+    def __init__(self) -> None:
+        super().__init__({A: (1, 2, 3), B: (1, 2, 3)})
+        self._looks = 0
+
+    async def list_reassignments(self, _: Any) -> dict[TopicPartition, Reassignment]:
+        self._looks += 1
+        if self._looks == 1:
+            return {A: MOVE, B: MOVE}
+        self.decide({A: (1, 2), B: (1, 3)})
+        self._asked = 2
+        return {}
+
+    async def describe_log_dirs(self, *_: Any) -> dict[int, Any]:
+        return {}
+
+
+def test_the_log_of_a_detached_reassignment_ends_with_what_moved_and_what_did_not() -> None:
+    path = rollback_files.new_path(1)
+    rollback = rollback_files.Rollback(path, "c", 1, {A: (1, 2), B: (1, 2)}, {A: (1, 3), B: (1, 3)})
+    log = io.StringIO()
+    parsed = parse(("reassign", "apply", path, "--resume", "-y"))
+    context = Context(parsed.values, parsed.path, Streams(io.BytesIO(), log))
+    live = Live("c", {}, State({}, {}), {}, {}, {})
+
+    async def run() -> int:
+        admin = cast("Admin", OneIsCancelled())
+        return await resume(context, admin, live, rollback, auto=False)
+
+    trio.run(run, clock=MockClock(autojump_threshold=0))
+    lines = log.getvalue().splitlines()
+    assert "Done: 1 of 2 partitions moved; 1 partition not moved." in lines
+    assert "t/0: not moved: its replicas are 1,2" in log.getvalue()
+    assert lines[-1] == f"To undo it: pk reassign rollback {rollback.name}"
+    assert context.failures, "its exit code says so too"
 
 
 class AbsentBrokers:

@@ -1,4 +1,5 @@
-"""The pace of `--throttle auto`, plans done a few moves at a time, and the mark that a throttle leaves."""
+"""The pace of `--throttle auto`, plans done a few moves at a time, and the mark that a throttle
+leaves."""
 
 import itertools
 
@@ -26,7 +27,7 @@ def described(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> P
 
 def test_the_pace_grows_while_what_is_given_is_used() -> None:
     pace = Pace(START_RATE)
-    assert pace.step(used=9e6, lacking=[], behind=0) == "there is room"
+    assert pace.step(used=9e6, lacking=[], behind=0) == "there is capacity"
     assert pace.rate == 15_000_000
     assert pace.step(used=1e6, lacking=[], behind=0) is None  # something else holds it back
     assert pace.rate == 15_000_000
@@ -39,7 +40,7 @@ def test_the_pace_is_halved_when_another_replica_suffers() -> None:
     assert pace.step(used=9e9, lacking=[A, B], behind=0) == "other replicas fell out of sync"
     assert pace.rate == START_RATE // 2
     assert pace.step(used=9e9, lacking=[A], behind=5000) == "other replicas fall behind"
-    assert pace.step(used=9e9, lacking=[A], behind=900) == "there is room"
+    assert pace.step(used=9e9, lacking=[A], behind=900) == "there is capacity"
 
 
 def test_who_came_back_and_leaves_again_suffers_again() -> None:

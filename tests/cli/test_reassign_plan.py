@@ -1,4 +1,5 @@
-"""What a plan promises, whatever the cluster looks like: nothing lost, racks apart, few moves, even brokers."""
+"""What a plan promises, whatever the cluster looks like: nothing lost, racks apart, few moves, even
+brokers."""
 
 from collections import Counter
 from itertools import product
@@ -128,7 +129,7 @@ def test_a_replication_factor_is_reached_with_as_few_moves_as_can_be(
 
 
 @given(clusters(), st.data())
-def test_to_keeps_what_is_there_already(state: State, data: st.DataObject) -> None:
+def test_to_keeps_replicas_already_in_place(state: State, data: st.DataObject) -> None:
     most = max(len(r) for r in state.replicas.values())
     to = data.draw(st.permutations(sorted(state.racks)))[: data.draw(st.integers(most, 7))]
     new = plan(state, Intent(to=tuple(to)))
@@ -253,9 +254,9 @@ def test_given_assignments_are_taken_to_the_letter() -> None:
     a, b, c = tps(3)
     assert plan(state, Intent(exact={a: (3, 1), b: state.replicas[b]})) == {a: (3, 1)}
     for wrong, said in (
-        ({TopicPartition("t", 9): (1,)}, "no partition t/9"),
+        ({TopicPartition("t", 9): (1,)}, "Partition t/9 does not exist"),
         ({a: (1, 1)}, "a broker twice"),
-        ({a: (7,)}, "broker 7 is not there"),
+        ({a: (7,)}, "broker 7 is missing"),
         ({a: ()}, "at least one"),
     ):
         with pytest.raises(PlanError, match=said):
@@ -267,11 +268,11 @@ def test_given_assignments_are_taken_to_the_letter() -> None:
 @pytest.mark.parametrize(
     ("intent", "said"),
     [
-        (Intent(to=(8,)), "Broker 8 is not there or is fenced; there are 1, 2, 3"),
+        (Intent(to=(8,)), "Broker 8 is missing or fenced; available: 1, 2, 3"),
         (Intent(add=(8,)), "Broker 8"),
-        (Intent(drain=(8,)), "no broker 8"),
+        (Intent(drain=(8,)), "Broker 8 does not exist"),
         (Intent(drain=(1,), add=(1,)), "filled and drained"),
-        (Intent(replication_factor=4), "t/0 wants 4 replicas.*--rf 3"),
+        (Intent(replication_factor=4), "t/0 needs 4 replicas.*--rf 3"),
     ],
 )
 def test_what_cannot_be_done_is_a_sentence(intent: Intent, said: str) -> None:

@@ -33,16 +33,17 @@ def produce(
 ) -> None:
     """A batch for every flush: one of the records at these times."""
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": kafka.bootstrap, "linger.ms": 1000, "log_level": 0, **config}
+        {"bootstrap.servers": kafka.bootstrap, "linger.ms": 60_000, "log_level": 0, **config}
     )
     for time_ms in times_ms:
         producer.produce(topic, b"v" * 100, partition=partition, timestamp=time_ms)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 @pytest.fixture(scope="module")
 def topic(kafka: Kafka) -> str:
-    """Partition 0: three batches of 40 records, a second apart; 1: one such batch, compressed; 2: nothing."""
+    """Partition 0: three batches of 40 records, a second apart; 1: one such batch, compressed; 2:
+    nothing."""
     name = create_topic(kafka, fresh_name("times"), 3, {"retention.ms": "-1"})
     for batch in range(3):
         produce(kafka, name, (FIRST_MS + (batch * 40 + i) * 1000 for i in range(40)))

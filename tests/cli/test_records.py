@@ -22,6 +22,7 @@ from pk.core.wire.messages import (
     offsets_topic,
     offsets_topic_share,
     offsets_topic_streams,
+    share_topic,
     transaction_topic,
 )
 
@@ -171,6 +172,7 @@ def test_what_is_not_known_of_a_record_is_not_made_up() -> None:
         ("__consumer_offsets", offsets_topic_share),
         ("__consumer_offsets", offsets_topic_streams),
         ("__transaction_state", transaction_topic),
+        ("__share_group_state", share_topic),
     ],
 )
 def test_every_type_of_record_of_an_internal_topic_is_decoded(topic: str, module: Any) -> None:
@@ -290,9 +292,7 @@ def test_apache_s_formatter() -> None:
     ]
     made = apache_writer([*every, ("key.separator", "|"), ("null.literal", "NIL")])
     assert made.batch(SOURCE, RECORDS) == (
-        b"CreateTime:1767225600000|Partition:3|Offset:5|Delivery:NOT_PRESENT|Epoch:7|h:1,h:NIL|k|v\n"
-        b"NO_TIMESTAMP|Partition:3|Offset:6|Delivery:NOT_PRESENT|Epoch:7|NO_HEADERS|NIL|NIL\n"
-        b"CreateTime:0|Partition:3|Offset:9|Delivery:NOT_PRESENT|Epoch:7|b:\xfe|\xff|\n"
+        b"CreateTime:1767225600000|Partition:3|Offset:5|Delivery:NOT_PRESENT|Epoch:7|h:1,h:NIL|k|v\nNO_TIMESTAMP|Partition:3|Offset:6|Delivery:NOT_PRESENT|Epoch:7|NO_HEADERS|NIL|NIL\nCreateTime:0|Partition:3|Offset:9|Delivery:NOT_PRESENT|Epoch:7|b:\xfe|\xff|\n"
     )
     with pytest.raises(Unusable, match=r"did you mean print\.key"):
         apache_writer([("print.keys", "true")])

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from pk.cli.output.formats import OutputOptions, render
-from pk.cli.output.rows import Shown, columns, listing, names, object_schema, with_more
+from pk.cli.output.rows import Shown, columns, listing, names, object_schema, part_of
 
 
 class Named(TypedDict):
@@ -92,13 +92,19 @@ def test_a_schema_reaches_into_the_rows_of_a_description() -> None:
     assert schema["properties"]["anything"] == {}
 
 
-def test_only_a_type_that_says_so_has_further_fields() -> None:
-    @with_more
-    class Open(TypedDict):
-        topic: str
-
-    assert object_schema(Open)["additionalProperties"] is True
+def test_a_schema_allows_no_further_fields() -> None:
     assert object_schema(Named)["additionalProperties"] is False
+    assert object_schema(Described)["properties"]["parts"]["items"]["additionalProperties"] is False
+
+
+def test_the_part_of_a_row_has_the_fields_of_its_type() -> None:
+    assert part_of(Named, ROW) == {"topic": "orders"}
+    assert list(part_of(Part, ROW)) == ["partition", "lag", "rate", "state", "replicas"]
+
+
+def test_a_column_may_be_kept_for_wide() -> None:
+    lines = render(listing(PartOfTopic, [ROW], wide=("lag", "rate")), OutputOptions()).decode()
+    assert lines.split()[:4] == ["TOPIC", "PART", "STATE", "orders"]
 
 
 def test_what_json_has_no_value_for_is_refused() -> None:

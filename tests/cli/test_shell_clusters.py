@@ -1,4 +1,5 @@
-"""The shell and its cluster: one that dies and comes back, one that is large, one whose names completion fetches."""
+"""The shell and its cluster: one that dies and comes back, one that is large, one whose names
+completion fetches."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +26,8 @@ def broker() -> Iterator[PkBroker]:
 
 
 def test_a_broker_that_dies_and_returns(broker: PkBroker, terminal: Start) -> None:
-    """The toolbar says so, completion goes on with what it knew, and a command waits for it and is done."""
+    """The toolbar says so, completion goes on with what it knew, and a command waits for it and is
+    done."""
     one = terminal("shell", "-b", broker.bootstrap, PAGER="cat")
     one.wait_for("under-replicated")
     one.line("topics create orders -p 3")
@@ -49,7 +51,7 @@ def test_a_broker_that_dies_and_returns(broker: PkBroker, terminal: Start) -> No
     assert b"Traceback" not in one.output
 
 
-def test_names_are_fetched_by_a_process_that_nobody_waits_for(
+def test_names_are_fetched_by_a_process_in_the_background(
     kafka: Kafka,
     terminal: Start,
     at: Callable[..., object],
@@ -74,7 +76,7 @@ def test_names_are_fetched_by_a_process_that_nobody_waits_for(
     assert first.end() == 0
     assert topic.encode() not in first.output, "the first Tab knows nothing, and does not wait"
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "xdg_cache_home"))
-    wait_until(  # the process that fetches them is nobody's child
+    wait_until(  # the process that fetches them is not our child
         "the names", lambda: recall_meanings(kafka.bootstrap, "topic").get(topic) == "4 partitions"
     )
     again = terminal("__complete", "topics", "describe", "-b", kafka.bootstrap, "", home=home)

@@ -1,6 +1,9 @@
-"""The parts of the shell that need no terminal: lines, fuzzy matches, history, pages, what stands vertically."""
+"""The parts of the shell that need no terminal: lines, fuzzy matches, history, pages, what stands
+vertically."""
 
+import signal
 import stat
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,18 +18,19 @@ from pk.cli.command_line.completion.candidates import Candidate
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.parse import parse
+from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.tree import tree
 from pk.cli.output.formats import Column, Listing, OutputOptions
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.settings import Profile, Settings
-from pk.cli.shell import completer, paging
+from pk.cli.shell import completer, lines, paging
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.completer import ShellCompleter, fuzzy
 from pk.cli.shell.engine import Engine, Job
 from pk.cli.shell.history import History, holds_secret
 from pk.cli.shell.lexer import LineLexer
-from pk.cli.shell.lines import Shell, exact_span
+from pk.cli.shell.lines import Shell, exact_span, raise_interrupt
 from pk.cli.shell.screen import prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
 from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_commands, split_line
@@ -72,12 +76,12 @@ def test_a_line_of_the_shell(text: str, expected: Line) -> None:
     ("text", "said"),
     [
         ("a 'b", "A quote is not closed"),
-        ("a >", "One file is wanted"),
+        ("a >", "One file must follow"),
         ("a |", "A command is missing"),
         (r"a \w 0", "from 0.1"),
-        (r"a \w 1.2.3", "wants seconds"),
-        (r"a \G \w 1", "do not go together"),
-        (r"a \w 1 \G", "do not go together"),
+        (r"a \w 1.2.3", "needs seconds"),
+        (r"a \G \w 1", "cannot be combined"),
+        (r"a \w 1 \G", "cannot be combined"),
     ],
 )
 def test_a_line_that_is_none(text: str, said: str) -> None:
@@ -133,7 +137,8 @@ class Counted(list[Candidate]):
 
 
 def test_a_key_goes_once_through_the_names_and_makes_few_things_of_them() -> None:
-    """What one key costs with 5,000 topics: one walk over the names that are there, and 200 words for the menu."""
+    """What one key costs with 5,000 topics: one walk over the names that are there, and 200 words
+    for the menu."""
     remember(HERE.bootstrap, "topic", {f"orders-{i:04}": "2 partitions" for i in range(5_000)})
     cache = Cache(HERE)
     for kind, typed in (
@@ -423,6 +428,34 @@ def test_a_ctrl_c_may_come_while_the_lock_of_the_end_is_held() -> None:
             for _ in range(4):
                 engine.interrupt(job)
         assert job.abandoned
+
+
+def test_a_ctrl_c_is_not_lost_in_a_finalizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python ignores what a `__del__` raises, but for a traceback."""
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+
+    class Interrupted:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    shell, waits = Shell(HERE, interactive=False), threading.Event()
+    with shell.guarding(), shell.on_interrupt(raise_interrupt), pytest.raises(KeyboardInterrupt):
+        Interrupted()
+        waits.wait(60)
+    assert ignored == []
+
+
+def test_a_ctrl_c_before_the_command_begins_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(words: list[str]) -> Parsed:
+        signal.raise_signal(signal.SIGINT)
+        return parse(words)
+
+    monkeypatch.setattr(lines, "parse", slow)
+    shell = Shell(HERE, interactive=False)
+    with shell.guarding():
+        assert shell.run_line("profile list")
+    assert shell.last_code == Exit.INTERRUPTED
 
 
 async def _nothing_to_do(context: Context) -> None:

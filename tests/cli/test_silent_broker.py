@@ -1,7 +1,8 @@
-"""A broker that was stopped with its connections open: which commands need it, what they say of it, and how they end.
+"""A broker that was stopped with its connections open: which commands need it, what they say of it,
+and how they end.
 
-Whoever asks it alone for something ends with 124 and names it; rows of other brokers are shown all the same. Where the
-state of brokers is what was asked for, that it is silent is the answer.
+A command that asks only this broker ends with 124 and names it; rows of other brokers are shown all
+the same. Where the state of brokers is the question, the answer says that the broker is silent.
 """
 
 import contextlib
@@ -37,12 +38,14 @@ from pk.core.wire.messages.metadata import (
 )
 
 Run = Callable[..., Any]
-PATIENCE = ("-X", "pk.straggler.timeout.ms=300", "-X", "default.api.timeout.ms=3000")
+PATIENCE = ("-X", "pk.straggler.timeout.ms=1500", "-X", "default.api.timeout.ms=5000")
+"""Long enough for brokers that do answer, on a busy machine too."""
 SILENT = 2
 
 
 def silent_second(port: int) -> Callable[[ScriptedBroker], Handler]:
-    """A cluster of two, each leading a partition of `orders`; broker 2 listens at `port`, and that is all it does."""
+    """A cluster of two, each leading a partition of `orders`; broker 2 listens at `port`, and that
+    is all it does."""
 
     def answers(broker: ScriptedBroker) -> Handler:
         async def answer(request: Any, version: int) -> Any:
@@ -103,7 +106,7 @@ def test_what_only_it_knows_is_missing_and_the_command_fails(
     assert ran.code == Exit.TIMED_OUT
     assert len(ran.json) == rows
     assert ran.err.count("did not answer") == 1
-    assert re.search(r"Broker 2 at 127.0.0.1:\d+ did not answer within 0.3 s, though", ran.err)
+    assert re.search(r"Broker 2 at 127.0.0.1:\d+ did not answer within 1.5 s, but", ran.err)
 
 
 @pytest.mark.parametrize(
@@ -127,26 +130,27 @@ def test_features_of_the_others_are_shown(pk: Run) -> None:
 def test_a_trace_shows_what_was_not_answered(pk: Run) -> None:
     with half_a_cluster() as broker:
         ran = pk("topics", "offsets", "orders", "-b", broker.address, *PATIENCE, "--trace=json")
-    told = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
-    silent = [row for row in told if row["error"]]
-    # Starts and ends are asked for side by side: who waits a moment longer for the connection may begin another.
+    reported = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
+    silent = [row for row in reported if row["error"]]
+    # Starts and ends are asked for side by side: who waits a moment longer for the connection may
+    # begin another.
     assert {(row["broker"], row["error"]) for row in silent} == {(SILENT, "given up, unanswered")}
-    assert 250 < silent[0]["duration_ms"] < 5000
+    assert silent[0]["duration_ms"] > 250
 
 
 def test_a_terminal_says_whom_it_waits_for_until_there_is_more_to_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting, "_AFTER_S", 0.1)
+    monkeypatch.setattr(waiting, "_AFTER_S", 0.01)
     monkeypatch.setattr(waiting, "_EVERY_S", 0.02)
     monkeypatch.setenv("TERM", "xterm-256color")
     with listening(lambda _: None) as port:
         patience = ("-X", "default.api.timeout.ms=1200")
         shown = on_terminal(main, ("topics", "list", "-b", f"127.0.0.1:{port}", *patience))
     assert shown.code == Exit.TIMED_OUT
-    assert f"Waiting for 127.0.0.1:{port}, 0 s; Ctrl-C stops." in shown.raw
+    assert re.search(rf"Waiting for 127\.0\.0\.1:{port}, \d s; Ctrl-C stops\.", shown.raw)
     assert "Waiting" not in shown.screen
-    assert shown.screen.startswith(f"127.0.0.1:{port} did not answer within 1.2 s; name another")
+    assert shown.screen.startswith(f"127.0.0.1:{port} did not answer within 1.2 s; give another")
 
 
 def test_top_gives_up_where_there_is_no_first_answer(
@@ -156,7 +160,7 @@ def test_top_gives_up_where_there_is_no_first_answer(
     with listening(lambda _: None) as port:
         ran = pk("top", "-n", "1", "-b", f"127.0.0.1:{port}")
     assert (ran.code, ran.out) == (Exit.TIMED_OUT, b"")
-    assert ran.err.startswith(f"127.0.0.1:{port} did not answer within 0.2 s; name another with -b")
+    assert ran.err.startswith(f"127.0.0.1:{port} did not answer within 0.2 s; give another with -b")
 
 
 def test_who_is_silent_to_several_clients_of_a_session_is_named_once() -> None:
@@ -167,7 +171,7 @@ def test_who_is_silent_to_several_clients_of_a_session_is_named_once() -> None:
             for given in ({}, {"client.id": "another"}):
                 admin = await session.admin(Settings(f"127.0.0.1:{port}", {}, given, None))
                 nursery.start_soon(admin.list_topics)
-                assert await trio.to_thread.run_sync(lambda: taken.acquire(timeout=30))
+                assert await trio.to_thread.run_sync(lambda: taken.acquire(timeout=60))
             names = [node.who for node in session.silent(0)]
             nursery.cancel_scope.cancel()
         return names
@@ -293,7 +297,7 @@ def test_each_command_beside_a_controller_that_is_stopped(
     ran = pk(*line.split(), "-b", headless.bootstrap, *patience)
     assert ran.code == code, ran.err
     if code == 124 or line.startswith("top "):
-        assert ran.err.count("The controller did not answer within 0.3 s, asked by way of") == 1
+        assert ran.err.count("The controller did not answer within 0.3 s, asked through") == 1
 
 
 @pytest.mark.slow
@@ -308,7 +312,7 @@ def test_each_command_beside_it(pk: Run, stopped: PkCluster, line: str, code: in
     assert ran.code == code, ran.err
     assert "Traceback" not in ran.err
     if line in TIMED_OUT:
-        told = re.findall(
+        reported = re.findall(
             r"[Bb]roker 2(?: at 127\.0\.0\.1:\d+ did not answer|: no answer)", ran.err
         )
-        assert told, ran.err
+        assert reported, ran.err

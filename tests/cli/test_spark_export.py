@@ -1,4 +1,5 @@
-"""`pk spark-export`: its plan and refusals, and (slow: it starts Spark) an export with its summary."""
+"""`pk spark-export`: its plan and refusals, and (slow: it starts Spark) an export with its
+summary."""
 
 import json
 import os
@@ -49,11 +50,35 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
         (("--to", "x", "-o", "end..start"), "ends before it begins"),
         (("--to", "x", "--value", "xml"), "bytes, string, json"),
         (("--to", "x", "-o", "1..x"), "not a position"),
+        (("--to", "x", "-t", "t"), "named twice"),
+        (("--to", "x", "-t", "u", "--table", "c.n.t"), "only one"),
+        (("--to", "x", "--follow", "-o", "1..9"), "--follow has no end"),
+        (("--to", "x", "--follow", "-o", "0=1..5"), "--follow has no end"),
+        (("--to", "x", "--follow", "--overwrite"), "--overwrite without it"),
+        (("--to", "x", "--master", "yarn", "--remote", "sc://h"), "give only one"),
+        (("--to", "x", "--remote", "spark://h:1"), "--remote must be sc://HOST:PORT"),
+        (("--to", "x", "--partition-by", "offset"), "cannot name a column offset"),
+        (("--to", "x", "--to-format", "delta", "--table", "c.n.t"), "--to-format iceberg"),
+        (("--to", "memory://b/x", "--to-format", "delta"), "directory that this machine has"),
     ],
 )
 def test_what_makes_no_sense_is_said(at: Run, words: tuple[str, ...], said: str) -> None:
     wrong = at("spark-export", "t", *words)
     assert (wrong.code, said in wrong.err) == (2, True), wrong.err
+
+
+def test_a_place_that_cannot_be_reached_is_named(at: Run, topic: str) -> None:
+    pytest.importorskip("pyspark")
+    nowhere = at("spark-export", topic, "--to", "nowhere://x/y")
+    assert (nowhere.code, nowhere.err.partition(":")[0]) == (5, "Nowhere"), nowhere.err
+    assert "nowhere://x/y is not a place for an export" in nowhere.err.lower()
+
+
+def test_a_dry_run_of_several_topics_names_each(at: Run, topic: str, fresh: Fresh) -> None:
+    other = fresh("export")
+    at("topics", "create", other, "-p", "1")
+    plan = at("spark-export", topic, other, "--to", "out", "-d", "-f", "json")
+    assert [(r["topic"], r["partition"]) for r in plan.json] == [(topic, 0), (topic, 1), (other, 0)]
 
 
 def test_replacing_files_wants_an_answer(at: Run, topic: str, tmp_path: Path) -> None:
@@ -106,8 +131,9 @@ def test_an_export(at: Run, topic: str, tmp_path: Path) -> None:
     resumed = at("spark-export", topic, "--to", str(out), "--resume", "-f", "json")
     assert (resumed.code, resumed.json[0]["records"]) == (0, 1), resumed.err
     assert resumed.err == (
-        "1 record of this run had JSON fields in the value for which the export has no column; these"
-        " fields were dropped: gained. To keep them, export to another directory or use --overwrite.\n"
+        "1 record of this run had JSON fields in the value for which the export has no column; "
+        "these fields were dropped: gained. To keep them, export to another directory or use "
+        "--overwrite.\n"
     )
     assert 10 in [r["value"]["n"] for r in pq.read_table(out).to_pylist()]
     again = at("spark-export", topic, "--to", str(out))
@@ -166,3 +192,49 @@ def test_ctrl_c_ends_an_export_without_a_traceback(
     assert (ran.returncode, ran.stdout) == (-signal.SIGINT, ""), ran.stderr
     assert ran.stderr.count("\n") <= 1 and "Traceback" not in ran.stderr, ran.stderr
     assert not out.exists() and not os.listdir(tmp)
+
+
+@pytest.mark.slow
+def test_a_followed_export_ends_with_ctrl_c_and_says_what_it_has(
+    at: Run, topic: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyspark")
+    from deltalake import DeltaTable
+
+    out = tmp_path / "out"
+    words = ["spark-export", topic, "--to", str(out), "--to-format", "delta", "--resume"]
+    following = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "pk.cli.main",
+            *words,
+            "--follow",
+            "--interval",
+            "0.1",
+            "-f",
+            "json",
+        ],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert following.stderr is not None
+        assert "20 records more, 20 in all" in following.stderr.readline()
+        at("produce", topic, "-p", "0", "one more")
+        assert "1 record more, 21 in all" in following.stderr.readline()
+        following.send_signal(signal.SIGINT)
+        shown, said = following.communicate(timeout=120)
+    finally:
+        following.kill()
+        following.wait()
+    assert following.returncode == 0, said
+    [row] = json.loads(shown)
+    assert (row["records"], row["records_before"]) == (21, 0)
+    assert DeltaTable(out).to_pyarrow_table().num_rows == 21
+    at("produce", topic, "-p", "1", "later")
+    resumed = at(*words, "-f", "json")
+    assert resumed.json[0]["records"] == 1, resumed.err
+    assert DeltaTable(out).to_pyarrow_table().num_rows == 22

@@ -1,4 +1,5 @@
-"""What help, completion and a simple command import. Times are the benchmark's business; imports are what makes them."""
+"""What help, completion and a simple command import. Times are the benchmark's business; imports
+are what makes them."""
 
 import os
 import subprocess
@@ -41,7 +42,8 @@ _HEAVY = frozenset(
 )
 
 _OF_TYPER = frozenset({"dataclasses", "inspect", "subprocess", "typer"})
-"""What typer costs. It is paid for help and for every command, but not while somebody holds the Tab key."""
+"""What typer costs. It is paid for help and for every command, but not while somebody holds the Tab
+key."""
 
 _PROGRAM = """
 import sys
@@ -144,3 +146,34 @@ def test_resetting_offsets_loads_nothing_of_reassignments() -> None:
     of_nouns = {m.split(".")[3] for m in modules if m.startswith("pk.cli.nouns.")}
     assert of_nouns == {"groups"}
     assert not {m for m in modules if "reassign" in m or m == "pk.cli.cluster.throttles"}
+
+
+_UNTIL_ENDED = """
+import atexit, sys
+def tell():
+    sys.stderr.write("\\nMODULES\\n" + "\\n".join(sorted(sys.modules)))
+atexit.register(tell)
+from pk.cli.main import main
+sys.exit(main())
+"""
+
+
+def test_a_broker_imports_no_more_than_an_empty_one_needs() -> None:
+    """From its start to its first record it is busy with imports, and with little else."""
+    paths = os.pathsep.join((str(ROOT / "scripts" / "path"), os.environ.get("PYTHONPATH", "")))
+    with subprocess.Popen(
+        [sys.executable, "-c", _UNTIL_ENDED, "up", "--port", "0", "--memory"],
+        env={**os.environ, "PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as broker:
+        assert broker.stdout is not None
+        assert "ready" in broker.stdout.readline()
+        broker.terminate()
+        _, said = broker.communicate()
+    modules = set(said.partition("MODULES\n")[2].splitlines())
+    assert "pk.net.node" in modules
+    never = ("email", "importlib.metadata", "zoneinfo", "rich", "prompt_toolkit", "numpy", "kazoo")
+    assert not {m for m in modules if any(m == no or m.startswith(f"{no}.") for no in never)}
+    assert not modules & {f"pk.net.client.{name}" for name in ("admin", "results", "producer")}

@@ -45,7 +45,10 @@ def test_colours_cursor_and_keys(terminal: Start) -> None:
 
 def test_an_interrupt_reaches_it(terminal: Start) -> None:
     # Python's own handler leaves a signal lie that comes right before it blocks.
-    source = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\nprint('here', flush=True); input()"
+    source = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\nprint('here', "
+        "flush=True); input()"
+    )
     one = python(terminal, source)
     one.wait_for("here")
     one.keys("ctrl-c")
@@ -84,6 +87,14 @@ def test_the_alternate_screen_comes_and_goes(terminal: Start) -> None:
     assert one.traces() == []
 
 
+def test_a_line_is_seen_that_the_same_read_scrolls_off_the_screen(terminal: Start) -> None:
+    one = python(terminal, "print(*range(1000, 1200), sep='\\n', flush=True); input()")
+    assert "1010\n" in one.wait_for("1010")
+    assert "1010" not in one.wait_for("1199")
+    one.line("")
+    assert one.end() == 0
+
+
 def test_a_wait_that_fails_shows_the_screen(terminal: Start) -> None:
     one = python(terminal, "print('something else')")
     with pytest.raises(AssertionError, match="something else"):
@@ -95,5 +106,15 @@ def test_what_is_no_command_line_is_said_in_whole_words() -> None:
     assert shown.code == 2
     assert shown.screen.splitlines()[:2] == [
         "pk groups has no command 'descirbe'; did you mean describe? (`pk groups --help`",
-        "shows what there is.)",
+        "shows the usage.)",
     ]
+
+
+@pytest.mark.parametrize("erased", [r"\r\x1b[2K", r"\n\x1b[1A\x1b[2K\x1b[1A\x1b[2K", r"\x1b[2J"])
+def test_what_is_replaced_at_once_was_there(terminal: Start, erased: str) -> None:
+    one = python(terminal, rf"print('working 1{erased}working 2{erased}done'); input()")
+    for shown in ("working 1", "done"):
+        assert shown in one.wait_for(shown)
+    assert "working" not in one.screen()
+    again = python(terminal, rf"print('working 1{erased}working 2{erased}done'); input()")
+    assert "working 2" in again.wait_for(re.compile(r"working \d(?<!1)"))

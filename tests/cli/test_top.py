@@ -1,4 +1,5 @@
-"""`pk top` without a terminal: what several looks make of offsets and in-sync sets, what the keys do, how it is laid out."""
+"""`pk top` without a terminal: what several looks make of offsets and in-sync sets, what the keys
+do, how it is laid out."""
 
 import io
 import re
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
+from pk.cli.cluster.pipelines import PipelineCommit, pipeline_of
 from pk.cli.cluster.reassignment_progress import Seen
 from pk.cli.output.formats import OutputOptions
 from pk.cli.runtime.exits import Unusable
@@ -18,11 +20,12 @@ from pk.cli.terminal.alternate_screen import AlternateScreen
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.text import cut_middle, printable
 from pk.cli.top.keys import Keys
-from pk.cli.top.meter import Meter, trend
+from pk.cli.top.meter import Meter, TimesMeter, trend
 from pk.cli.top.model import Model
+from pk.cli.top.rows import spark
 from pk.cli.top.state import Screen, filtered, ordered
-from pk.cli.top.tables import BY_NAME, TABS, spark, told_columns
-from pk.cli.top.view import Painter, Told, texts, timeline, together
+from pk.cli.top.tables import BY_NAME, TABS, snapshot_columns
+from pk.cli.top.view import Painter, Status, texts, timeline, together
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.metadata import PartitionInfo, TopicInfo
 from pk.net.client.results import (
@@ -78,7 +81,7 @@ def test_a_speed_takes_two_samples_and_is_that_of_the_last_seconds() -> None:
     assert meter.rate("a") == pytest.approx(10.0)
 
 
-def test_a_counter_that_falls_has_begun_anew() -> None:
+def test_a_counter_that_falls_has_started_again() -> None:
     meter: Meter[str] = Meter()
     meter.see("a", 1000, 0.0)
     meter.see("a", 10, 1.0)
@@ -97,6 +100,27 @@ def test_no_speed_is_negative_or_above_the_fastest_step(steps: list[tuple[float,
         meter.see("a", value, now)
     rate = meter.rate("a")
     assert rate is not None and 0 <= rate <= max(more / pause for pause, more in steps) * 1.001
+
+
+def buckets(*counts: int) -> list[tuple[str, int]]:
+    """Cumulative buckets up to 1 ms, 10 ms and above."""
+    return list(zip(("1.0", "10.0", "+Inf"), counts, strict=True))
+
+
+def test_how_long_requests_took_lately() -> None:
+    meter: TimesMeter[str] = TimesMeter(window_s=10)
+    meter.see("a", buckets(1000, 1000, 1000), 0.0)
+    assert meter.rate("a") is None and meter.quantile("a", 0.5) is None
+    meter.see("a", buckets(1000, 1100, 1100), 10.0)
+    assert meter.rate("a") == 10.0
+    assert meter.quantile("a", 0.5) == pytest.approx(5.5)  # the thousand before do not count
+    meter.see("b", buckets(0, 0, 0), 0.0)
+    meter.see("b", buckets(100, 100, 100), 10.0)
+    assert meter.together(("a", "b"), 0.5) == pytest.approx(1.0)
+    meter.see("a", buckets(5, 5, 5), 20.0)  # the broker has restarted
+    assert meter.rate("a") is None and meter.quantile("a", 0.5) is None
+    meter.keep({"b"})
+    assert meter.sampled() == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +185,51 @@ def test_rates_lag_and_time_to_zero_come_from_offsets_and_commits() -> None:
     ]
 
 
-def test_what_was_never_told_is_unknown_and_not_nothing() -> None:
+def test_the_lag_of_a_share_group_is_what_its_coordinator_counts() -> None:
+    """Records beyond the start offset that are acknowledged are no lag."""
+    model = model_of(topic("orders", (1,)))
+    a = TP("orders", 0)
+    model.see_groups([group("jobs")])
+    for start, lag, now in ((100, 800, 0.0), (200, 500, 10.0)):
+        model.see_ends({a: 1000}, now)
+        model.see_commits({"jobs": {a: start}}, now, {"jobs": {a: lag}})
+    (row,) = rows(model, "groups")
+    assert (row["lag"], row["drain_rate"], row["trend"]) == (500, 10.0, "shrinking")
+    (inside,) = rows(model, "group", "jobs")
+    assert (inside["committed"], inside["end"], inside["lag"]) == (200, 1000, 500)
+    model.see_groups([])
+    assert model.reported_lags == {}
+
+
+def test_a_group_with_the_offsets_of_a_pipeline_is_one() -> None:
+    model = model_of(topic("orders", (1,)))
+    model.see_groups([group("nightly"), group("billing")])
+    said = '{"pk.pipeline": "nightly", "batch": 7, "at_ms": 5}'
+    model.see_pipelines({"nightly": pipeline_of(["", said]), "billing": pipeline_of(["x"])})
+    found = {row["group"]: row["type"] for row in rows(model, "groups")}
+    assert found["nightly"] == "Pipeline" and found["billing"] != "Pipeline"
+    model.see_pipelines({"nightly": None})
+    assert rows(model, "groups")[0]["type"] != "Pipeline"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "pk.pipeline",
+        '{"pk.pipeline": "x"}',
+        '["pk.pipeline"]',
+        '{"pk.pipeline": 1, "batch": "x", "at_ms": 1}',
+    ],
+)
+def test_other_metadata_is_no_pipelines(text: str) -> None:
+    assert pipeline_of([text]) is None
+    known = '{"pk.pipeline": "p", "batch": 2, "at_ms": 9}'
+    assert pipeline_of([text, known, known.replace("9", "8")]) == PipelineCommit("p", 2, 9)
+
+
+def test_what_was_never_reported_is_unknown_and_not_nothing() -> None:
     model = model_of(topic("orders", (1,)))
     row = rows(model, "topics")[0]
     assert (row["in_rate"], row["out_rate"], row["bytes"]) == (None, None, None)
@@ -192,7 +260,7 @@ def test_who_left_the_in_sync_replicas_and_since_when() -> None:
     assert (first["out_of_sync"], first["out_for_ms"], first["behind"]) == ([2], 2_000, {"2": 7})
     assert (first["state"], second["out_for_ms"], second["behind"]) == ("at min", None, {"3": None})
     model.history.learn(TP("t", 1), 3, 500)
-    model.history.learn(TP("t", 0), 2, 500)  # that one was seen; nobody knows better
+    model.history.learn(TP("t", 0), 2, 500)  # that one was seen; no better value is known
     assert [r["out_for_ms"] for r in rows(model, "isr", now_ms=5_000)] == [2_000, 4_500]
     model.see_topics({"t": topic("t", (1, 2, 3), (1, 2, 3))}, 6_000)
     assert rows(model, "isr") == []
@@ -213,7 +281,7 @@ def test_the_timeline_counts_shrinks_and_expands_by_ten_seconds() -> None:
     assert expand.startswith("expand") and "  1 in " in expand
     assert re.findall(r"[▁-█]+", shrink)[0][-3:] == "█▁▁"
     assert re.findall(r"[▁-█]+", expand)[0][-3:] == "▁▁█"
-    assert [len(told) for told in together(model.events)] == [2, 1]
+    assert [len(events) for events in together(model.events)] == [2, 1]
 
 
 def test_sizes_are_the_leaders_and_disks_the_brokers() -> None:
@@ -230,7 +298,7 @@ def test_sizes_are_the_leaders_and_disks_the_brokers() -> None:
     assert {row["broker"]: row["state"] for row in rows(model, "cluster")}[2] == "disk failed"
 
 
-def test_a_broker_that_holds_replicas_and_is_not_there_is_down() -> None:
+def test_a_broker_that_holds_replicas_and_is_missing_is_down() -> None:
     model = model_of(topic("t", (1,)))
     model.see_nodes({1: Node(1, "h", 1), 3: Node(3, "h", 3, fenced=True)}, 1, "id")
     assert [(r["broker"], r["state"]) for r in rows(model, "cluster")] == [
@@ -276,7 +344,7 @@ def test_keys_come_whole_however_their_bytes_are_cut() -> None:
 def test_the_function_keys_of_htop() -> None:
     screen, painter, model = screen_with("orders", "payments")
     f1, f4, f6, f10 = Keys().feed(b"\x1bOP\x1bOS\x1b[17~\x1b[21~")
-    assert "Any key goes back" in press(screen, painter, model, f1)
+    assert "Press any key" in press(screen, painter, model, f1)
     shown = press(screen, painter, model, "x", f4, f6, f10, "o", "r", "enter")
     assert screen.filter == "or" and "payments" not in shown
     before = screen.position.sort
@@ -310,8 +378,8 @@ def screen_with(*names: str) -> tuple[Screen, Painter, Model]:
 
 
 def draw(screen: Screen, painter: Painter, model: Model, size: tuple[int, int] = (80, 24)) -> str:
-    told = Told("here", 0, 0)
-    lines = painter.lines(model, screen, told, *size)
+    status = Status("here", 0, 0)
+    lines = painter.lines(model, screen, status, *size)
     assert len(lines) == size[1]
     assert all(sum(cell_len(text) for text, _ in line) <= size[0] for line in lines)
     return "\n".join("".join(text for text, _ in line) for line in lines)
@@ -328,11 +396,11 @@ def press(screen: Screen, painter: Painter, model: Model, *keys: str) -> str:
 def test_the_keys_of_the_tabs() -> None:
     screen, painter, model = screen_with("a")
     seen = []
-    for key in ("1", "2", "3", "4", "5", "tab", "back-tab", "left", "right"):
+    for key in ("1", "2", "3", "4", "5", "6", "tab", "back-tab", "left", "right"):
         press(screen, painter, model, key)
         seen.append(screen.tab)
     names = [tab.name for tab in TABS]
-    assert seen == [*names, names[0], names[4], names[3], names[4]]
+    assert seen == [*names, names[0], names[5], names[4], names[5]]
 
 
 def test_a_selected_row_stays_selected_when_the_order_changes() -> None:
@@ -377,14 +445,14 @@ def test_pause_help_interval_and_the_end() -> None:
     screen, painter, model = screen_with("a")
     assert "PAUSED" in press(screen, painter, model, "p")
     assert "PAUSED" not in press(screen, painter, model, " ")
-    assert "Any key goes back" in press(screen, painter, model, "?")
-    assert "Any key goes back" not in press(screen, painter, model, "j")
+    assert "Press any key" in press(screen, painter, model, "?")
+    assert "Press any key" not in press(screen, painter, model, "j")
     assert "every 1 s" in press(screen, painter, model, "+")
     assert "every 5 s" in press(screen, painter, model, "-", "-")
     assert screen.press("q", ()) == "quit"
     screen.help = True
     assert screen.press("q", ()) == "quit"
-    assert screen.press("2", ()) == "look" and screen.press("redraw", ()) == "redraw"
+    assert screen.press("2", ()) == "refresh" and screen.press("redraw", ()) == "redraw"
 
 
 def test_internal_topics_are_shown_when_they_are_asked_for() -> None:
@@ -410,7 +478,7 @@ def test_the_options_of_a_list_narrow_the_tab_it_begins_with() -> None:
     shown = press(screen, painter, model).splitlines()
     assert shown[3].split() == ["SIZE", "TOPIC▼"] and shown[4].split() == ["-", "c"]
     assert shown[5].strip() == ""
-    with pytest.raises(Unusable, match="no column 'nope'"):
+    with pytest.raises(Unusable, match="unknown column 'nope'"):
         Screen(tab="topics").narrow_to(OutputOptions(columns=("nope",)))
     groups = Screen(tab="groups")
     groups.narrow_to(OutputOptions(columns=("group", "zero_s")))
@@ -423,6 +491,29 @@ def test_the_filter_is_a_pattern_or_else_the_text_itself() -> None:
     assert len(filtered(given_rows, tab, "a.b")) == 3
     assert [r["topic"] for r in filtered(given_rows, tab, "a[")] == ["a[b"]
     assert len(filtered(given_rows, tab, "")) == 3
+
+
+def test_requests_are_those_that_brokers_counted() -> None:
+    model = model_of(topic("t", (1,)))
+    screen, painter = Screen(tab="requests"), Painter()
+    assert "Reading the brokers' metrics" in press(screen, painter, model)
+    model.miss_metrics("No broker says so.")
+    assert "No broker says so." in press(screen, painter, model)
+    assert "requests/s" not in draw(Screen(), Painter(), model)  # as on Apache Kafka
+    for number, broker in ((0, 1), (0, 2), (200, 1), (100, 2)):
+        counts = {"Produce": (buckets(0, number, number), number // 100)}
+        model.see_requests(broker, counts, number / 10)
+    shown = press(screen, painter, model).splitlines()
+    assert "20 requests/s · Produce p99 9.91 ms" in shown[2]
+    assert [line.split()[:3] for line in shown[4:6]] == [
+        ["Produce", "1", "10"],
+        ["Produce", "2", "10"],
+    ]
+    assert "20 requests/s" in draw(Screen(), Painter(), model, (160, 24))
+    model.forget_requests(2)
+    assert [row["broker"] for row in rows(model, "requests")] == [1]
+    (row,) = rows(model, "requests")
+    assert (row["error_rate"], row["errors"]) == (0.1, 2)
 
 
 # How it is laid out
@@ -498,8 +589,8 @@ def test_a_screen_of_names_that_are_not_utf8_is_drawn_line_by_line() -> None:
 
 def test_an_aged_picture_says_so() -> None:
     screen, painter, model = screen_with("a")
-    told = Told("here", 0, 0, "No broker answers; trying again.", stale=True)
-    lines = painter.lines(model, screen, told, 80, 24)
+    status = Status("here", 0, 0, "No broker answers; trying again.", stale=True)
+    lines = painter.lines(model, screen, status, 80, 24)
     assert "No broker answers" in lines[-1][0][0] and lines[-1][0][1] == "bold reverse red"
     assert lines[4][0][1] == "dim"
 
@@ -510,12 +601,12 @@ def test_a_spark_is_as_high_as_its_highest() -> None:
 
 
 def test_a_snapshot_tells_the_trend_in_words_and_seconds() -> None:
-    keys = [column.key for column in told_columns(BY_NAME["groups"])]
+    keys = [column.key for column in snapshot_columns(BY_NAME["groups"])]
     assert "to_zero" not in keys and {"trend", "zero_s", "time_lag_ms"} <= set(keys)
     model = model_of(topic("t", (1,)))
     model.see_groups([group("g")])
     every: Mapping[str, Any] = rows(model, "groups")[0]
     assert set(keys) <= every.keys()
     for tab in TABS:
-        columns = {column.key for column in told_columns(tab)}
+        columns = {column.key for column in snapshot_columns(tab)}
         assert all(columns <= row.keys() for row in tab.rows(model, None, 0)), tab.name

@@ -1,4 +1,5 @@
-"""`pk top` on a terminal and off it, against a live broker: what is seen, what the keys do, what it leaves behind."""
+"""`pk top` on a terminal and off it, against a live broker: what is seen, what the keys do, what it
+leaves behind."""
 
 import json
 import os
@@ -29,7 +30,7 @@ def line(text: str, number: int) -> str:
 
 def fills(lines: int) -> Callable[[str], bool]:
     """Whether the screen has so many lines, with the keys on the last."""
-    return lambda text: len(text.splitlines()) == lines and "1-5 tabs" in line(text, -1)
+    return lambda text: len(text.splitlines()) == lines and "1-6 tabs" in line(text, -1)
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_every_tab_at_every_size(
     screen.keys("5")
     screen.wait_for("Nothing is being reassigned.")
     screen.keys("?")
-    screen.wait_for("Any key goes back")
+    screen.wait_for("Press any key")
     screen.keys("x", "q")
     assert (screen.end(), screen.traces()) == (0, [])
 
@@ -119,7 +120,7 @@ def test_it_follows_the_size_of_the_terminal(terminal: Open, pk_kafka: Kafka) ->
     screen.resize(60, 10)
     screen.wait_for(fills(10))
     screen.resize(20, 4)
-    screen.wait_for("pk top wants")
+    screen.wait_for("pk top needs")
     screen.resize(80, 24)
     screen.wait_for(fills(24))
     assert "BROKER" in screen.screen()
@@ -229,8 +230,21 @@ def test_snapshots_in_a_pipe(at: Run, fresh: Fresh) -> None:
     assert [(r["topic"], r["partitions"], r["in_rate"]) for r in lines] == [(name, 3, 0.0)] * 2
     assert at("top", "cluster", "-n", "1", "-f", "name").code == 0
     wrong = at("top", "nonsense")
-    assert (wrong.code, "TAB is one of cluster, topics" in wrong.err) == (2, True)
+    assert (wrong.code, "TAB must be one of cluster, topics" in wrong.err) == (2, True)
     assert at("top", "topics", "--where", "nope = 1", "--interval", "0.1").code == 2
+
+
+def test_a_snapshot_of_a_share_group(at: Run, fresh: Fresh) -> None:
+    name = fresh("top-jobs")
+    assert at("topics", "create", name, "-p", "1").code == 0
+    key = "share.auto.offset.reset=earliest"
+    assert at("configs", "alter", "group", name, "-c", key, "-y").code == 0
+    at("produce", name, stdin=b"a\nb\nc\n")
+    assert len(at("share-consume", name, "-g", name, "-n", "2", "--timeout-ms", "60000").lines) == 2
+    where = ("--interval", "0.1", "--where", f"group = {name}", "-f", "json")
+    (row,) = at("top", "groups", *where).json
+    assert (row["type"], row["state"], row["lag"], row["topics"]) == ("Share", "Empty", 1, 1)
+    assert row["time_lag_ms"] >= 0
 
 
 @pytest.mark.slow

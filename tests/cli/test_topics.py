@@ -1,4 +1,5 @@
-"""Topics, configs, isr and the cluster, against a live broker: what is shown, what is changed, what is answered."""
+"""Topics, configs, isr and the cluster, against a live broker: what is shown, what is changed, what
+is answered."""
 
 from collections.abc import Callable
 from typing import Any

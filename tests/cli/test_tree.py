@@ -1,20 +1,20 @@
-"""What the whole command tree keeps to: the same options everywhere, a way back from every change, a shape for all JSON."""
+"""What the whole command tree keeps to: the same options everywhere, a way back from every change,
+a schema for all JSON."""
 
 import jsonschema
 import pytest
 
-from pk.cli.command_line.declare import Declared
+from pk.cli.command_line.declared import Declared
 from pk.cli.command_line.kit import Command as DeclaredCommand
 from pk.cli.command_line.kit import load_noun
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import CONNECTION, OUTPUT, Command, Group, commands, tree
 from pk.cli.output.schema import (
     columns_of,
-    read_shape,
+    rows_by_option,
+    rows_of,
     schema_of,
-    schema_of_shape,
-    shape_of,
-    shapes_by_choice,
+    schema_of_rows,
 )
 
 ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(tree())]
@@ -23,13 +23,25 @@ BY_PATH = dict(commands(tree()))
 STARTS = frozenset(
     (
         "up",
+        "test",
         *(f"broker {verb}" for verb in ("start", "stop", "kill", "restart", "pause", "resume")),
         "shell",
+        "schema-registry start",
+        *(f"pipeline {verb}" for verb in ("run", "stop")),
     )
 )
 """Commands that start or stop something of the user's own, and change no cluster."""
 
-OWN = frozenset(("profile add", "profile use", "profile edit"))
+OWN = frozenset(
+    (
+        "profile add",
+        "profile use",
+        "profile edit",
+        "pipeline init",
+        "spark package",
+        "pipeline export",
+    )
+)
 """Commands that change a file of the user's, which the next one changes back."""
 
 LOOKS = frozenset(
@@ -38,6 +50,7 @@ LOOKS = frozenset(
         "topics describe",
         "topics offsets",
         "console-consumer",
+        "share-consume",
         "groups list",
         "groups describe",
         "groups lag",
@@ -59,6 +72,13 @@ LOOKS = frozenset(
         "transactions list",
         "transactions describe",
         "transactions find-hanging",
+        "users list",
+        "tokens list",
+        "acls list",
+        "quotas list",
+        "acls check",
+        "faults list",
+        "metrics",
         "log dump",
         "log verify",
         "log cat",
@@ -69,6 +89,10 @@ LOOKS = frozenset(
         "why partition",
         "why lag",
         "why config",
+        "why denied",
+        "pipeline check",
+        *(f"schema {verb}" for verb in ("list", "show", "check", "diff")),
+        "pipeline status",
         "history",
         "top",
         "completion",
@@ -76,7 +100,8 @@ LOOKS = frozenset(
         *(f"wait {what}" for what in ("topic", "isr", "lag", "group-empty", "reassign", "broker")),
     )
 )
-"""Commands that look and change nothing; what is not here, and in none of the sets above, changes something."""
+"""Commands that look and change nothing; what is not here, and in none of the sets above, changes
+something."""
 
 
 LISTING = ["format", "columns", "sort", "where", "limit"]
@@ -134,17 +159,17 @@ def declared(path: tuple[str, ...]) -> Declared:
 
 
 @pytest.mark.parametrize(("path", "command"), ALL)
-def test_json_has_a_shape(path: tuple[str, ...], command: Command) -> None:
+def test_json_has_a_schema(path: tuple[str, ...], command: Command) -> None:
     """Whatever takes -f says what its JSON looks like, in a schema that is one."""
     if not command.under(OUTPUT):
         assert not command.shows
         return
-    shapes = shapes_by_choice(declared(path).shows)
-    assert shapes[""], f"{name(path)} takes -f and says nothing of its JSON"
+    found = rows_by_option(declared(path).shows)
+    assert found[""], f"{name(path)} takes -f and says nothing of its JSON"
     dests = {option.dest for option in command.options} | {a.dest for a in command.arguments}
-    for key, shape in shapes.items():
+    for key, rows in found.items():
         assert not key or key.partition("=")[0] in dests, (name(path), key)
-        jsonschema.Draft202012Validator.check_schema(schema_of_shape(shape))
+        jsonschema.Draft202012Validator.check_schema(schema_of_rows(rows))
 
 
 def test_names_are_singular_and_plural() -> None:
@@ -183,15 +208,18 @@ def test_a_schema_follows_the_columns_and_the_options() -> None:
     assert list(schema_of(without)["items"]["properties"])[-1] == "internal"
 
 
-def test_a_shape_is_read() -> None:
-    shape = read_shape("a b:int? c:[{d e:<num>}]? f:any g:bool~ ...")
-    assert shape["required"] == ["a", "b", "c", "f"]
-    assert shape["additionalProperties"] is True
-    assert shape["properties"]["b"] == {"type": ["integer", "null"]}
-    assert shape["properties"]["c"]["type"] == ["array", "null"]
-    inner = shape["properties"]["c"]["items"]["properties"]["e"]
-    assert inner == {"type": "object", "additionalProperties": {"type": "number"}}
-    assert shape["properties"]["f"] == {}
+def test_a_schema_names_each_row_type_of_which_the_run_chooses_one() -> None:
+    items = schema_of(parse(["undo", "3", "-f", "schema"]))["items"]["anyOf"]
+    assert ["target" in each["properties"] for each in items] == [True, False, False, False, False]
+    some = schema_of(parse(["undo", "3", "--columns", "key,result"]))["items"]["anyOf"]
+    assert [each["required"] for each in some] == [
+        ["result"],
+        ["key", "result"],
+        ["result"],
+        ["result"],
+        ["key", "result"],
+    ]
+    assert {"target", "key"} <= set(columns_of(BY_PATH["undo",], {"id": "3"}))
 
 
 def test_columns_are_known_without_running_anything() -> None:
@@ -200,4 +228,4 @@ def test_columns_are_known_without_running_anything() -> None:
     health = BY_PATH["cluster", "health"]
     assert columns_of(health) == ["check", "state", "what", "next"]
     of_health = declared(("cluster", "health"))
-    assert shape_of(of_health, {}) != shape_of(of_health, {}, narrowed=True)
+    assert rows_of(of_health, {}) != rows_of(of_health, {}, narrowed=True)

@@ -111,13 +111,13 @@ def test_the_seconds_may_be_left_out(words: list[str], seconds: float | None) ->
 
 @pytest.mark.parametrize("value", ["0", "0.01", "x", "-1", "", "86401"])
 def test_what_is_no_time_or_no_pause_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="wants seconds from 0.1 to 86400"):
+    with pytest.raises(UsageError, match="needs seconds from 0.1 to 86400"):
         parse(["topics", "list", f"--watch={value}"])
 
 
 @pytest.mark.parametrize("command", ["topics list", "isr", "reassign status"])
-def test_nobody_looks_without_a_pause(command: str) -> None:
-    with pytest.raises(UsageError, match="-w wants seconds from 0.1 to 86400, .* not '0'"):
+def test_there_is_a_pause_between_two_rounds(command: str) -> None:
+    with pytest.raises(UsageError, match="-w needs seconds from 0.1 to 86400, .* not '0'"):
         parse([*command.split(), "-w", "0"])
 
 

@@ -1,4 +1,5 @@
-"""What the client's tests share: a broker that follows a script, and a way to cut a real broker's connections."""
+"""What the client's tests share: a broker that follows a script, and a way to cut a real broker's
+connections."""
 
 from __future__ import annotations
 
@@ -26,12 +27,12 @@ Handler = Callable[[Any, int], Awaitable[Any]]
 
 
 def trio_test(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run an async test in trio; it has a minute."""
+    """Run an async test in trio; it has three minutes."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         async def main() -> None:
-            with trio.fail_after(60):
+            with trio.fail_after(180):
                 await function(*args, **kwargs)
 
         trio.run(main)
@@ -40,9 +41,10 @@ def trio_test(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, N
 
 
 async def eventually(ask: Callable[[], Awaitable[Any]], expected: Any) -> None:
-    """Ask until the answer is as expected: brokers apply a change shortly after they have taken it."""
+    """Ask until the answer is as expected: brokers apply a change shortly after they have taken
+    it."""
     answer = await ask()
-    with trio.move_on_after(30):
+    with trio.move_on_after(60):
         while answer != expected:
             await trio.sleep(0.01)
             answer = await ask()
@@ -52,11 +54,11 @@ async def eventually(ask: Callable[[], Awaitable[Any]], expected: Any) -> None:
 async def known(admin: Admin, topic: str, partitions: int) -> None:
     """Wait until the broker tells of so many partitions: the controller answers before."""
 
-    async def told() -> int | None:
+    async def reported() -> int | None:
         found = (await admin.describe_topics([topic]))[topic]
         return len(found.partitions) if isinstance(found, TopicDescription) else None
 
-    await eventually(told, partitions)
+    await eventually(reported, partitions)
 
 
 class Cut(bytes):
@@ -64,7 +66,8 @@ class Cut(bytes):
 
 
 class ScriptedBroker:
-    """Speaks the protocol on a port of its own; what it answers is the test's, ApiVersions apart."""
+    """Speaks the protocol on a port of its own; what it answers is the test's, ApiVersions
+    apart."""
 
     def __init__(self, handler: Handler, versions: dict[int, tuple[int, int]] | None) -> None:
         self.handler = handler
@@ -72,6 +75,8 @@ class ScriptedBroker:
         self.requests: list[tuple[Any, int]] = []
         self.connections = 0
         self.port = 0
+        self._open = 0
+        self._closed = trio.Event()
 
     @property
     def address(self) -> str:
@@ -84,6 +89,20 @@ class ScriptedBroker:
     async def serve(self, stream: trio.SocketStream) -> None:
         """Answer one connection's requests, in order."""
         self.connections += 1
+        self._open += 1
+        try:
+            await self._serve(stream)
+        finally:
+            self._open -= 1
+            self._closed.set()
+            self._closed = trio.Event()
+
+    async def wait_closed(self) -> None:
+        """Wait until every connection is closed: then all that was ever sent is in `requests`."""
+        while self._open:
+            await self._closed.wait()
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:
             while (size := await _exactly(stream, 4)) is not None:
                 frame = await _exactly(stream, int.from_bytes(size, "big"))
@@ -152,7 +171,8 @@ async def scripted_broker(
 
 
 class Cutter:
-    """Cuts connections to a real broker in the worst moment: the request has been sent, its answer will not be read."""
+    """Cuts connections to a real broker in the worst moment: the request has been sent, its answer
+    will not be read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, api_key: int, cut: set[int]) -> None:
         self.api_key = api_key

@@ -129,7 +129,7 @@ def test_memory_is_counted_and_freed() -> None:
             assert not woken.is_set()
             batch.seal()
             accumulator.settle(batch, error=None, base_offset=3)
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 await woken.wait()
         assert accumulator.used_bytes == 0
 

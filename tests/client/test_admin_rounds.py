@@ -1,4 +1,5 @@
-"""How the admin client asks many brokers at once: each answers for itself, whatever the others do."""
+"""How the admin client asks many brokers at once: each answers for itself, whatever the others
+do."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -178,7 +179,7 @@ async def test_a_coordinator_that_reads_its_groups_yet_is_asked_again_and_told_o
             if last:
                 asked.set()
             else:
-                await asked.wait()  # whoever is done first gives the others half a second
+                await asked.wait()  # the first to end gives the others half a second
             code = codes.pop(0) if codes else last
             groups = [] if code else [ListedGroup(group_id=name, group_state="Empty")]
             return ListGroupsResponse(error_code=code, groups=groups)

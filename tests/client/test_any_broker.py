@@ -1,4 +1,5 @@
-"""Where any broker will do, one that hangs, or that is no broker, holds nobody up while another answers."""
+"""Where any broker will do, one that hangs, or that is no broker, holds no caller up while another
+answers."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -60,7 +61,8 @@ def names(cluster_id: str, brokers: list[ScriptedBroker]) -> Any:
 
 
 def passes_on(broker: ScriptedBroker, asked: trio.Event) -> Any:
-    """A handler that answers Metadata, naming itself the controller, and nothing else; `asked` is set when that comes."""
+    """A handler that answers Metadata, naming itself the controller, and nothing else; `asked` is
+    set when that comes."""
 
     async def handler(request: Any, version: int) -> Any:
         if not isinstance(request, MetadataRequest):
@@ -74,7 +76,7 @@ def passes_on(broker: ScriptedBroker, asked: trio.Event) -> Any:
 
 
 async def refreshed(cluster: Cluster) -> str | None:
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         await cluster.refresh(())
     return cluster.metadata.cluster_id
 
@@ -100,8 +102,8 @@ async def test_an_address_of_a_controller_is_passed_over() -> None:
                 assert await refreshed(cluster) == "found"
         async with open_cluster(controller.address, CONFIG) as cluster:
             # At once: no waiting makes a broker of it.
-            with pytest.raises(NoBrokers, match="a controller listens there"), trio.fail_after(10):
-                await cluster.topic("t", timeout_ms=30_000)
+            with pytest.raises(NoBrokers, match="a controller listens there"), trio.fail_after(60):
+                await cluster.topic("t", timeout_ms=300_000)
 
 
 @trio_test
@@ -136,7 +138,8 @@ async def test_a_broker_that_is_merely_slow_is_waited_for() -> None:
 
 @trio_test
 async def test_who_is_given_up_does_not_hold_up_what_is_asked_of_the_same_broker_next() -> None:
-    """A broker that forwards to a controller that hangs answers nothing behind that, on the same connection."""
+    """A broker that forwards to a controller that hangs answers nothing behind that, on the same
+    connection."""
 
     asked = trio.Event()
 
@@ -181,7 +184,7 @@ async def test_what_a_controller_that_hangs_knows_is_not_waited_for_and_holds_up
 
         alongside = trio.Event()
         nursery.start_soon(meanwhile)
-        with trio.fail_after(10), pytest.raises(ControllerSilent, match="asked by way of .*127"):
+        with trio.fail_after(25), pytest.raises(ControllerSilent, match="asked through .*127"):
             await ask(admin)
         await alongside.wait()
         assert broker.connections == 2
@@ -212,7 +215,7 @@ async def test_a_change_names_the_controller_where_who_passes_it_on_answers(
         open_admin(broker.address, {"default.api.timeout.ms": 600}) as admin,
     ):
         assert await refreshed(admin.cluster) == "alive"
-        with trio.fail_after(30), pytest.raises(RequestTimedOut) as caught:
+        with trio.fail_after(60), pytest.raises(RequestTimedOut) as caught:
             await admin.create_topics([NewTopic("t", 1, 1)])
         altered = (await admin.alter_configs({topic: [change]}))[topic]
     wanted = Unanswered if whole else ControllerSilent
@@ -231,7 +234,7 @@ async def test_a_trial_is_not_waited_for_as_a_change_is() -> None:
             lambda: admin.create_topics([NewTopic("t", 1, 1)], validate_only=True),
             lambda: admin.create_partitions({"t": NewPartitions(3)}, validate_only=True),
         ):
-            with trio.fail_after(10), pytest.raises(ControllerSilent, match="within 0.2 s"):
+            with trio.fail_after(25), pytest.raises(ControllerSilent, match="within 0.2 s"):
                 await trial()
 
 
@@ -239,7 +242,8 @@ async def test_a_trial_is_not_waited_for_as_a_change_is() -> None:
 async def test_a_controller_that_hangs_is_left_for_who_takes_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broker that was stopped keeps its connections; once the cluster has put it out, the next controller is asked."""
+    """A broker that was stopped keeps its connections; once the cluster has put it out, the next
+    controller is asked."""
     monkeypatch.setattr(admin_base, "_LOOK_S", 0.05)
     put_out, asked = trio.Event(), 0
 
@@ -272,6 +276,6 @@ async def test_a_controller_that_hangs_is_left_for_who_takes_over(
         scripted_broker(of_the_second) as second,
         open_admin(second.address) as admin,
     ):
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             made = await admin.create_topics([NewTopic("t", 1, 1)])
     assert isinstance(made["t"], CreatedTopic) and asked == 1

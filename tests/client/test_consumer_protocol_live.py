@@ -1,7 +1,9 @@
-"""The consumer protocol (KIP-848) against a real broker: members that come, go, fall silent and come back."""
+"""The consumer protocol (KIP-848) against a real broker: members that come, go, fall silent and
+come back."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -15,11 +17,12 @@ from clients.fixtures import Kafka
 from clients.topics import configure_group
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.values import TopicPartition
+from pk.core.values import INTERNAL_TOPICS, TopicPartition
 from pk.net.client.admin import open_admin
+from pk.net.client.connection import Connection
 from pk.net.client.consumer import open_consumer
 from pk.net.client.producer import open_producer
-from pk.net.client.results import NewPartitions
+from pk.net.client.results import MemberDescription, NewPartitions
 
 Fresh = Callable[[str], str]
 CONSUMER: dict[str, object] = {
@@ -94,7 +97,7 @@ def test_a_member_that_does_not_poll_leaves_and_comes_back(kafka: Kafka, fresh: 
     @trio_test
     async def main() -> None:
         await create(kafka, topic, 2)
-        config = CONSUMER | {"group.id": group, "max.poll.interval.ms": 500}
+        config = CONSUMER | {"group.id": group, "max.poll.interval.ms": 3000}
         async with open_consumer(kafka.bootstrap, config) as idle:
             lost: list[tuple[TopicPartition, ...]] = []
 
@@ -102,7 +105,7 @@ def test_a_member_that_does_not_poll_leaves_and_comes_back(kafka: Kafka, fresh: 
                 lost.append(partitions)
 
             idle.subscribe([topic], on_lost=note)
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 while len(idle.assignment) < 2:
                     await idle.poll(timeout_ms=100)
                 async with member(kafka, group) as other:
@@ -175,7 +178,81 @@ def test_what_the_broker_refuses_reaches_poll(kafka: Kafka, fresh: Fresh) -> Non
         async with open_consumer(kafka.bootstrap, config) as consumer:
             consumer.subscribe([topic])
             with pytest.raises(KafkaError) as caught:
-                await consumer.poll(timeout_ms=20_000)
+                await consumer.poll(timeout_ms=60_000)
             assert caught.value.code == ErrorCode.UNSUPPORTED_ASSIGNOR
+
+    main()
+
+
+async def the_member(kafka: Kafka, group: str) -> MemberDescription:
+    """The group's only member, as its coordinator describes it."""
+    async with open_admin(kafka.bootstrap) as admin:
+        described = (await admin.describe_groups([group]))[group]
+        assert not isinstance(described, Exception)
+        (found,) = described.members
+        return found
+
+
+def test_a_pattern_is_the_coordinators_to_match(kafka: Kafka, fresh: Fresh) -> None:
+    prefix, group = fresh("pattern"), fresh("group")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, f"{prefix}-one", 2)
+        await create(kafka, f"not-{prefix}-one", 1)
+        async with member(kafka, group) as who:
+            who.subscribe(pattern=f"{prefix}-.*")
+            await until(lambda: sizes(who) == [2], who)
+            assert (await the_member(kafka, group)).subscribed_regex == f"{prefix}-.*"
+            await create(kafka, f"{prefix}-two", 3)
+            await until(lambda: sizes(who) == [5], who)
+            assert who.consumer.subscription == {f"{prefix}-one", f"{prefix}-two"}
+            who.subscribe(f"not-{prefix}-one")
+            await until(lambda: sizes(who) == [1], who)
+            assert not (await the_member(kafka, group)).subscribed_regex
+
+    main()
+
+
+@pytest.mark.parametrize("reason", ["no RE2", "compiled", "old broker"])
+def test_a_pattern_that_the_coordinator_cannot_match_is_matched_here(
+    kafka: Kafka, fresh: Fresh, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, group = fresh("pattern"), fresh("group")
+    text = f"{prefix}-(?!two).*" if reason == "no RE2" else f"{prefix}-[^t].*"
+    pattern = re.compile(text) if reason == "compiled" else text
+    if reason == "old broker":
+        version_of = Connection.version_of
+
+        def old(self: Connection, api_key: int, *, low: int = 0, high: int = 32767) -> int:
+            return version_of(self, api_key, low=low, high=0 if api_key == 68 else high)
+
+        monkeypatch.setattr(Connection, "version_of", old)
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, f"{prefix}-one", 2)
+        await create(kafka, f"{prefix}-two", 1)
+        async with member(kafka, group) as who:
+            who.subscribe(pattern=pattern)
+            await until(lambda: sizes(who) == [2], who)
+            assert who.consumer.subscription == {f"{prefix}-one"}
+            assert not (await the_member(kafka, group)).subscribed_regex
+            await create(kafka, f"{prefix}-on", 3)
+            await until(lambda: sizes(who) == [5], who)
+
+    main()
+
+
+def test_a_pattern_for_everything_hides_internal_topics(kafka: Kafka, fresh: Fresh) -> None:
+    topic, group = fresh("some"), fresh("group")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic, 1)
+        async with member(kafka, group) as who:
+            who.subscribe(pattern=".*")
+            await until(lambda: TopicPartition(topic, 0) in who.consumer.assignment, who)
+            assert INTERNAL_TOPICS.isdisjoint(who.consumer.subscription)
 
     main()

@@ -1,4 +1,4 @@
-"""The program of docs/client.md that reads, processes and writes exactly once: run as it stands there."""
+"""The whole programs of docs/client.md: run as they stand there."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
 from pk.net.client.consumer import open_consumer
 from pk.net.client.producer import open_producer
-from pk.net.client.results import NewTopic
+from pk.net.client.results import ConfigChange, ConfigResource, NewTopic, ResourceType
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def program() -> str:
-    """The code under "Exactly once"."""
+def program(heading: str) -> str:
+    """The code under a heading."""
     text = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
-    section = text[text.index("### Exactly once") :]
+    section = text[text.index(heading) :]
     found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert found is not None
     return found[1]
@@ -31,7 +31,7 @@ def program() -> str:
 
 def test_read_process_write_copies_each_record_once(kafka: Kafka, tmp_path: Path) -> None:
     script = tmp_path / "totals.py"
-    script.write_text(program(), encoding="utf-8")
+    script.write_text(program("### Exactly once"), encoding="utf-8")
 
     def run(until: int) -> str:
         command = [sys.executable, str(script), kafka.bootstrap, str(until)]
@@ -72,3 +72,26 @@ def test_read_process_write_copies_each_record_once(kafka: Kafka, tmp_path: Path
         trio.run(eventually, look, [b"A", b"B", b"C", b"D", b"E"])
     finally:
         trio.run(drop)
+
+
+def test_jobs_are_accepted_tried_again_and_rejected(kafka: Kafka, tmp_path: Path) -> None:
+    script = tmp_path / "jobs.py"
+    script.write_text(program("## Share consumer"), encoding="utf-8")
+
+    async def make() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await admin.create_topics([NewTopic("jobs", 1, 1)])
+            group = ConfigResource(ResourceType.GROUP, "jobs")
+            earliest = ConfigChange("share.auto.offset.reset", "earliest")
+            answers = await admin.alter_configs({group: [earliest]})
+            assert not any(answers.values()), answers
+        async with open_producer(kafka.bootstrap) as producer:
+            values = (b"easy", b"busy", b"broken")
+            await (await producer.send_many("jobs", [(None, v) for v in values])).wait()
+
+    trio.run(make)
+    command = [sys.executable, str(script), kafka.bootstrap, "3"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    lines = ["broken reject 1", "busy accept 3", "easy accept 1"]
+    assert sorted(ran.stdout.splitlines()) == lines

@@ -1,4 +1,5 @@
-"""Fetching from a scripted broker: truncation after a change of leader, replicas nearby, lost sessions."""
+"""Fetching from a scripted broker: truncation after a change of leader, replicas nearby, lost
+sessions."""
 
 from __future__ import annotations
 
@@ -185,7 +186,8 @@ async def test_a_session_that_is_lost_or_never_there_costs_nothing(session_id: i
 
 @pytest.mark.parametrize("by_id", [True, False])
 def test_a_topic_made_again_is_forgotten_in_sessions_that_know_ids(by_id: bool) -> None:
-    """A broker forgets last: by name, what is named and forgotten in one request would be read no more."""
+    """A broker forgets last: by name, what is named and forgotten in one request would be read no
+    more."""
     old, new = bytes(15) + b"1", bytes(15) + b"2"
     session = Session()
     at = FetchPartition(partition=0, fetch_offset=5)

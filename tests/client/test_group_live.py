@@ -1,7 +1,9 @@
-"""Group membership against a real broker: every assignor, rebalances, static members, fencing, patterns."""
+"""Group membership against a real broker: every assignor, rebalances, static members, fencing,
+patterns."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -23,7 +25,7 @@ Fresh = Callable[[str], str]
 ALL = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 SHORT = {
     "auto.offset.reset": "earliest",
-    "session.timeout.ms": 6000,
+    "session.timeout.ms": 30_000,
     "heartbeat.interval.ms": 100,
     "fetch.max.wait.ms": 50,
     "metadata.max.age.ms": 300,
@@ -57,7 +59,7 @@ class Member:
         self.changed.set()
         self.changed = trio.Event()
 
-    def subscribe(self, *topics: str, pattern: str | None = None) -> None:
+    def subscribe(self, *topics: str, pattern: str | re.Pattern[str] | None = None) -> None:
         self.consumer.subscribe(
             topics,
             pattern=pattern,
@@ -87,7 +89,7 @@ async def member(
 
 async def until(ready: Callable[[], bool], *members: Member) -> None:
     """Wait until the members are as they should be."""
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         while True:
             events = [who.changed for who in members]  # taken before looking: no change is missed
             if ready():
@@ -190,7 +192,7 @@ def test_a_member_that_was_removed_loses_its_partitions_and_joins_again(
 def test_a_commit_of_a_member_that_was_put_out_is_refused(
     kafka: Kafka, fresh: Fresh, knows: bool
 ) -> None:
-    """Whether it knows or not: the group is empty, and would take a commit of nobody's."""
+    """Whether it knows or not: the group is empty, and would take a commit without a member."""
     topic, group = fresh("fenced"), fresh("group")
     config = SHORT | {"group.id": group, "enable.auto.commit": False}
     if not knows:

@@ -1,4 +1,5 @@
-"""An idempotent producer whose broker forgets, refuses, moves away: a scripted broker that checks sequences as Kafka does."""
+"""An idempotent producer whose broker forgets, refuses, moves away: a scripted broker that checks
+sequences as Kafka does."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from client.support import ScriptedBroker, scripted_broker, trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import read_header, records
+from pk.core.values import TopicPartition
 from pk.core.wire.messages.init_producer_id import InitProducerIdResponse
 from pk.core.wire.messages.metadata import (
     MetadataResponse,
@@ -128,6 +130,26 @@ async def produce(log: Log, count: int, brokers: int = 1) -> list[Exception | No
                 else:
                     outcomes.append(None)
         return outcomes
+
+
+@trio_test
+async def test_a_refusal_that_lasts_is_reported_and_named_when_time_is_up() -> None:
+    log = Log()
+    log.instead = dict.fromkeys(range(10_000), int(ErrorCode.KAFKA_STORAGE_ERROR))
+    refusals: list[tuple[TopicPartition, KafkaError]] = []
+    config = CONFIG | {"delivery.timeout.ms": 2000, "request.timeout.ms": 2000}
+    config |= {"retry.backoff.ms": 60_000, "retry.backoff.max.ms": 60_000}  # time is up meanwhile
+    async with scripted_broker(log.handle) as broker:
+        log.leaders = [broker]
+        async with open_producer(
+            broker.address, config, on_refusal=lambda tp, error: refusals.append((tp, error))
+        ) as producer:
+            with pytest.raises(KafkaError) as caught:
+                await (await producer.send("t", b"x"))
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "delivery.timeout.ms (2000 ms)" in str(caught.value)
+    assert refusals[0][0] == TopicPartition("t", 0)
+    assert {error.code for _, error in refusals} == {ErrorCode.KAFKA_STORAGE_ERROR}
 
 
 EXPECTED = [b"%03d" % number for number in range(60)]

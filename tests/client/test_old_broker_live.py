@@ -1,4 +1,5 @@
-"""A broker of 2.1: the same client, in the versions that were newest then, without what came later."""
+"""A broker of 2.1: the same client, in the versions that were newest then, without what came
+later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The producer against a real broker: what is acknowledged is there, once, in order, whatever happens on the way."""
+"""The producer against a real broker: what is acknowledged is there, once, in order, whatever
+happens on the way."""
 
 from __future__ import annotations
 
@@ -89,13 +90,13 @@ def test_many_records_by_every_codec(kafka: Kafka, fresh: Fresh, codec: str) -> 
     @trio_test
     async def main() -> None:
         await create(kafka, topic, 4)
-        told: list[BatchDelivered] = []
+        reported: list[BatchDelivered] = []
         config = {"compression.type": codec, "batch.size": 8192}
-        async with open_producer(kafka.bootstrap, config, on_delivery=told.append) as producer:
+        async with open_producer(kafka.bootstrap, config, on_delivery=reported.append) as producer:
             runs = await (await producer.send_many(topic, pairs)).wait()
         assert sum(run.count for run in runs) == len(pairs)
-        assert sum(batch.count for batch in told) == len(pairs)
-        assert all(batch.error is None for batch in told)
+        assert sum(batch.count for batch in reported) == len(pairs)
+        assert all(batch.error is None for batch in reported)
         records = await read(kafka, topic, len(pairs), 4)
         assert sorted((r.key or b"", r.value) for r in records) == sorted(
             (key or b"", value) for key, value in pairs
@@ -218,13 +219,13 @@ def test_acks_zero_and_one(kafka: Kafka, fresh: Fresh) -> None:
     main()
 
 
-def test_a_topic_that_is_not_there_and_what_is_not_taken(kafka: Kafka, fresh: Fresh) -> None:
+def test_a_missing_topic_and_what_is_not_taken(kafka: Kafka, fresh: Fresh) -> None:
     topic = fresh("limits")
 
     @trio_test
     async def main() -> None:
         await create(kafka, topic, 2)
-        config = {"max.block.ms": 1500, "max.request.size": 10_000}
+        config = {"max.block.ms": 4000, "max.request.size": 10_000}
         async with open_producer(kafka.bootstrap, config) as producer:
             with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
                 await producer.send("not/allowed", b"")
@@ -266,7 +267,7 @@ def test_memory_that_stays_full_is_an_error(kafka: Kafka, fresh: Fresh) -> None:
             async with open_producer(kafka.bootstrap, {"buffer.memory": 4000}) as producer:
                 await producer.send(
                     topic, b"first"
-                )  # the broker, and its topic, are to be found first
+                )  # the broker, and its topic, must be found first
                 await producer.flush()
                 producer.config = replace(producer.config, max_block_ms=100)
                 for broker in producer._sender._brokers.values():
@@ -303,15 +304,15 @@ def test_linger_gathers_and_flush_does_not_wait_for_it(kafka: Kafka, fresh: Fres
     @trio_test
     async def main() -> None:
         await create(kafka, topic)
-        told: list[BatchDelivered] = []
+        reported: list[BatchDelivered] = []
         config = {"linger.ms": 60_000, "delivery.timeout.ms": 120_000}
-        async with open_producer(kafka.bootstrap, config, on_delivery=told.append) as producer:
-            with trio.fail_after(30):
+        async with open_producer(kafka.bootstrap, config, on_delivery=reported.append) as producer:
+            with trio.fail_after(60):
                 await producer.send(topic, b"0")
                 for number in range(1, 50):
                     producer.send_nowait(topic, b"%d" % number)
                 await producer.flush()
-        assert [batch.count for batch in told] == [50]
+        assert [batch.count for batch in reported] == [50]
 
     main()
 

@@ -1,8 +1,8 @@
 """Starts a real Apache Kafka to compare with, and runs its command-line tools.
 
-Used by the tests that carry the mark `peer` and by the benchmark. The jars come from Maven, once, into
-the user's cache (`$XDG_CACHE_HOME` or `~/.cache`, then `pk-apache-kafka/<version>`); a file lock makes
-parallel test workers fetch them once. Nothing here is needed to use pk.
+Used by the tests that carry the mark `peer` and by the benchmark. The jars come from Maven, once,
+into the user's cache (`$XDG_CACHE_HOME` or `~/.cache`, then `pk-apache-kafka/<version>`); a file
+lock makes parallel test workers fetch them once. Nothing here is needed to use pk.
 
 By hand: `python tests/clients/apache_kafka.py --brokers 3` starts a cluster, prints its bootstrap
 addresses, and ends it on end of input or Ctrl-C.
@@ -33,8 +33,8 @@ from typing import IO, Self
 
 VERSION = "4.3.1"
 JAVA_MIN = 17
-START_TIMEOUT_S = 240.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 600.0
+STOP_TIMEOUT_S = 120.0
 
 # The collector and pauses of Kafka's own start script; the heap is the caller's choice.
 SERVER_JVM = (
@@ -101,26 +101,39 @@ def _complete_mark() -> Path:
     return _home() / ".complete"
 
 
-def _pom() -> str:
-    def dependency(group: str, artifact: str, version: str) -> str:
-        return (
-            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-            f"<version>{version}</version></dependency>"
-        )
+_LOG4J_JARS = (
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+    ("org.apache.logging.log4j", "log4j-core", "2.24.3"),
+)
+_DEPENDENCIES = (
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools", VERSION),
+    *_LOG4J_JARS,
+)
+"""(group, artifact, version)."""
 
-    dependencies = "".join(
-        (
-            dependency("org.apache.kafka", "kafka_2.13", VERSION),
-            dependency("org.apache.kafka", "kafka-tools", VERSION),
-            dependency("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
-            dependency("org.apache.logging.log4j", "log4j-core", "2.24.3"),
-        )
+
+def _pom_of(dependencies: Sequence[tuple[str, str, str]]) -> str:
+    listed = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in dependencies
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>pk</groupId><artifactId>peer</artifactId><version>1</version>"
-        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>\n"
+        f"<packaging>pom</packaging><dependencies>{listed}</dependencies></project>\n"
     )
+
+
+def _copy_dependencies(pom: Path, folder: Path, *options: str) -> None:
+    """Raises ApacheKafkaError with Maven's last words if it fails."""
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", *options]
+    ran = subprocess.run(
+        ["mvn", "-q", "-B", "-f", str(pom), *goal], capture_output=True, text=True, check=False
+    )
+    if ran.returncode:
+        raise ApacheKafkaError(f"mvn failed: {(ran.stdout + ran.stderr)[-2000:]}")
 
 
 @contextlib.contextmanager
@@ -142,32 +155,116 @@ def jars() -> Path:
         return home / "libs"
     with locked(home / ".lock"):
         if not _complete_mark().exists():
-            home.joinpath("pom.xml").write_text(_pom())
+            home.joinpath("pom.xml").write_text(_pom_of(_DEPENDENCIES))
             home.joinpath("log4j2.properties").write_text(_LOG4J)
-            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"]
-            ran = subprocess.run(
-                ["mvn", "-q", "-B", "-f", str(home / "pom.xml"), *goal],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if ran.returncode:
-                raise ApacheKafkaError(f"mvn failed: {(ran.stdout + ran.stderr)[-2000:]}")
+            _copy_dependencies(home / "pom.xml", home / "libs")
             _complete_mark().touch()
     return home / "libs"
 
 
-def java_command(class_name: str, *args: str, jvm: Sequence[str] = SHORT_JVM) -> list[str]:
-    """The command line that runs one of the jars' classes.
+def streams_jars() -> Path:
+    """The folder of what Kafka Streams needs beside `jars()`, fetched by Maven at the first call
+    ever.
+
+    Raises ApacheKafkaError with Maven's last words if it fails.
+    """
+    folder = _home() / "streams"
+    if not (folder / ".complete").exists():
+        with locked(_home() / ".streams-lock"):
+            if not (folder / ".complete").exists():
+                folder.mkdir(exist_ok=True)
+                (folder / "pom.xml").write_text(
+                    _pom_of([("org.apache.kafka", "kafka-streams", VERSION)])
+                )
+                _copy_dependencies(
+                    folder / "pom.xml", folder, "-DincludeArtifactIds=kafka-streams,rocksdbjni"
+                )
+                (folder / ".complete").touch()
+    return folder
+
+
+def avro_jars() -> Path:
+    """The folder of Apache's Avro library, fetched by Maven at the first call ever.
+
+    Raises ApacheKafkaError with Maven's last words if it fails.
+    """
+    folder = _home() / "avro"
+    mark = folder / ".complete"
+    if not mark.exists():
+        with locked(_home() / ".avro-lock"):
+            if not mark.exists():
+                folder.mkdir(exist_ok=True)
+                (folder / "pom.xml").write_text(_pom_of([("org.apache.avro", "avro", "1.12.0")]))
+                _copy_dependencies(folder / "pom.xml", folder, "-DincludeArtifactIds=avro")
+                mark.touch()
+    return folder
+
+
+def older_jars(version: str) -> Path:
+    """The folder of the clients and tools of an older release, with what they need, fetched by
+    Maven at the first call ever.
+
+    Raises ApacheKafkaError with Maven's last words if it fails.
+    """
+    folder = _home().with_name(f"{version}-tools")
+    mark = folder / ".complete"
+    if not mark.exists():
+        with locked(folder.with_name(f".{version}-lock")):
+            if not mark.exists():
+                folder.mkdir(exist_ok=True)
+                wanted = [("org.apache.kafka", "kafka-tools", version), *_LOG4J_JARS]
+                (folder / "pom.xml").write_text(_pom_of(wanted))
+                _copy_dependencies(folder / "pom.xml", folder)
+                mark.touch()
+    return folder
+
+
+_FLINK = (
+    ("org.apache.flink", "flink-clients", "2.1.0"),
+    ("org.apache.flink", "flink-streaming-java", "2.1.0"),
+    ("org.apache.flink", "flink-connector-base", "2.1.0"),
+    ("org.apache.flink", "flink-connector-kafka", "4.0.1-2.0"),
+)
+FLINK_VERSIONS = f"{_FLINK[0][2]}, connector {_FLINK[-1][2]}"
+
+
+def flink_jars() -> Path:
+    """The folder of Apache Flink's jars, its connector for Kafka, and that one's Kafka clients,
+    fetched by Maven at the first call ever.
+
+    Raises ApacheKafkaError with Maven's last words if it fails.
+    """
+    folder = _home().parent / f"flink-{_FLINK[0][2]}"
+    mark = folder / ".complete"
+    if not mark.exists():
+        with locked(folder.with_suffix(".lock")):
+            if not mark.exists():
+                folder.mkdir(exist_ok=True)
+                (folder / "pom.xml").write_text(_pom_of(_FLINK))
+                _copy_dependencies(folder / "pom.xml", folder)
+                mark.touch()
+    return folder
+
+
+def java_command(
+    class_name: str,
+    *args: str,
+    jvm: Sequence[str] = SHORT_JVM,
+    more_jars: Sequence[Path] = (),
+    libs: Path | None = None,
+) -> list[str]:
+    """The command line that runs one of the jars' classes, with the jars of further folders. `libs`
+    is another release's (`older_jars`).
 
     Raises ApacheKafkaError where `available()` has a reason.
     """
     program = java()
     if program is None:
         raise ApacheKafkaError("java is not installed")
-    libs = jars()
-    log4j = libs.parent / "log4j2.properties"
-    options = [*jvm, f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{libs}/*"]
+    log4j = jars().parent / "log4j2.properties"
+    libs = jars() if libs is None else libs
+    classes = os.pathsep.join(f"{folder}/*" for folder in (libs, *more_jars))
+    options = [*jvm, f"-Dlog4j2.configurationFile={log4j}", "-cp", classes]
     return [program, *options, class_name, *args]
 
 
@@ -211,17 +308,18 @@ def start_tool(
 
 
 PORTS = range(10_000, 32_000)
-"""Below those that systems give to outgoing connections, so that a node that is away finds its port free when it returns."""
+"""Below those that systems give to outgoing connections, so that a node that is away finds its port
+free when it returns."""
 
 _WORKERS_MAX = 20
 _next_port: int | None = None
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on, all different.
+    """Ports of 127.0.0.1 without a listener, all different.
 
-    What listens there may do so only seconds later, or again after it was killed: so no other worker of pytest-xdist is
-    given any of them, nor this one before it has been given all others.
+    What listens there may do so only seconds later, or again after it was killed: so no other
+    worker of pytest-xdist is given any of them, nor this one before it has been given all others.
     """
     global _next_port
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _WORKERS_MAX
@@ -260,7 +358,7 @@ class ApacheKafka:
     """A KRaft cluster of `brokers` nodes on loopback, for the length of a `with` block.
 
     Node ids count from 1; up to three of them are controllers too. `properties` are added to each
-    node's server.properties, and win over the defaults below. Data lies in `directory`, else in a
+    node's server.properties, and win over the defaults below. Data is in `directory`, else in a
     temporary folder that is removed at the end. `heap` is each node's Java heap, e.g. "1G".
     """
 
@@ -336,7 +434,8 @@ class ApacheKafka:
         self.close()
 
     def close(self) -> None:
-        """Ends all nodes and removes the temporary folder; those whose files somebody wants are ended in order."""
+        """Ends all nodes and removes the temporary folder; those whose files somebody wants are
+        ended in order."""
         number = signal.SIGTERM if self._temporary is None else signal.SIGKILL
         for process in self._processes.values():
             if process.poll() is None:
@@ -356,7 +455,7 @@ class ApacheKafka:
         for node_id in range(1, self.brokers + 1):
             path = self._properties_path(node_id)
             path.parent.mkdir(parents=True, exist_ok=True)
-            lines = (f"{key}={value}\n" for key, value in self._server_properties(node_id).items())
+            lines = (f"{key}={value}\n" for key, value in self.server_properties(node_id).items())
             path.write_text("".join(lines))
             ran = run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(path))
             if ran.returncode:
@@ -379,7 +478,7 @@ class ApacheKafka:
             self.wait_until_ready()
 
     def stop(self, node_id: int) -> None:
-        """Ends a node in order (SIGTERM), by force after 30 s."""
+        """Ends a node in order (SIGTERM), by force after two minutes."""
         self._end(node_id, signal.SIGTERM)
 
     def kill(self, node_id: int) -> None:
@@ -428,7 +527,8 @@ class ApacheKafka:
     def _properties_path(self, node_id: int) -> Path:
         return self.directory / f"node-{node_id}" / "server.properties"
 
-    def _server_properties(self, node_id: int) -> dict[str, str]:
+    def server_properties(self, node_id: int) -> dict[str, str]:
+        """The configuration of a node."""
         # An even quorum survives no more deaths than the odd one below it.
         controllers = 1 if self.brokers < 3 else 3
         voters = ",".join(

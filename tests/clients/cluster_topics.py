@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ def create_replicated(
     leader: int | None = None,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a topic with min.insync.replicas 2, and wait until it has leaders and all replicas are in sync.
+    """Create a topic with min.insync.replicas 2, and wait until it has leaders and all replicas are
+    in sync.
 
     `leader` is to lead every partition; its replicas are on brokers 1 to `replicas` then.
     """
@@ -50,7 +51,7 @@ def create_replicated(
 
 
 def partitions_of(bootstrap: str, topic: str) -> dict[int, Any] | None:
-    """Partition → librdkafka's metadata of it (`leader`, `isrs`, …); None while nobody answers."""
+    """Partition → librdkafka's metadata of it (`leader`, `isrs`, …); None without an answer."""
     try:
         found = _admin(bootstrap).list_topics(topic, timeout=ASKED_S).topics[topic]
     except confluent_kafka.KafkaException:
@@ -86,10 +87,23 @@ def wait_in_sync(
     wait_until(f"{replicas} replicas in sync of {topic}", ask, timeout)
 
 
-def wait_told_everywhere(bootstrap: str, topic: str) -> None:
-    """Wait until every broker tells that all replicas of the topic are in sync: who is asked next may be any of them."""
+def wait_fenced_everywhere(addresses: Iterable[str], broker: int) -> None:
+    """Wait until each of these brokers tells that `broker` is in sync nowhere."""
 
-    def told(address: str) -> bool:
+    def reported(address: str) -> bool:
+        with Asking(Kafka("any", address, Path())) as asking:
+            answer = asking.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        return all(broker not in p.isr_nodes for t in answer.topics for p in t.partitions)
+
+    for address in addresses:
+        wait_until(f"{address} without {broker}", functools.partial(reported, address), IN_SYNC_S)
+
+
+def wait_told_everywhere(bootstrap: str, topic: str) -> None:
+    """Wait until every broker tells that all replicas of the topic are in sync: who is asked next
+    may be any of them."""
+
+    def reported(address: str) -> bool:
         new = MetadataRequestTopic(name=topic)
         with Asking(Kafka("any", address, Path())) as asking:
             answer = asking.ask(MetadataRequest(topics=[new], allow_auto_topic_creation=False))
@@ -99,4 +113,4 @@ def wait_told_everywhere(bootstrap: str, topic: str) -> None:
         )
 
     for address in bootstrap.split(","):
-        wait_until(f"{topic} as {address} has it", functools.partial(told, address), IN_SYNC_S)
+        wait_until(f"{topic} as {address} has it", functools.partial(reported, address), IN_SYNC_S)

@@ -1,7 +1,7 @@
 """Five Kafka clients behind one small interface: write these records, read those topics.
 
-Everything a client cannot express is said here, not in the tests: `can_write` (a console tool has no
-syntax for binary keys) and `view` (kcat prints a null header as NULL).
+Everything a client cannot express is said here, not in the tests: `can_write` (a console tool has
+no syntax for binary keys) and `view` (kcat prints a null header as NULL).
 """
 
 from __future__ import annotations

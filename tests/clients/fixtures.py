@@ -1,11 +1,12 @@
 """A pytest plugin: the broker a client test talks to, once pk's own and once Apache Kafka.
 
-`kafka` is the fixture. A test that uses it runs against `pk up` in the everyday run, and against a real Apache Kafka too
-(mark `peer`) where java and mvn are. Each test worker has a broker of its own of either kind: one JVM for all of a run
-would be cheaper, but then another worker's topics come and go between two reads of one test.
+`kafka` is the fixture. A test that uses it runs against `pk up` in the everyday run, and against a
+real Apache Kafka too (mark `peer`) where java and mvn are. Each test worker has a broker of its own
+of either kind: one JVM for all of a run would be cheaper, but then another worker's topics come and
+go between two reads of one test.
 
-A peer that cannot be started is an error, never a skip; a skip is for a machine without java or mvn.
-The last lines of a run say how many tests met the peer, for whoever runs this unattended.
+A peer that cannot be started is an error, never a skip; a skip is for a machine without java or
+mvn. The last lines of a run say how many tests met the peer, for unattended runs.
 """
 
 from __future__ import annotations
@@ -21,14 +22,25 @@ import pytest
 from clients import apache_kafka
 from clients.pk_broker import PkBroker
 
-# Both brokers get these, so that a test of a dead group member need not wait six seconds, nor one of a consumer group for
-# a heartbeat every five, and retention comes upon no records of long ago in the middle of a test.
+# Both brokers get these, so that a test of a dead group member need not wait six seconds, nor one
+# of a consumer group for a heartbeat every five, and retention comes upon no records of long ago in
+# the middle of a test.
 SETTINGS = {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.min.session.timeout.ms": "1000",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.heartbeat.interval.ms": "200",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.heartbeat.interval.ms": "200",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "group.streams.min.session.timeout.ms": "1000",
     "log.retention.check.interval.ms": "86400000",
 }
 
@@ -51,6 +63,8 @@ class Kafka:
 
 
 _FRESH = itertools.count(1)
+WORKER = f"{os.getpid() % 100_000:05}"
+"""What tells the test workers of one run apart: equally long, whatever the process's id."""
 
 
 @pytest.fixture(scope="session")
@@ -87,14 +101,19 @@ def fresh() -> Callable[[str], str]:
 
 
 def fresh_name(prefix: str) -> str:
-    """A name for a topic or group that nobody else uses."""
-    return f"{prefix}-{os.getpid()}-{next(_FRESH)}"
+    """A name for a topic or group that no other test uses.
+
+    Those of one prefix are equally long and sort as they were made, however many tests ran before:
+    where a line wraps and how a list is sorted must not depend on the machine.
+    """
+    return f"{prefix}-{WORKER}-{next(_FRESH):04}"
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Says how many tests needed Apache Kafka's jars or broker, and how many of those were skipped."""
+    """Says how many tests needed Apache Kafka's jars or broker, and how many of those were
+    skipped."""
     counts = {
         outcome: sum("peer" in report.keywords for report in reports if _is_outcome(report))
         for outcome, reports in terminalreporter.stats.items()

@@ -13,6 +13,8 @@ from pk.core.wire.messages.produce import (
 from pk.net.client.admin import open_admin
 from pk.net.client.results import CoordinatorType
 
+HANGS_S = 4000
+
 
 async def hang(bootstrap: str, topic: str) -> None:
     """Write a record of a transaction that its coordinator never hears of, an hour and more ago."""
@@ -26,7 +28,7 @@ async def hang(bootstrap: str, topic: str) -> None:
         )
         assert identity.error_code == 0
         batch = build_batch(
-            [(int(time.time() * 1000) - 4_000_000, None, b"lost", ())],
+            [(int(time.time() * 1000) - HANGS_S * 1000, None, b"lost", ())],
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             base_sequence=0,

@@ -1,7 +1,8 @@
 """Clients that live through faults as a user's services would, and remember what they were told.
 
-`Load` produces by librdkafka, idempotent and acks=all; `JavaLoad` does by Apache's producer; `GroupReader` reads in a group and
-commits. What they remember is compared with what is in the log in the end, by `check_log`.
+`Load` produces by librdkafka, idempotent and acks=all; `JavaLoad` does by Apache's producer;
+`GroupReader` reads in a group and commits. What they remember is compared with what is in the log
+in the end, by `check_log`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ FLUSH_S = 120.0
 UNKNOWN = -1
 KEYS = 50
 TIMEOUT_MS = 1000
-"""How long a producer waits for an answer. Clients' own default is 30 s and more, and nothing tells a client sooner that a
-broker was stopped: its connections stay."""
+"""How long a producer waits for an answer. Clients' own default is 30 s and more, and nothing tells
+a client sooner that a broker was stopped: its connections stay."""
 
 
 class Acknowledged(NamedTuple):
@@ -42,7 +43,8 @@ class Acknowledged(NamedTuple):
 
 
 class Load:
-    """Produces numbered records, each to one of fifty keys in turn, until told to stop. A key's numbers only rise."""
+    """Produces numbered records, each to one of fifty keys in turn, until told to stop. A key's
+    numbers only rise."""
 
     def __init__(
         self,
@@ -224,21 +226,21 @@ class JavaLoad:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             try:
-                told = json.loads(line)
+                reported = json.loads(line)
             except ValueError:
                 self.failed.append(line)
                 continue
-            if told["name"] == "producer_send_success":
+            if reported["name"] == "producer_send_success":
                 self.acknowledged.append(
                     Acknowledged(
-                        told["partition"],
-                        told["offset"],
-                        told["key"],
-                        int(told["value"]),
+                        reported["partition"],
+                        reported["offset"],
+                        reported["key"],
+                        int(reported["value"]),
                         time.monotonic(),
                     )
                 )
-            elif told["name"] == "producer_send_error":
+            elif reported["name"] == "producer_send_error":
                 self.failed.append(line)
 
 
@@ -344,13 +346,14 @@ class Found(NamedTuple):
 
 
 def check_log(bootstrap: str, load: Load | JavaLoad, partitions: int) -> dict[int, int]:
-    """What was acknowledged is where the producer was told, every key's numbers rise, and nothing is there twice.
+    """What was acknowledged is where the producer was told, every key's numbers rise, and nothing
+    is there twice.
 
     Returns how many records each partition has.
     """
     ends = dict.fromkeys(range(partitions), 0)
-    for told in load.acknowledged:
-        ends[told.partition] = max(ends[told.partition], told.offset + 1)
+    for reported in load.acknowledged:
+        ends[reported.partition] = max(ends[reported.partition], reported.offset + 1)
     log = {p: list(_read(bootstrap, load.topic, p, end)) for p, end in ends.items()}
     for partition, records in log.items():
         assert [r.offset for r in records] == list(range(len(records))), "a gap in the offsets"
@@ -358,21 +361,22 @@ def check_log(bootstrap: str, load: Load | JavaLoad, partitions: int) -> dict[in
         for record in records:
             before = last.get(record.key, -1)
             assert record.value > before, (
-                f"{load.topic}-{partition} offset {record.offset}: {record.key} has {record.value} after {before}"
+                f"{load.topic}-{partition} offset {record.offset}: {record.key} has {record.value} "
+                f"after {before}"
             )
             last[record.key] = record.value
-    unknown = [told for told in load.acknowledged if told.offset < 0]
-    for partition in {told.partition for told in unknown}:
+    unknown = [reported for reported in load.acknowledged if reported.offset < 0]
+    for partition in {reported.partition for reported in unknown}:
         there = {(record.key, record.value) for record in log[partition]}
         gone = [t for t in unknown if t.partition == partition and (t.key, t.value) not in there]
         assert not gone, f"acknowledged and gone: {gone[:5]}"
-    for told in load.acknowledged:
-        if told.offset < 0:
+    for reported in load.acknowledged:
+        if reported.offset < 0:
             continue
-        records = log[told.partition]
-        assert told.offset < len(records), f"acknowledged and gone: {told}"
-        assert records[told.offset][1:] == (told.key, told.value), (
-            f"acknowledged {told}, there is {records[told.offset]}"
+        records = log[reported.partition]
+        assert reported.offset < len(records), f"acknowledged and gone: {reported}"
+        assert records[reported.offset][1:] == (reported.key, reported.value), (
+            f"acknowledged {reported}, there is {records[reported.offset]}"
         )
     return {p: len(records) for p, records in log.items()}
 

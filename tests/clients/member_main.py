@@ -2,8 +2,9 @@
 
     python member_main.py LIBRARY '{"bootstrap": ..., "topic": ..., "group": ..., ...}'
 
-Writes one JSON line an event: {"assigned": [0, 1]}, {"revoked": [0]}, {"records": [[partition, offset],
-...]}. Commits after every batch of records, before it polls again. SIGTERM makes it leave in order.
+Writes one JSON line an event: {"assigned": [0, 1]}, {"revoked": [0]}, {"records": [[partition,
+offset], ...]}. Commits after every batch of records, before it polls again. SIGTERM makes it leave
+in order.
 """
 
 from __future__ import annotations
@@ -112,9 +113,10 @@ def run_kafka_python(options: Options, stop: Stop) -> None:
         partition_assignment_strategy=(assignors[options.assignor],),
     )
     consumer.subscribe([options.topic], listener=Listener())
-    # kafka-python 3.0.12 forgets a join that ends between two polls: the next one joins again, or, where new metadata
-    # had begun that join, nobody does (need_rejoin() is false by then), and there is neither an assignment nor a heartbeat.
-    # So it knows the topic before it joins, and its polls outlast a join.
+    # kafka-python 3.0.12 forgets a join that ends between two polls: the next one joins again, or,
+    # where new metadata had begun that join, nobody does (need_rejoin() is false by then), and
+    # there is neither an assignment nor a heartbeat. So it knows the topic before it joins, and its
+    # polls outlast a join.
     while not stop.now and not consumer.partitions_for_topic(options.topic):
         pass
     while not stop.now:

@@ -1,4 +1,5 @@
-"""Members of consumer groups as processes: the three Python libraries, kcat, and Apache's console."""
+"""Members of consumer groups as processes: the three Python libraries, kcat, and Apache's
+console."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ class Kind:
 class Member:
     """One member, running. What it says is collected by a thread.
 
-    `seen` are the (partition, offset) pairs it processed, in order; `assigned` and `revoked` what its
-    rebalance callbacks were given (Apache's console tells neither).
+    `seen` are the (partition, offset) pairs it processed, in order; `assigned` and `revoked` what
+    its rebalance callbacks were given (Apache's console tells neither).
     """
 
     def __init__(

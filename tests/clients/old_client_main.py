@@ -1,4 +1,5 @@
-"""The other end of old_clients.py: a line in is [function, arguments…], a line out its result or error.
+"""The other end of old_clients.py: a line in is [function, arguments…], a line out its result or
+error.
 
 Run with kafka-python 2.0.6, six and xxhash in front of the module path.
 """
@@ -79,7 +80,7 @@ def produce(bootstrap: str, api: Api, topic: str, codec: Any, rows: list[Any]) -
             producer.send(topic, value, key, partition=0, timestamp_ms=timestamp)
             for timestamp, key, value in rows
         ]
-        producer.flush(30)
+        producer.flush(60)
         return [(f.get(30).offset, f.get(30).timestamp) for f in futures]
     finally:
         producer.close(10)
@@ -88,7 +89,8 @@ def produce(bootstrap: str, api: Api, topic: str, codec: Any, rows: list[Any]) -
 def consume(
     bootstrap: str, api: Api, topic: str, count: int, group: str | None, start: int | None
 ) -> Any:
-    """Read `count` records: (partition, offset, timestamp, key, value). In a group they are committed."""
+    """Read `count` records: (partition, offset, timestamp, key, value). In a group they are
+    committed."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap,
         api_version=spoken(api),

@@ -20,7 +20,7 @@ from typing import IO, Self
 from clients.apache_kafka import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 60.0
 
 
@@ -51,7 +51,8 @@ def pk_environment() -> dict[str, str]:
 
 
 def heed_signals() -> None:
-    """For a process that is to be: what runs tests in the background ignores SIGINT, nohup SIGHUP, and so would its children."""
+    """For a new process: what runs tests in the background ignores SIGINT, nohup SIGHUP,
+    and so would its children."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -81,7 +82,7 @@ class PkBroker:
     """`pk up` with one broker, for the length of a `with` block, or by `start` and `stop` by hand.
 
     A broker that is started again keeps its port and its data. `config` are `-X` options, `options`
-    further words of the command line. Data lies in `directory`, else in a temporary folder that is
+    further words of the command line. Data is in `directory`, else in a temporary folder that is
     removed by `close`. What it writes is collected in `log_text`.
     """
 
@@ -185,7 +186,7 @@ class PkBroker:
     def stop(self) -> int:
         """Ends it in order (SIGTERM) and returns its exit code.
 
-        Raises PkBrokerError (after SIGKILL) if it is still there after 30 s.
+        Raises PkBrokerError (after SIGKILL) if it is still there after a minute.
         """
         return self._end(signal.SIGTERM)
 

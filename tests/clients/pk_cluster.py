@@ -1,6 +1,8 @@
-"""Starts a cluster of pk's nodes, each a process of its own by `pk broker start`, as on several machines.
+"""Starts a cluster of pk's nodes, each a process of its own by `pk broker start`, as on several
+machines.
 
-`pk up --brokers N` is for people; tests that kill, stop and cut off single nodes want each process in their own hand.
+`pk up --brokers N` is for people; tests that kill, stop and cut off single nodes want each process
+in their own hand.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from clients.pk_broker import PkBrokerError, pk_command, pk_environment
 CONTROLLER = 0
 """The id of the process that is a controller only, where the metadata store is embedded."""
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 240.0
+STOP_TIMEOUT_S = 120.0
 
 
 class Wires(Protocol):
@@ -35,9 +37,11 @@ class Wires(Protocol):
 class PkCluster:
     """`brokers` nodes on loopback, for the length of a `with` block. Brokers count from 1.
 
-    The metadata store is embedded, in a controller of its own (node 0), unless `zookeeper` (zookeeper://h:p/path, or what gives
-    each node its own) is given: then every broker is a controller too. `config` goes to every node. Between nodes, and from nodes to the controller,
-    `wires` lie if given; clients do not go through them. Data lies in `directory`, else in a temporary folder.
+    The metadata store is embedded, in a controller of its own (node 0), unless `zookeeper`
+    (zookeeper://h:p/path, or what gives each node its own) is given: then every broker is a
+    controller too. `config` goes to every node. Between nodes, and from nodes to the controller,
+    `wires` lie if given; clients do not go through them. Data is in `directory`, else in a
+    temporary folder.
     """
 
     def __init__(
@@ -101,7 +105,8 @@ class PkCluster:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def is_ready(self, node_id: int) -> bool:
-        """Whether a node said so since its last start; before that it may end by a signal as any process does."""
+        """Whether a node said so since its last start; before that it may end by a signal as any
+        process does."""
         path = self.directory / f"node-{node_id}" / "server.log"
         return b" is ready after " in path.read_bytes()[self._log_bytes[node_id] :]
 
@@ -138,7 +143,8 @@ class PkCluster:
             self._temporary = None
 
     def start(self, node_id: int, *, wait: bool = True) -> None:
-        """Start a node that does not run; with `wait`, return when the running brokers list one another."""
+        """Start a node that does not run; with `wait`, return when the running brokers list one
+        another."""
         path = self.directory / f"node-{node_id}"
         with (path / "server.log").open("ab") as log:
             self._log_bytes[node_id] = log.tell()
@@ -222,6 +228,8 @@ class PkCluster:
             "offsets.topic.replication.factor": str(min(3, len(self.brokers))),
             "transaction.state.log.replication.factor": str(min(3, len(self.brokers))),
             "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": str(min(3, len(self.brokers))),
+            "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
         } | self._config
         if node_id == CONTROLLER:

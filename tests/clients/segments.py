@@ -1,4 +1,5 @@
-"""Reads the batch headers of a segment file as they lie on disk, with nothing of the product's code."""
+"""Reads the batch headers of a segment file as they lie on disk, with nothing of the product's
+code."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ HEADER_BYTES = 61
 
 
 class BatchOnDisk(NamedTuple):
-    """Where a batch (format 2) lies in its file, and what its header says."""
+    """Where a batch (format 2) is in its file, and what its header says."""
 
     position: int
     size: int

@@ -1,4 +1,5 @@
-"""Directories change hands: what Apache Kafka wrote is served by pk, and what pk wrote by Apache Kafka, record for record."""
+"""Directories change hands: what Apache Kafka wrote is served by pk, and what pk wrote by Apache
+Kafka, record for record."""
 
 import json
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -23,11 +25,21 @@ from clients.apache_kafka import ApacheKafka
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, pk_command, pk_environment
 from clients.topics import group_admin, wait_for_marks, wait_until
+from pk.core.auth.acls import AclBinding, AclFilter
+from pk.core.auth.scram import Mechanism
+from pk.net.client.admin import open_admin
+from pk.net.client.admin_users import NewPassword
 
 pytestmark = pytest.mark.peer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUP = "adopted-group"
+SESSION = {
+    "group.consumer.session.timeout.ms": "600000",
+    "group.consumer.max.session.timeout.ms": "600000",
+}
+"""How long a static member may be away: longer than a busy machine needs to look at everything."""
+
 Seen = list[tuple[Any, ...]]
 
 
@@ -99,7 +111,7 @@ def everything(bootstrap: str, topics: dict[str, int], isolation: str) -> dict[s
     consumer.assign(places)
     at_end: set[str] = set()
     while len(at_end) < len(places):
-        message = consumer.poll(30)
+        message = consumer.poll(60)
         assert message is not None, f"nothing more came; at the end: {sorted(at_end)}"
         name = f"{message.topic()}-{message.partition()}"
         if (error := message.error()) is not None:
@@ -116,7 +128,7 @@ def everything(bootstrap: str, topics: dict[str, int], isolation: str) -> dict[s
             )
         )
     low_high = {
-        f"{p.topic}-{p.partition}": consumer.get_watermark_offsets(p, timeout=30) for p in places
+        f"{p.topic}-{p.partition}": consumer.get_watermark_offsets(p, timeout=60) for p in places
     }
     consumer.close()
     return found | {f"{name} bounds": [bounds] for name, bounds in low_high.items()}
@@ -130,13 +142,14 @@ def commit(bootstrap: str, places: Iterable[TopicPartition]) -> None:
 
 
 def committed(bootstrap: str) -> dict[tuple[str, int], int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = group_admin(Kafka("any", bootstrap, Path()))
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
     return {(p.topic, p.partition): p.offset for p in future.result(60).topic_partitions}
 
 
 def in_consumer_group(bootstrap: str) -> set[int]:
-    """A static member of a group of the consumer protocol: what it is assigned. It goes as one that means to be back."""
+    """A static member of a group of the consumer protocol: what it is assigned. It goes as one that
+    means to be back, and has SESSION for that."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -156,7 +169,8 @@ def in_consumer_group(bootstrap: str) -> set[int]:
 
 
 def consumer_group(bootstrap: str) -> dict[str, Any]:
-    """Epochs and members of that group, as `pk groups` has them; the member's id is another each time."""
+    """Epochs and members of that group, as `pk groups` has them; the member's id is another each
+    time."""
     found = pk("groups", "describe", "by-coordinator", "-b", bootstrap, "-f", "json")
     assert found.returncode == 0, found.stderr
     group = json.loads(found.stdout)
@@ -182,7 +196,7 @@ def pk(*words: str) -> subprocess.CompletedProcess[str]:
 def test_pk_serves_what_apache_kafka_wrote(tmp_path: Path) -> None:
     topics = {"codecs": 3, "deleted": 1, "compacted": 1, "txn": 1, "empty": 2}
     properties = {"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "3"}
-    apache = ApacheKafka(directory=tmp_path, properties=properties)
+    apache = ApacheKafka(directory=tmp_path, properties=properties | SESSION)
     with apache:
         bootstrap = apache.bootstrap
         create(
@@ -222,13 +236,14 @@ def test_pk_serves_what_apache_kafka_wrote(tmp_path: Path) -> None:
         assert not (data / "__cluster_metadata-0").exists()
         assert any((data / "apache-kafka" / "__cluster_metadata-0").iterdir())
 
-        with PkBroker(directory=data) as broker:
+        with PkBroker(directory=data, config=SESSION) as broker:
             at = broker.bootstrap
             for isolation, seen in before.items():
                 assert everything(at, topics, isolation) == seen, isolation
             assert committed(at) == offsets
             assert consumer_group(at) == by_coordinator
-            # Its member is back in its place. What the group reads has the hash that Apache wrote: no epoch is new.
+            # Its member is back in its place. What the group reads has the hash that Apache wrote:
+            # no epoch is new.
             assert in_consumer_group(at) == assigned == {0, 1, 2}
             assert consumer_group(at) == by_coordinator
             described = pk("configs", "describe", "topic", "compacted", "-b", at, "-f", "json")
@@ -303,3 +318,97 @@ def put(ours: Path, theirs: Path) -> None:
     for file in ours.iterdir():
         if file.name != "partition.metadata":
             shutil.copy(file, theirs / file.name)
+
+
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def test_acls_users_and_quotas_come_along(tmp_path: Path) -> None:
+    """Also those that were changed and deleted; and a user logs in at pk with the password that
+    Apache Kafka had."""
+    keys = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+
+    async def change(bootstrap: str) -> None:
+        async with open_admin(bootstrap) as admin:
+            rules = [
+                AclBinding(2, name, pattern, "User:alice", "*", 3, 3)
+                for name, pattern in (("orders", 3), ("orders-", 4), ("gone", 3))
+            ]
+            assert not any((await admin.create_acls(rules)).values())
+            await admin.delete_acls([AclFilter(2, "gone", 3, None, None, 1, 1)])
+            for user in ("alice", "bob"):
+                for mechanism in Mechanism:
+                    change = NewPassword(user, mechanism, f"{user}-secret", 4096)
+                    assert not any((await admin.set_passwords([change])).values())
+            await admin.delete_scram_users(Mechanism.SCRAM_SHA_512, ["bob"])
+
+    kafka = ApacheKafka(properties=keys, directory=tmp_path / "kafka")
+    with kafka:
+        trio.run(change, kafka.bootstrap)
+        for words in (
+            (
+                "--add-config",
+                "producer_byte_rate=1000000",
+                "--entity-type",
+                "users",
+                "--entity-name",
+                "alice",
+            ),
+            (
+                "--add-config",
+                "consumer_byte_rate=5000",
+                "--entity-type",
+                "clients",
+                "--entity-default",
+            ),
+        ):
+            ran = apache_kafka.run_tool(
+                "kafka.admin.ConfigCommand",
+                "--bootstrap-server",
+                kafka.bootstrap,
+                "--alter",
+                *words,
+            )
+            assert ran.returncode == 0, ran.stderr
+        data = kafka.log_dir(1)
+    adopted = subprocess.run(
+        pk_command("log", "adopt", str(data), "-y"),
+        capture_output=True, text=True, check=True, env=pk_environment(), timeout=120,
+    )  # fmt: skip
+    assert "with 2 ACLs, 3 passwords for SCRAM and 2 quotas" in adopted.stderr, adopted.stderr
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    ours = {
+        "listeners": "CLIENTS://127.0.0.1:0",
+        "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "CLIENTS",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "listener.name.clients.scram-sha-256.sasl.jaas.config": f'{login} username="admin" password="a";',
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:admin;User:bob",
+    }
+
+    async def look(bootstrap: str) -> None:
+        keys = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "bob",
+            "sasl.password": "bob-secret",
+        }
+        async with open_admin(bootstrap, keys) as admin:
+            rules = await admin.describe_acls()
+            assert {rule.resource_name for rule in rules} == {"orders", "orders-"}
+            users = await admin.describe_scram_users()
+            assert {
+                (one.user, one.mechanism.name)
+                for answer in users.values()
+                if not isinstance(answer, Exception)
+                for one in answer
+            } == {
+                ("alice", "SCRAM_SHA_256"),
+                ("alice", "SCRAM_SHA_512"),
+                ("bob", "SCRAM_SHA_256"),
+            }
+
+    with PkBroker(directory=data, config=ours) as broker:
+        trio.run(look, broker.bootstrap)

@@ -1,5 +1,6 @@
-"""What is seen of a cluster while it changes: `pk top` as a broker dies and replicas move, throttles at their own pace, and
-what an earlier command left behind. Against pk's own cluster and Apache Kafka's (mark `peer`)."""
+"""What is seen of a cluster while it changes: `pk top` as a broker dies and replicas move,
+throttles at their own pace, and what an earlier command left behind. Against pk's own cluster and
+Apache Kafka's (mark `peer`)."""
 
 from __future__ import annotations
 
@@ -147,7 +148,7 @@ def test_top_shows_what_moves(pk: Pk) -> None:
 def test_a_throttle_of_its_own_pace_is_raised_while_there_is_room(pk: Pk) -> None:
     topic = pk.topic("paced", "1", 90)
     ran = pk.run("reassign", "apply", "-t", topic, "--to", "2", "--throttle", "auto", "-y")
-    assert b"Throttle raised to 15.0 MB/s: there is room." in ran.stderr
+    assert b"Throttle raised to 15.0 MB/s: there is capacity." in ran.stderr
     assert pk.json("reassign", "throttle") == []
     assert [p["replicas"] for p in pk.json("partitions", "list", topic)] == [[2]]
 
@@ -170,7 +171,7 @@ def test_in_batches_no_more_move_at_once_and_an_end_leaves_the_rest(pk: Pk) -> N
     assert len(moving()) <= 2
     mover.send_signal(signal.SIGINT)
     _, err = mover.communicate(timeout=60)
-    assert mover.returncode == -signal.SIGINT and b"had not begun and stay as they are" in err
+    assert mover.returncode == -signal.SIGINT and b"had not started and are unchanged" in err
     resumed = pk.json("reassign", "apply", "--resume")
     assert 1 <= len(resumed) <= 5  # it knows of what was begun, and of nothing else
     assert pk.json("reassign", "throttle") == []
@@ -195,19 +196,20 @@ def test_the_next_command_tells_of_a_throttle_that_was_left(pk: Pk) -> None:
     mover.wait()
     wait_until("its end", lambda: not pk.json("reassign", "status")[0]["reassignments"] or None)
 
-    def told() -> bool:
+    def reported() -> bool:
         screen = pk.on_terminal("topics", "list", topic, columns=200)
         assert screen.end() == 0
         return "`pk reassign throttle --remove` takes it away" in screen.screen()
 
-    assert told()
-    assert pk.run("topics", "list", topic).stderr == b""  # nobody reads there
+    assert reported()
+    assert pk.run("topics", "list", topic).stderr == b""  # no group reads it
     pk.run("reassign", "throttle", "--remove", "-y")
-    assert not told()
+    assert not reported()
 
 
 def test_reading_goes_on_when_a_partition_has_its_leader_again(pk: Pk) -> None:
-    """Of the only replica: by hand, begun before it was lost and after, and as a member of a group."""
+    """Of the only replica: by hand, begun before it was lost and after, and as a member of a
+    group."""
     topic = pk.topic("headless", "1,3")
     group = fresh_name("headless")
     words = ("consume", topic, "-f", "%p:%v;")

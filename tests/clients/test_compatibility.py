@@ -1,4 +1,5 @@
-"""Apache's own checks of a cluster: ClientCompatibilityTest, and what kafka-features and kafka-acls say."""
+"""Apache's own checks of a cluster: ClientCompatibilityTest, and what kafka-features and kafka-acls
+say."""
 
 from __future__ import annotations
 

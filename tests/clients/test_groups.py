@@ -1,19 +1,23 @@
-"""Consumer groups as real clients see them, with the classic protocol and with the consumer protocol (KIP-848).
+"""Consumer groups as real clients see them, with the classic protocol and with the consumer
+protocol (KIP-848).
 
-The members are processes (members.py), so that leaving, dying and coming back are what they are in life.
-What the group looks like is asked of the broker through librdkafka's admin client.
+The members are processes (members.py), so that leaving, dying and coming back are what they are in
+life. What the group looks like is asked of the broker through librdkafka's admin client.
 """
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections import Counter
 
 import confluent_kafka
 import pytest
 
+from clients import tools
 from clients.fixtures import Kafka, fresh_name
 from clients.members import CONSUMER_PROTOCOL, Kind, Member
+from clients.pk_broker import pk_command, pk_environment
 from clients.topics import (
     configure_group,
     create_topic,
@@ -25,7 +29,7 @@ from clients.topics import (
 )
 
 PARTITIONS = 6
-SHORT_SESSION_MS = 2_500
+SHORT_SESSION_MS = 5_000
 CONFLUENT, PYTHON, AIO = Kind("confluent-kafka"), Kind("kafka-python"), Kind("aiokafka")
 KCAT, CONSOLE = Kind("kcat"), Kind("apache-console")
 BY_COORDINATOR = [
@@ -136,7 +140,7 @@ def test_static_member_comes_back_without_a_rebalance(kafka: Kafka, kind: Kind) 
         held = dict(before.values())
         assert set(held) == {"a", "b"}
         wait_until("both told", lambda: a.assigned and len(a.assigned[-1]) == 3 or None)
-        told = len(a.assigned), len(a.revoked)
+        reported = len(a.assigned), len(a.revoked)
 
         b.kill()
         with join("b") as again:
@@ -147,7 +151,7 @@ def test_static_member_comes_back_without_a_rebalance(kafka: Kafka, kind: Kind) 
             # It commits before it tells.
             wait_until("what it read", lambda: {p for p, _ in again.seen} >= held["b"])
             assert {p for p, _ in again.seen} == held["b"]
-            assert (len(a.assigned), len(a.revoked)) == told
+            assert (len(a.assigned), len(a.revoked)) == reported
             # The one that came back is a new member under the old name; the other is who it was.
             ids = {name: member_id for member_id, (name, _) in before.items()}
             ids_after = {name: member_id for member_id, (name, _) in after.items()}
@@ -183,3 +187,43 @@ def test_second_holder_of_an_instance_id_fences_the_first(kafka: Kafka) -> None:
         second.close()
         with contextlib.suppress(confluent_kafka.KafkaException):
             first.close()
+
+
+@pytest.mark.peer
+def test_apaches_tool_lists_groups_of_each_type(kafka: Kafka) -> None:
+    topic = create_topic(kafka, fresh_name("typed"), 1)
+    protocols = {"classic": "classic", "consumer": "consumer"}
+    groups = {kind: fresh_name(kind) for kind in (*protocols, "share")}
+    configure_group(kafka, groups["share"], {"share.auto.offset.reset": "earliest"})
+    produce(kafka, topic, 1, 1)
+    shared = pk_command("share-consume", topic, "-g", groups["share"], "-n", "1")
+    subprocess.run(
+        [*shared, "-b", kafka.bootstrap],
+        env=pk_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+        timeout=120,
+    )
+    with contextlib.ExitStack() as stack:
+        for kind, protocol in protocols.items():
+            config = {"bootstrap.servers": kafka.bootstrap, "group.id": groups[kind]}
+            member = confluent_kafka.Consumer({**config, "group.protocol": protocol})
+            stack.callback(member.close)
+            member.subscribe([topic])
+            wait_until(
+                kind, lambda member=member: (member.poll(0.1), member.assignment())[1] or None
+            )
+
+        def listed(*options: str) -> set[tuple[str, ...]]:
+            ended = tools.run(kafka, tools.GROUPS, "--list", *options)
+            assert ended.code == 0, ended
+            return {tuple(row) for row in ended.rows if row[0] in groups.values()}
+
+        classic = (groups["classic"], "Classic", "consumer")
+        consumer = (groups["consumer"], "Consumer", "consumer")
+        share = (groups["share"], "Share", "share")
+        assert listed() == {classic, consumer, share}
+        assert listed("--consumer") == {classic, consumer}
+        assert listed("--share") == {share}
+        assert listed("--group-type", "classic", "--protocol", "consumer") == {classic}

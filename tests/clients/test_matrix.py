@@ -51,7 +51,8 @@ def test_reads_what_was_written(kafka: Kafka, writer: Driver, reader: Driver) ->
 
 @pytest.mark.parametrize("writer", _params())
 def test_broker_keeps_the_batches_as_sent(kafka: Kafka, writer: Driver) -> None:
-    """Compression stays the producer's, and every record has a sequence from its idempotent producer."""
+    """Compression stays the producer's, and every record has a sequence from its idempotent
+    producer."""
     _need(writer)
     for codec, topic in _written(kafka, writer).items():
         [segment] = segments(kafka.log_dir, topic)

@@ -1,4 +1,5 @@
-"""Clients of the days of 0.9 to 0.11: kafka-python 2.0.6, told by `api_version` which requests to speak.
+"""Clients of the days of 0.9 to 0.11: kafka-python 2.0.6, told by `api_version` which requests to
+speak.
 
 The formats are message v0 with (0, 9), v1 with (0, 10) and (0, 10, 1), v2 with (0, 11).
 """
@@ -99,8 +100,8 @@ def round_trip(
 ) -> None:
     """The old client writes; it, others of its age and today's read the same."""
     topic = create_topic(kafka, fresh_name("old"))
-    told = old.call("produce", kafka.bootstrap, api, topic, codec, ROWS)
-    assert [offset for offset, _ in told] == list(range(len(ROWS)))
+    reported = old.call("produce", kafka.bootstrap, api, topic, codec, ROWS)
+    assert [offset for offset, _ in reported] == list(range(len(ROWS)))
     assert read_today(kafka, topic, len(ROWS)) == expected(api)
     for reader in readers:
         rows = old.call("consume", kafka.bootstrap, reader, topic, len(ROWS), None, 0)

@@ -92,7 +92,6 @@ DIFFERENCES: Mapping[str, str] = {
     r"all configs of the broker/pk\..*": "keys of pk's own",
     r"all configs of the broker/(advertised\.)?listeners/.*": "addresses, and a controller's",
     r"all configs of the broker/(controller\..*|process\.roles|broker\.id)/.*": OWN_SETTING,
-    r"all configs of the broker/(transaction|share)\..*": OWN_SETTING,
     r"all configs of the broker/listener\.security\.protocol\.map/.*": OWN_SETTING,
     r".*/log\.dirs/.*": "where data lies",
     r"create dry/.*/topic_id": "Apache names an id that no topic will have; pk names none",
@@ -127,7 +126,7 @@ def _ask(kafka: Kafka, step: str, prefix: str, home: Path) -> Answer:
         input=STDIN.get(step, ""),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         env=pk_environment() | {"HOME": str(home), "XDG_STATE_HOME": str(home / "state")},
     )

@@ -16,8 +16,10 @@ from _pytest.mark.structures import ParameterSet
 from clients import apache_kafka
 from clients.fixtures import Kafka, fresh_name
 from clients.pk_broker import PkBroker
+from clients.streams.thread import Thread
 from pk.cli.command_line.parse import parse
 from pk.cli.main import main
+from pk.core.config.views import STANDARD_AUTHORIZER
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "switching.md").read_text()
 
@@ -29,6 +31,9 @@ TOOLS = {
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-console-share-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+    "kafka-share-groups.sh": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-streams-groups.sh": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-cluster.sh": "org.apache.kafka.tools.ClusterTool",
@@ -37,6 +42,7 @@ TOOLS = {
     "kafka-features.sh": "org.apache.kafka.tools.FeatureCommand",
     "kafka-log-dirs.sh": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-dump-log.sh": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-producer-perf-test.sh": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test.sh": "org.apache.kafka.tools.ConsumerPerformance",
@@ -47,7 +53,12 @@ TOOLS = {
 GLOBAL_FIRST = ("kafka-metadata-quorum.sh", "kafka-features.sh", "kafka-transactions.sh")
 """Tools that take the address before their command."""
 
-ENDS_WITH = {"pk groups undo last": (0, 1)}
+NEEDS_AUTHORIZER = ("kafka-acls.sh", "pk acls", "pk why denied")
+"""Commands that run against our broker, which has an authorizer; the Apache Kafka of these tests
+has none."""
+
+ENDS_WITH = {"pk groups undo last": (0, 1), "pk transactions abort": (0, 1)}
+"""What may end with 1 too: there is nothing to undo or to abort unless another line ran before."""
 
 
 class Line(NamedTuple):
@@ -80,7 +91,7 @@ KCAT = lines("kcat ")
 
 
 class World:
-    """A cluster with the topics and groups of the page, under names that nobody else has on it."""
+    """A cluster with the topics and groups of the page, under names that no other test uses."""
 
     def __init__(self, kafka: Kafka, folder: Path) -> None:
         self.kafka = kafka
@@ -88,10 +99,21 @@ class World:
         shared = kafka.kind == "apache"
         self.names = {
             name: fresh_name(name) if shared else name
-            for name in ("orders", "billing", "ready", "reports", "new", "copy", "scratch")
+            for name in (
+                "orders",
+                "billing",
+                "ready",
+                "reports",
+                "new",
+                "copy",
+                "scratch",
+                "workers",
+                "counts",
+            )
         }
+        self.has_share_group = False
         self.changed = True
-        """Whether something may be other than it is to be."""
+        """Whether something may differ from what is printed."""
 
     def prepare(self) -> None:
         """Puts back what the last command may have taken away or made."""
@@ -110,6 +132,18 @@ class World:
         self.must("produce", orders, "-f", "jsonl", "--keep-partition", stdin=stdin)
         self.must("groups", "reset-offsets", billing, "-t", orders, "--to", "start", "-y")
         self.must("groups", "reset-offsets", ready, "-t", orders, "--to", "end", "-y")
+        if not self.has_share_group:
+            self.must("share-consume", orders, "-g", self.names["workers"], "--timeout-ms", "2000")
+            self.has_share_group = True
+        self.must("quotas", "set", "--user", "alice", "producer_byte_rate=1GiB", "-y")
+        code, groups = self.run("groups", "list", "--type", "streams")
+        if code or self.names["counts"] not in groups:
+            thread = Thread(self.kafka, self.names["counts"], orders, "thread-1")
+            thread.until_it_has_tasks()
+            thread.leave()
+        if self.kafka.kind == "pk":
+            rule = ("--allow", "alice", "--operation", "read", "--topic", orders)
+            self.must("acls", "add", *rule, "-y")
         plan = [f'{{"topic":"{orders}","partition":{i},"replicas":[1]}}' for i in range(3)]
         files = {
             "lines.txt": "one\ntwo\n",
@@ -155,7 +189,11 @@ class World:
 
 @pytest.fixture(scope="module")
 def our_broker() -> Iterator[Kafka]:
-    with PkBroker() as broker:
+    config = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+    }
+    with PkBroker(config=config) as broker:
         assert broker.directory is not None
         yield Kafka("pk", broker.bootstrap, broker.directory)
 
@@ -177,12 +215,16 @@ def world(request: pytest.FixtureRequest) -> World:
     return found
 
 
-def interactive(line: Line) -> bool:
-    return line.command.startswith("pk configs edit") or line.command == "pk produce orders"
+def runs_here(line: Line) -> bool:
+    """Not what opens an editor, and what needs a schema registry: tests/cli/test_schema.py runs
+    those."""
+    elsewhere = ("pk configs edit", "pk schema", "pk up")
+    return not line.command.startswith(elsewhere) and line.command != "pk produce orders"
 
 
 def with_share(lines: Sequence[Line], words: int) -> Iterator[tuple[Line, bool]]:
-    """Each line, and whether it is the first of its tool, which its first words name: the share of every run."""
+    """Each line, and whether it is the first of its tool, which its first words name: the share of
+    every run."""
     seen = set()
     for line in lines:
         tool = tuple(line.command.split()[:words])
@@ -192,8 +234,10 @@ def with_share(lines: Sequence[Line], words: int) -> Iterator[tuple[Line, bool]]
 
 def ours_on_both() -> Iterator[ParameterSet]:
     """Ours on our broker in every run; on Apache Kafka a share of it."""
-    for line, first in with_share([x for x in OURS if not interactive(x)], 2):
+    for line, first in with_share([x for x in OURS if runs_here(x)], 2):
         yield pytest.param(line, "pk", id=f"pk-{line.label}")
+        if line.command.startswith(NEEDS_AUTHORIZER):
+            continue
         marks = [pytest.mark.peer] if first else [pytest.mark.peer, pytest.mark.slow]
         yield pytest.param(line, "apache", id=f"apache-{line.label}", marks=marks)
 
@@ -211,6 +255,11 @@ def test_ours(line: Line, world: World) -> None:
     assert "Traceback" not in text and "bug in pk" not in text
 
 
+@pytest.mark.parametrize("line", [x for x in OURS if not runs_here(x)], ids=lambda x: x.label)
+def test_ours_elsewhere(line: Line) -> None:
+    parse(shlex.split(line.command)[1:])
+
+
 @pytest.mark.parametrize("line", KCAT, ids=lambda x: x.label)
 def test_kcat(line: Line, our_world: World) -> None:
     if shutil.which("kcat") is None:
@@ -221,7 +270,7 @@ def test_kcat(line: Line, our_world: World) -> None:
         [*words, "-b", our_world.kafka.bootstrap],
         input=stdin,
         capture_output=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr.decode()
@@ -229,7 +278,12 @@ def test_kcat(line: Line, our_world: World) -> None:
 
 def theirs() -> Iterator[ParameterSet]:
     """Apache's tools start slowly: each once, and all lines in the long run."""
-    lines = [x for x in THEIRS if not x.command.endswith("producer.sh --topic orders")]
+    lines = [
+        x
+        for x in THEIRS
+        if not x.command.endswith("producer.sh --topic orders")
+        and not x.command.startswith(NEEDS_AUTHORIZER)
+    ]
     for line, first in with_share(lines, 1):
         yield pytest.param(line, id=line.label, marks=() if first else pytest.mark.slow)
 
@@ -249,6 +303,21 @@ def test_theirs(line: Line, apache: Kafka, apache_world: World) -> None:
         words = [*rest, *address]
     # Its patience is what most of the time would go into.
     words = ["1500" if word == "5000" else word for word in words]
+    ran = apache_kafka.run_tool(TOOLS[tool], *words, input=stdin.decode())
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Exception" not in ran.stdout
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    "line", [x for x in THEIRS if x.command.startswith(NEEDS_AUTHORIZER)], ids=lambda x: x.label
+)
+def test_theirs_at_our_broker(line: Line, our_world: World) -> None:
+    our_world.changed = True
+    our_world.prepare()
+    our_world.changed = True
+    (tool, *rest), stdin = our_world.words(line.command)
+    words = (*rest, "--bootstrap-server", our_world.kafka.bootstrap)
     ran = apache_kafka.run_tool(TOOLS[tool], *words, input=stdin.decode())
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "Exception" not in ran.stdout

@@ -1,5 +1,6 @@
-"""Transactions of real clients, against pk and Apache Kafka: what commits is seen whole, what aborts is not seen, offsets go
-with their transaction, and a second instance of a producer ends the first."""
+"""Transactions of real clients, against pk and Apache Kafka: what commits is seen whole, what
+aborts is not seen, offsets go with their transaction, and a second instance of a producer ends the
+first."""
 
 from __future__ import annotations
 
@@ -12,15 +13,17 @@ from typing import Any
 import aiokafka
 import kafka as kafka_python
 import pytest
+import trio
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka.errors import KafkaError as PythonKafkaError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PythonTopicPartition
 
-from clients import apache_kafka
+from clients import apache_kafka, tools
 from clients.fixtures import Kafka, fresh_name
-from clients.topics import create_topic
+from clients.hanging_transaction import HANGS_S, hang
+from clients.topics import create_topic, unverified, wait_until_none_is_open
 
 TIMEOUT_S = 60.0
 Fresh = Callable[[str], str]
@@ -185,6 +188,7 @@ def test_javas_producer_measures_itself_in_transactions(kafka: Kafka, fresh: Fre
         *("--transaction-duration-ms", "50", "--bootstrap-server", kafka.bootstrap),
     )
     assert "3000 records sent" in perf.stdout, perf.stdout + perf.stderr
+    wait_until_none_is_open(kafka, topic)
     assert len(read(kafka, topic)) == 3000
 
 
@@ -206,28 +210,34 @@ def test_javas_copier_loses_and_doubles_nothing(kafka: Kafka, fresh: Fresh) -> N
     assert copier.returncode == 0, copier.stdout + copier.stderr
     last = json.loads(copier.stdout.strip().splitlines()[-1])
     assert (last["consumed"], last["remaining"]) == (3000, 0)
+    wait_until_none_is_open(kafka, sink)
     assert read(kafka, sink) == sorted(f"record {n}".encode() for n in range(3000))
+
+
+def open_transaction(kafka: Kafka, topic: str, transactional_id: str) -> None:
+    """Writes a record in a transaction that stays open, for as long as starting tools may take."""
+    producer: Any = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 900_000,
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
 
 
 @pytest.mark.peer
 def test_javas_tools_see_transactions(kafka: Kafka, fresh: Fresh) -> None:
     topic, transactional_id = create_topic(kafka, fresh("txn"), 1), fresh("seen")
-    producer: Any = Producer(
-        {"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id}
-    )
-    producer.init_transactions(TIMEOUT_S)
-    producer.begin_transaction()
-    producer.produce(topic, b"open", partition=0)
-    producer.flush(TIMEOUT_S)
+    open_transaction(kafka, topic, transactional_id)
 
     def tool(*args: str) -> list[list[str]]:
-        ran = apache_kafka.run_tool(
-            "org.apache.kafka.tools.TransactionsCommand",
-            *("--bootstrap-server", kafka.bootstrap),
-            *args,
-        )
-        assert ran.returncode == 0, ran.stderr
-        return [line.split() for line in ran.stdout.splitlines() if line.strip()]
+        ended = tools.run(kafka, tools.TRANSACTIONS, *args)
+        assert ended.code == 0, ended.err
+        return ended.lines
 
     listed = next(line for line in tool("list") if line[0] == transactional_id)
     assert listed[3] == "Ongoing"
@@ -238,3 +248,52 @@ def test_javas_tools_see_transactions(kafka: Kafka, fresh: Fresh) -> None:
     tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     assert read(kafka, topic) == []
     assert read(kafka, topic, "read_uncommitted") == [b"open"]
+
+
+@pytest.mark.peer
+def test_javas_tool_ends_a_transaction_by_its_id(kafka: Kafka, fresh: Fresh) -> None:
+    topic, transactional_id = create_topic(kafka, fresh("txn"), 1), fresh("ended")
+    open_transaction(kafka, topic, transactional_id)
+
+    def tool(*args: str, code: int = 0) -> tools.Ended:
+        ended = tools.run(kafka, tools.TRANSACTIONS, *args)
+        assert ended.code == code, ended
+        return ended
+
+    pattern = ("--transactional-id-pattern", f"{transactional_id[:-1]}.*")
+    (listed,) = [row for row in tool("list", *pattern).rows if row[0] == transactional_id]
+    assert (listed[1], listed[3]) == ("1", "Ongoing")
+    assert tool("list", *pattern, "--duration-filter", "600000").rows == []
+    # A coordinator knows it, so it does not hang, however short the limit.
+    hanging = ("find-hanging", "--topic", topic, "--partition", "0")
+    assert tool(*hanging, "--max-transaction-timeout", "0").rows == []
+    tool("forceTerminateTransaction", "--transactionalId", transactional_id)
+    assert read(kafka, topic) == []
+    ended = tool("describe", "--transactional-id", transactional_id).rows[0]
+    assert ended[3:] == ["2", "Empty", "30000", "None", "None"]
+    (left,) = tool("describe-producers", "--topic", topic, "--partition", "0").rows
+    assert (left[1], left[-1]) == ("1", "None")
+    absent = tool("describe", "--transactional-id", f"{transactional_id}-no", code=1)
+    assert "the ID could not be found" in absent.err
+    nothing = tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "7", code=1)
+    assert nothing.err.endswith(f"offset 7 on partition {topic}-0\n")
+
+
+@pytest.mark.peer
+def test_javas_tool_finds_a_transaction_that_hangs(kafka: Kafka, fresh: Fresh) -> None:
+    topic = create_topic(kafka, fresh("hangs"), 1)
+    began = time.monotonic()
+    with unverified(kafka):
+        trio.run(hang, kafka.bootstrap, topic)
+
+    def hanging() -> list[list[str]]:
+        return tools.run(kafka, tools.TRANSACTIONS, "find-hanging", "--broker-id", "1").rows
+
+    (found,) = [row for row in hanging() if row[0] == topic]
+    assert (found[1], found[3], found[5]) == ("0", "0", "0")
+    minutes = (time.monotonic() - began + HANGS_S) // 60
+    assert HANGS_S // 60 <= int(found[7]) <= minutes
+    place = ("--topic", topic, "--partition", "0", "--start-offset", "0")
+    assert tools.run(kafka, tools.TRANSACTIONS, "abort", *place).code == 0
+    assert not [row for row in hanging() if row[0] == topic]
+    assert (read(kafka, topic), read(kafka, topic, "read_uncommitted")) == ([], [b"lost"])

@@ -1,10 +1,12 @@
-"""What client tests do beside the client under test, through librdkafka: topics, groups, offsets."""
+"""What client tests do beside the client under test, through librdkafka: topics, groups,
+offsets."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -25,7 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from clients.fixtures import Kafka
 from pk.net.client.admin import open_admin
-from pk.net.client.results import ConfigChange, ConfigResource, ResourceType
+from pk.net.client.results import ConfigChange, ConfigOperation, ConfigResource, ResourceType
 
 librdkafka: Any = confluent_kafka.admin  # its types do not tell of all that it has
 TIMEOUT_S = 90.0
@@ -47,8 +49,8 @@ def admin(kafka: Kafka) -> AdminClient:
 def group_admin(kafka: Kafka) -> AdminClient:
     """The same, once the broker has the topic of its groups.
 
-    Until then a coordinator is not available, and librdkafka's admin client (2.16) asks three times within half a second,
-    then forgets the request without an answer. Its consumer asks on.
+    Until then a coordinator is not available, and librdkafka's admin client (2.16) asks three times
+    within half a second, then forgets the request without an answer. Its consumer asks on.
     """
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "-", "log_level": 0})
 
@@ -75,12 +77,12 @@ def create_topic(
     topic: Any = NewTopic(name, partitions, 1, config=dict(config or {}))
     admin(kafka).create_topics([topic])[name].result(TIMEOUT_S)
 
-    def told() -> bool:
+    def reported() -> bool:
         # The controller of Apache Kafka answers before its brokers have heard.
         found = admin(kafka).list_topics(timeout=TIMEOUT_S).topics.get(name)
         return found is not None and len(found.partitions) == partitions
 
-    wait_until(f"topic {name}", told)
+    wait_until(f"topic {name}", reported)
     return name
 
 
@@ -93,6 +95,47 @@ def configure_group(kafka: Kafka, group: str, configs: Mapping[str, str]) -> Non
             changes = [ConfigChange(key, value) for key, value in configs.items()]
             answers = await client.alter_configs({resource: changes})
             assert list(answers.values()) == [None], answers
+            # The controller of Apache Kafka answers before its brokers have heard.
+            with trio.fail_after(TIMEOUT_S):
+                while True:
+                    found = (await client.describe_configs([resource]))[resource]
+                    assert not isinstance(found, Exception), found
+                    if configs.items() <= {each.name: each.value for each in found}.items():
+                        break
+                    await trio.sleep(0.05)
+
+    trio.run(configure)
+
+
+@contextlib.contextmanager
+def unverified(kafka: Kafka) -> Iterator[None]:
+    """Brokers let records of a transaction in without asking its coordinator, as they did before
+    KIP-890."""
+    key = "transaction.partition.verification.enable"
+    with contextlib.ExitStack() as stack:
+        stack.callback(_configure_broker, kafka, ConfigChange(key, None, ConfigOperation.DELETE))
+        _configure_broker(kafka, ConfigChange(key, "false"))
+        yield
+
+
+def _configure_broker(kafka: Kafka, change: ConfigChange) -> None:
+    """Changes a config of all brokers, and waits until broker 1 goes by it: the controller of
+    Apache Kafka answers before."""
+    key = [change.name]
+
+    async def configure() -> None:
+        async with open_admin(kafka.bootstrap) as client:
+            everyone, broker = (ConfigResource(ResourceType.BROKER, name) for name in ("", "1"))
+            answers = await client.alter_configs({everyone: [change]})
+            assert list(answers.values()) == [None], answers
+            wanted = change.value or "true"
+            with trio.fail_after(TIMEOUT_S):
+                while True:
+                    found = (await client.describe_configs([broker], keys=key))[broker]
+                    assert not isinstance(found, Exception), found
+                    if found[0].value == wanted:
+                        break
+                    await trio.sleep(0.05)
 
     trio.run(configure)
 
@@ -109,9 +152,11 @@ def wait_until(what: str, ask: Callable[[], T | None], timeout: float = TIMEOUT_
 
 
 def wait_for_marks(kafka: Kafka, topic: str, end: int) -> None:
-    """Waits until no transaction is open in partition 0 and its log ends at `end`, the transactions' marks counted.
+    """Waits until no transaction is open in partition 0 and its log ends at `end`, the
+    transactions' marks counted.
 
-    The coordinator of Apache Kafka answers that a transaction has ended before the marks are written.
+    The coordinator of Apache Kafka answers that a transaction has ended before the marks are
+    written.
     """
     latest = {TopicPartition(topic, 0): librdkafka.OffsetSpec.latest()}
     committed_only = IsolationLevel.READ_COMMITTED
@@ -121,6 +166,24 @@ def wait_for_marks(kafka: Kafka, topic: str, end: int) -> None:
         return answer.result(TIMEOUT_S).offset == end
 
     wait_until(f"the marks of transactions in {topic}", written)
+
+
+def wait_until_none_is_open(kafka: Kafka, topic: str) -> None:
+    """Waits until no transaction is open in partition 0.
+
+    The coordinator of Apache Kafka answers that a transaction has ended before the marks are
+    written.
+    """
+    latest = {TopicPartition(topic, 0): librdkafka.OffsetSpec.latest()}
+
+    def end(isolation: IsolationLevel) -> int:
+        [answer] = admin(kafka).list_offsets(latest, isolation_level=isolation).values()
+        return answer.result(TIMEOUT_S).offset
+
+    wait_until(
+        f"the end of transactions in {topic}",
+        lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED),
+    )
 
 
 def produce(kafka: Kafka, topic: str, partitions: int, count: int) -> None:
@@ -168,7 +231,8 @@ def wait_for_shares(kafka: Kafka, group: str, shares: list[int]) -> None:
 
 
 def committed(kafka: Kafka, group: str) -> dict[int, int] | None:
-    """Partition → committed offset of a group that reads one topic; None while it has no coordinator."""
+    """Partition → committed offset of a group that reads one topic; None while it has no
+    coordinator."""
     asked = [ConsumerGroupTopicPartitions(group)]
     [future] = group_admin(kafka).list_consumer_group_offsets(asked).values()
     answer = _answer_of_coordinator(future)

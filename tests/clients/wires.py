@@ -1,8 +1,11 @@
-"""What lies between nodes, in the test's hand: TCP forwarders that can cut a node off without closing a connection.
+"""What lies between nodes, in the test's hand: TCP forwarders that can cut a node off without
+closing a connection.
 
-A connection between two nodes goes through the forwarder of the one that is connected to; who connects says so itself, by the
-client id of its first request (`pk-node-2`). A service that speaks another language has a forwarder for each node. While two nodes are cut off from each other what they send is held back, as a
-network that drops packets would (TCP sends them again once it is whole); connections that are made meanwhile hang.
+A connection between two nodes goes through the forwarder of the one that is connected to; who
+connects says so itself, by the client id of its first request (`pk-node-2`). A service that speaks
+another language has a forwarder for each node. While two nodes are cut off from each other what
+they send is held back, as a network that drops packets would (TCP sends them again once it is
+whole); connections that are made meanwhile hang.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ class Wires:
         return listener.getsockname()[1]
 
     def wire_from(self, node_id: int, service: int, port: int) -> int:
-        """A port by which one node reaches a service on `port` that is no node; `service` is its name for `cut_off`."""
+        """A port by which one node reaches a service on `port` that is no node; `service` is its
+        name for `cut_off`."""
         listener = socket.create_server(("127.0.0.1", 0))
         self._sockets.append(listener)
         self._spawn(self._accept, listener, service, port, node_id)

@@ -1,8 +1,10 @@
-"""A service that produces while things go wrong: numbered records, sent again until each is acknowledged."""
+"""A service that produces while things go wrong: numbered records, sent again until each is
+acknowledged."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Self
 
 import confluent_kafka
@@ -13,9 +15,16 @@ class Load:
     """Produces numbered records, round robin over the partitions, until told to stop."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, *, value_bytes: int = 0
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        value_bytes: int = 0,
+        security: Mapping[str, str] | None = None,
     ) -> None:
-        """Values are the numbers, filled up with blanks to `value_bytes`."""
+        """Values are the numbers, filled up with blanks to `value_bytes`. `security` are
+        librdkafka's keys."""
         self.acknowledged: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
         """(offset, number), by partition."""
         self.failed: list[str] = []
@@ -37,6 +46,7 @@ class Load:
                 "retry.backoff.ms": 20,
                 "queue.buffering.max.messages": 5_000,
                 "log_level": 0,
+                **(security or {}),
             }
         )
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -1,6 +1,8 @@
-"""A small disk for a broker, in a mount namespace of its own: it can be filled and made read-only, and goes with its holder.
+"""A small disk for a broker, in a mount namespace of its own: it can be filled and made read-only,
+and goes with its holder.
 
-Needs Linux's `unshare` and `nsenter` (util-linux); who is not root gets a user namespace too, where the machine allows it.
+Needs Linux's `unshare` and `nsenter` (util-linux); who is not root gets a user namespace too, where
+the machine allows it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from clients.pk_broker import PkBroker
 
 
 class SmallDisk:
-    """A tmpfs of `megabytes` at `path`, seen by those that `inside` starts; here it is seen at `outside`."""
+    """A tmpfs of `megabytes` at `path`, seen by those that `inside` starts; here it is seen at
+    `outside`."""
 
     def __init__(self, path: Path, megabytes: int) -> None:
         self.path = path
@@ -45,7 +48,7 @@ class SmallDisk:
 
     @property
     def outside(self) -> Path:
-        """Where this process finds what lies in it."""
+        """Where this process finds its files."""
         return Path(f"/proc/{self._holder.pid}/root{self.path}")
 
     def inside(self, *command: str) -> list[str]:
@@ -62,7 +65,8 @@ class SmallDisk:
         return status.f_bavail * status.f_frsize
 
     def fill(self, leave_bytes: int) -> None:
-        """Take its room with a file that is none of the broker's, which may take the rest meanwhile."""
+        """Take its room with a file that is none of the broker's, which may take the rest
+        meanwhile."""
         with (self.outside / "ballast").open("ab", buffering=0) as file:
             while (left := self.free_bytes() - leave_bytes) > 0:
                 try:

@@ -1,8 +1,9 @@
-"""One node cut off from the others while it leads, or from ZooKeeper while it is the controller: a network that drops packets,
-not a process that ends, so no connection breaks and nobody is told.
+"""One node cut off from the others while it leads, or from ZooKeeper while it is the controller: a
+network that drops packets, not a process that ends, so no connection breaks and no node notices.
 
-Clients still reach every broker. The one that is cut off goes on leading in its own eyes; what counts is that it acknowledges
-nothing with acks=all from then on, that another leads, and that what it wrote alone is gone once it is back.
+Clients still reach every broker. The one that is cut off goes on leading in its own eyes; what
+counts is that it acknowledges nothing with acks=all from then on, that another leads, and that what
+it wrote alone is gone once it is back.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from pk.core.wire.messages.produce import (
 
 TOPIC = "orders"
 SESSION_S = 3.0
-ELECTED_S = 30.0
+ELECTED_S = 90.0
 ZOOKEEPER = -1
 
 pytestmark = pytest.mark.faults
@@ -53,7 +54,8 @@ def wires() -> Iterator[Wires]:
 
 
 def produce_to(port: int, acks: int, wait_ms: int, value: bytes = b"alone") -> int:
-    """Have one broker append to partition 0, whoever it thinks leads it; its answer's error code."""
+    """Have one broker append to partition 0, whichever leader it knows; its answer's error
+    code."""
     batch = build_batch([(0, b"key", value, ())])
     request = ProduceRequest(
         acks=acks,
@@ -79,7 +81,7 @@ def partition_of(port: int, topic: str, partition: int = 0) -> MetadataResponseP
 
 def _ask(port: int, request: Any, version: int, wait_ms: int) -> Any:
     async def send() -> Any:
-        with trio.fail_after(wait_ms / 1000 + 10):
+        with trio.fail_after(wait_ms / 1000 + 60):
             async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
                 return await Caller(stream).call(request, version)
 
@@ -113,7 +115,8 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_and_comes_back_without_wh
                 "another leader", lambda: _other_leader(cluster, others, leader), ELECTED_S
             )
             print(f"\nanother leader after {time.monotonic() - started:.1f} s")
-            # The producer of `load` may go on asking the one that is cut off who leads, and believe it.
+            # The producer of `load` may go on asking the one that is cut off who leads, and believe
+            # it.
             wait_until("the others to go on", lambda: _taken(cluster.port(new)))
             assert produce_to(alone, -1, 1_000) != ErrorCode.NONE
             produce_to(alone, 1, 1_000)  # acks=1 promises nothing: it may take it, and lose it
@@ -123,8 +126,10 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_and_comes_back_without_wh
             load.finish()
         log = [message.value() for message in read_records(cluster.bootstrap, TOPIC)]
         assert {value for value in log if value in (b"alone", b"together")} == {b"together"}
-        told = {record.offset: b"%d" % record.value for record in load.acknowledged}
-        assert told and all(log[offset] == value for offset, value in told.items() if offset >= 0)
+        reported = {record.offset: b"%d" % record.value for record in load.acknowledged}
+        assert reported and all(
+            log[offset] == value for offset, value in reported.items() if offset >= 0
+        )
         assert new != leader
         for node in reversed(cluster.nodes):
             assert cluster.stop(node) == 0, cluster.logs()
@@ -151,7 +156,8 @@ def _log_of(cluster: PkCluster, broker: int) -> bytes:
 
 
 def test_a_controller_that_is_cut_off_from_zookeeper_is_replaced(wires: Wires) -> None:
-    """It still reaches every broker, and they it; but it decides nothing more, and they ask another."""
+    """It still reaches every broker, and they it; but it decides nothing more, and they ask
+    another."""
     skip_without_zookeeper()
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(ZooKeeperServer())
@@ -193,7 +199,8 @@ def _other_controller(server: ZooKeeperServer, old: int) -> int | None:
 
 
 def test_silence_is_not_taken_for_an_end(wires: Wires) -> None:
-    """A cut that is shorter than the session costs nobody its place: the same leader, no record lost."""
+    """A cut that is shorter than the session costs no broker its place: the same leader, no record
+    lost."""
     # Far shorter: a busy machine adds its own pauses to the cut.
     config = SHORT | {"broker.session.timeout.ms": str(int(SESSION_S * 3000))}
     with PkCluster(3, config=config, wires=wires) as cluster:

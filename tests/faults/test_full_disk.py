@@ -25,7 +25,8 @@ NO_CHECKPOINTS = dict.fromkeys(
     ),
     "3600000",
 )
-"""Otherwise it may be one of those that finds the directory gone, and a new producer finds no leader to ask."""
+"""Otherwise it may be one of those that finds the directory gone, and a new producer finds no
+leader to ask."""
 
 STORAGE_ERROR = confluent_kafka.KafkaError.KAFKA_STORAGE_ERROR
 
@@ -75,7 +76,8 @@ def test_a_full_disk_refuses_produces_and_the_broker_goes_on_when_there_is_room(
                 lambda: _try(broker.bootstrap, TOPIC, b"-1".ljust(20_000)) == STORAGE_ERROR,
             )
             known = load.total()
-            # What is there is read, by the record; what else must write is refused, and nothing breaks.
+            # What is there is read, by the record; what else must write is refused, and nothing
+            # breaks.
             for partition in range(2):
                 found = {int(v) for _, v in read_all(broker.bootstrap, TOPIC, partition)}
                 assert {n for _, n in load.acknowledged[partition][: known // 3]} <= found
@@ -95,7 +97,8 @@ def test_a_full_disk_refuses_produces_and_the_broker_goes_on_when_there_is_room(
 
 
 def _check(bootstrap: str, load: Load) -> None:
-    """Everything that the load sent is there, once, in order; besides it only what `_try` produced."""
+    """Everything that the load sent is there, once, in order; besides it only what `_try`
+    produced."""
     for partition in range(2):
         numbers = [int(value) for _, value in read_all(bootstrap, TOPIC, partition)]
         assert [n for n in numbers if n >= 0] == list(range(partition, load.sent, 2))
@@ -121,7 +124,8 @@ def test_a_directory_that_goes_away_takes_its_partitions_and_no_others(tmp_path:
             written += 1
         assert code == STORAGE_ERROR and written > 5
         _check_others(broker, here, range(2, 50))
-        assert f"log directory {bad} is offline" in broker.log_text
+        reported = f"log directory {bad} is offline"
+        wait_until("a line of the log", lambda: reported in broker.log_text)
         # Read-only when the broker starts: the same. And all is there when it is back.
         assert broker.stop() == 0
         (disk.outside / "away").rename(there.parent)

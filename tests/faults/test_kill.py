@@ -1,8 +1,8 @@
 """kill -9 at random moments under load: what was acknowledged is there, once, in order.
 
-One idempotent producer (acks=all) lives through all the kills, as a service of a user's would: it sends
-again what it has no answer for, and only the broker's memory of its sequences keeps that from doubling.
-A kill keeps the page cache; what the disk may lose besides is test_torn_tail.py's.
+One idempotent producer (acks=all) lives through all the kills, as a service of a user's would: it
+sends again what it has no answer for, and only the broker's memory of its sequences keeps that from
+doubling. A kill keeps the page cache; what the disk may lose besides is test_torn_tail.py's.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def test_what_was_acknowledged_outlives_kills(kills: int) -> None:
                 range(partition, load.sent, PARTITIONS)
             )
             where = dict(found)
-            told = load.acknowledged[partition]
-            assert all(where[offset] == b"%d" % number for offset, number in told)
+            reported = load.acknowledged[partition]
+            assert all(where[offset] == b"%d" % number for offset, number in reported)
         assert broker.stop() == 0, broker.log_text[-5000:]
         assert "Traceback" not in broker.log_text, broker.log_text[-5000:]

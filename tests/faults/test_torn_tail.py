@@ -1,9 +1,11 @@
-"""The last segment cut or zeroed inside its last two batches, as a crash that lost pages would leave it.
+"""The last segment cut or zeroed inside its last two batches, as a crash that lost pages would
+leave it.
 
-kill -9 keeps the page cache, so the loss is made by hand: on a copy of a killed broker's directory the
-file ends (or turns to zeros) at a byte of the last two batches. What lies before is there, what lies
-after is gone, nothing is half there, and the broker goes on from that offset. tests/core/log does this at
-every byte; here whole brokers do it at some, at both ends of everything that a header holds.
+kill -9 keeps the page cache, so the loss is made by hand: on a copy of a killed broker's directory
+the file ends (or turns to zeros) at a byte of the last two batches. What lies before is there, what
+lies after is gone, nothing is half there, and the broker goes on from that offset. tests/core/log
+does this at every byte; here whole brokers do it at some, at both ends of everything that a header
+holds.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def _produce(bootstrap: str, first: int, count: int) -> None:
         {
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
-            "linger.ms": 100,
+            "linger.ms": 60_000,  # until the flush
             "log_level": 0,
         }
     )

@@ -1,4 +1,5 @@
-"""A broker in memory, without sockets: its handlers are called with what came through the codec, and answer through it."""
+"""A broker in memory, without sockets: its handlers are called with what came through the codec,
+and answer through it."""
 
 from __future__ import annotations
 
@@ -54,6 +55,9 @@ CONFIG = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "1",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
 
@@ -72,7 +76,7 @@ class TestBroker:
         api = APIS[key]
         version = api.versions[1] if version is None else version
         assert api.versions[0] <= version <= api.versions[1]
-        received = decode_whole(type(request), encode(request, version), version)
+        received = decode_whole(type(request), bytearray(encode(request, version)), version)
         context = Context(self.broker, key, version, client_id=client_id, client_host="/127.0.0.1")
         try:
             answer: Any = api.handle(context, received)
@@ -113,7 +117,10 @@ class TestBroker:
     async def loaded(self) -> None:
         """Until no coordinator is loading."""
         broker = self.broker
-        while any(c.state.value == "loading" for c in (*broker.coordinators, *broker.transactions)):
+        while any(
+            c.state.value == "loading"
+            for c in (*broker.coordinators, *broker.transactions, *broker.share_coordinators)
+        ):
             await trio.testing.wait_all_tasks_blocked()
 
     async def elect(self, leader: int, partition: int = 0) -> None:
@@ -123,7 +130,8 @@ class TestBroker:
         await decide(self.broker, lambda image: Decision([event]))
 
     async def assign(self, replicas: tuple[int, ...], partition: int = 0) -> None:
-        """Have the controller give a partition of the offsets topic replicas; in sync stays who is."""
+        """Have the controller give a partition of the offsets topic replicas; in sync stays who
+        is."""
         topic_id = self.broker.image.topics[OFFSETS_TOPIC].topic_id
         event = PartitionChanged(topic_id, partition, replicas=replicas)
         await decide(self.broker, lambda image: Decision([event]))
@@ -135,7 +143,7 @@ class TestBroker:
 
 
 class NoPeers:
-    """Nobody else is there."""
+    """There is no other broker."""
 
     async def connect(self, host: str, port: int, *, timeout_ms: float) -> Channel:
         raise PeerLost("there is one broker", refused=True)
@@ -143,7 +151,8 @@ class NoPeers:
 
 @asynccontextmanager
 async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIterator[TestBroker]:
-    """A broker on `disk`, which may hold what an earlier one left; keys of `config` with _ for the dots."""
+    """A broker on `disk`, which may hold what an earlier one left; keys of `config` with _ for the
+    dots."""
     given = {**CONFIG, **{k.replace("_", "."): v for k, v in config.items()}}
     parsed = BrokerConfig.parse(given)
     clock, random = TrioClock(), Random(7)
@@ -205,7 +214,8 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
 
 
 def simulated(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on a clock that jumps when nothing happens, with work off the loop done in place."""
+    """Run a test on a clock that jumps when nothing happens, with work off the loop done in
+    place."""
 
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,5 @@
-"""A long conversation with a group coordinator, as text: the same lines must come from our broker and from Apache Kafka."""
+"""A long conversation with a group coordinator, as text: the same lines must come from our broker
+and from Apache Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any, Protocol
 import trio
 
 from pk.core.group.records import decode_record
-from pk.core.values import uuid_text
+from pk.core.values import Uuid, coordinator_partition, uuid_text
+from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 from pk.core.wire.messages.describe_groups import DescribeGroupsRequest
@@ -42,10 +44,14 @@ from pk.core.wire.messages.offset_fetch import (
 from pk.core.wire.messages.offsets_topic import GroupMetadataValue
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
+OFFSETS_PARTITIONS = 50
 SUBSCRIPTION = b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff"
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_BYTES = re.compile(r"(metadata|assignment|subscription)=b'[^']*'")
+# repr() takes the other quotes where bytes hold an apostrophe: the length of a name can be one
+_BYTES = re.compile(
+    r"""(metadata|assignment|subscription)=b(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
+)
 _HASH = re.compile(r"(metadata_hash=)-?\d+")  # topic ids are in it
 _TIME = re.compile(r"(timestamp=)\d{13}")
 
@@ -58,21 +64,41 @@ class Peer(Protocol):
 
 
 class Conversation:
-    """What was said so far. Ids that chance made are replaced by names, in the order in which they are met."""
+    """What was said so far. Ids that chance made are replaced by names, in the order in which they
+    are met."""
 
     def __init__(self, peer: Peer, nursery: trio.Nursery, mark: str) -> None:
-        """`mark` makes the names of topics and groups this conversation's own; it is left out of the text."""
+        """`mark` makes the names of topics and groups this conversation's own; it is left out of
+        the text."""
         self.lines: list[str] = []
         self.mark = mark
         self.group = f"g{mark}"
         self.topic = f"t{mark}"
         self.hide_bytes = False
-        """Whether to leave out what members write themselves: the topic's name is in it, whose length the mark changes."""
-        self._peer = peer
+        """Whether to leave out what members write themselves: the topic's name is in it, whose
+        length the mark changes."""
+        self.peer = peer
         self._nursery = nursery
         self._names: dict[str, str] = {}
         self._waiting: dict[str, trio.Event] = {}
         self._answers: dict[str, Any] = {}
+
+    def call(self, topic_id: Uuid, name: str) -> None:
+        """Have the text name a topic's id."""
+        self._names[repr(topic_id)] = name
+        self._names[uuid_text(topic_id)] = name
+
+    def call_member(self, member_id: str, name: str) -> None:
+        """Have the text name a member id that chance made."""
+        self._names[member_id] = name
+
+    def called_member(self, member_id: str) -> str:
+        """What the text names a member."""
+        return self._names.get(member_id, member_id)
+
+    def called(self, topic_id: Uuid) -> str:
+        """What the text names a topic's id."""
+        return self._names.get(repr(topic_id), "")
 
     def say(self, text: str) -> None:
         """Note a line."""
@@ -89,11 +115,12 @@ class Conversation:
 
     async def ask(self, request: Any, version: int, who: str = "c") -> Any:
         """Ask, and note the answer."""
-        answer = await self._peer.ask(request, version, who)
-        self._note(request, version, who, answer)
+        answer = await self.peer.ask(request, version, who)
+        self.note(request, version, who, answer)
         return answer
 
-    def _note(self, request: Any, version: int, who: str, answer: Any) -> None:
+    def note(self, request: Any, version: int, who: str, answer: Any) -> None:
+        """Note an answer."""
         kind = type(request).__name__.removesuffix("Request")
         if isinstance(answer, JoinGroupResponse):
             answer.members.sort(key=self._order)
@@ -101,7 +128,8 @@ class Conversation:
 
     @staticmethod
     def _order(member: Any) -> tuple[str, str]:
-        """Members come in the order of a hash map: put them in one that does not depend on chance."""
+        """Members come in the order of a hash map: put them in one that does not depend on
+        chance."""
         instance_id = getattr(member, "group_instance_id", None)
         return (instance_id or "", member.member_id.partition("-")[0])
 
@@ -110,7 +138,7 @@ class Conversation:
         done = self._waiting[who] = trio.Event()
 
         async def wait() -> None:
-            self._answers[who] = (request, version, await self._peer.ask(request, version, who))
+            self._answers[who] = (request, version, await self.peer.ask(request, version, who))
             done.set()
 
         self._nursery.start_soon(wait)
@@ -120,14 +148,14 @@ class Conversation:
         """Wait for the answer to what `who` began, and note it."""
         await self._waiting.pop(who).wait()
         request, version, answer = self._answers.pop(who)
-        self._note(request, version, who, answer)
+        self.note(request, version, who, answer)
         return answer
 
     async def until(self, state: str, members: int) -> None:
         """Until the group is in `state` with so many members."""
         request = DescribeGroupsRequest(groups=[self.group])
         while True:
-            group = (await self._peer.ask(request, 0, "watch")).groups[0]
+            group = (await self.peer.ask(request, 0, "watch")).groups[0]
             if (group.group_state, len(group.members)) == (state, members):
                 return
             await trio.sleep(0.01)
@@ -137,25 +165,28 @@ class Conversation:
         request = DescribeGroupsRequest(
             groups=[self.group], include_authorized_operations=version >= 3
         )
-        answer = await self._peer.ask(request, version, "watch")
+        answer = await self.peer.ask(request, version, "watch")
         for group in answer.groups:
             group.members.sort(key=self._order)
-        self._note(request, version, "watch", answer)
+        self.note(request, version, "watch", answer)
 
     async def log(self, *, as_hashed: bool = False) -> None:
         """Note the records that the group has left in the offsets topic.
 
-        With `as_hashed` those of one type that follow each other are put in order: Apache walks members in the order of a
-        hash map of ids that chance made.
+        With `as_hashed` those of one type that follow each other are put in order: Apache walks
+        members in the order of a hash map of ids that chance made.
         """
         first = len(self.lines)
-        for key, value in await self._peer.records(self.group):
+        for key, value in await self.peer.records(self.group):
             assert key is not None
             record = decode_record(key, value)
             assert record is not None
             if isinstance(record.value, GroupMetadataValue):
                 record.value.members.sort(key=self._order)
-            if self.group in repr(record.key):
+            for topics in lists_of_topics(record.value):
+                topics.sort(key=lambda topic: self.called(topic.topic_id))
+            key_of = record.key
+            if self.group in (getattr(key_of, "group_id", ""), getattr(key_of, "group", "")):
                 version = None if value is None else value[1]
                 self.say(f"log: {key[1]} {record.key!r} = v{version} {record.value!r}")
         if as_hashed:
@@ -268,13 +299,54 @@ class Conversation:
         )
 
 
+async def create_topic(c: Conversation, name: str, partitions: int) -> Uuid:
+    """A topic that the group's coordinator knows; its id."""
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    created = await c.peer.ask(CreateTopicsRequest(topics=[topic]), 7)
+    assert created.topics[0].error_code == 0, created
+    await until_known(c, name)
+    return created.topics[0].topic_id
+
+
+async def until_known(c: Conversation, topic: str) -> None:
+    """Until the group's coordinator knows a topic: Apache's hears of it after the client does.
+
+    Another group of the same coordinator asks for it. What was changed before, the configs of a
+    group for instance, is known then too: brokers take over changes in their order.
+    """
+    where = coordinator_partition(c.group, OFFSETS_PARTITIONS)
+    probe = next(
+        name
+        for name in (f"probe{i}{c.mark}" for i in itertools.count())
+        if coordinator_partition(name, OFFSETS_PARTITIONS) == where
+    )
+
+    async def beat(epoch: int, **fields: Any) -> Any:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=probe, member_id="probe", member_epoch=epoch, **fields
+        )
+        answer = await c.peer.ask(request, 1, "probe")
+        assert answer.error_code == 0, answer
+        return answer
+
+    while True:
+        joined = await beat(
+            0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=[topic],
+            topic_partitions=[],
+        )
+        await beat(-1)
+        await c.peer.ask(DeleteGroupsRequest(groups_names=[probe]), 2)
+        if joined.assignment is not None and joined.assignment.topic_partitions:
+            return
+        await trio.sleep(0.05)
+
+
 async def simple_consumer(c: Conversation) -> None:
     """Offsets without a group."""
-    topic = CreatableTopic(name=c.topic, num_partitions=2, replication_factor=1)
-    created = await c._peer.ask(CreateTopicsRequest(topics=[topic]), 7)
-    topic_id = created.topics[0].topic_id
-    c._names[repr(topic_id)] = "topic-id"
-    c._names[uuid_text(topic_id)] = "topic-id"
+    topic_id = await create_topic(c, c.topic, 2)
+    c.call(topic_id, "topic-id")
     await c.ask(c.commit(partitions=3, group=c.group), 9)
     for version in (2, 5, 10):
         await c.ask(c.commit(partitions=3, metadata=f"v{version}", topic_id=topic_id), version)
@@ -402,6 +474,24 @@ async def refusals(c: Conversation) -> None:
         await c.ask(LeaveGroupRequest(group_id=group_id), 1)
         await c.ask(OffsetDeleteRequest(group_id=group_id), 0)
     await c.log()
+
+
+def lists_of_topics(value: Any) -> list[list[Any]]:
+    """The lists of topics in a share group's record: Apache has them in the order of a hash map of
+    ids that chance made."""
+    if not type(value).__name__.startswith("ShareGroup"):
+        return []
+    return [
+        found
+        for name in (
+            "topic_partitions",
+            "assigned_partitions",
+            "initializing_topics",
+            "initialized_topics",
+            "deleting_topics",
+        )
+        if (found := getattr(value, name, None)) is not None
+    ]
 
 
 Script = Callable[[Conversation], Coroutine[Any, Any, None]]

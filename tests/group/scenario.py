@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Generator, Hashable, Iterable
 from itertools import count
 from typing import Any
 
@@ -12,6 +12,7 @@ from pk.core.group.records import Record
 from pk.core.group.settings import Client, GroupSettings
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage, TopicImage
+from pk.core.turns import Turns, at_once
 from pk.core.wire.codec import encode
 from pk.core.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
@@ -40,8 +41,14 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
+def made(decided: Decision[Record] | Turns[Decision[Record]]) -> Decision[Record]:
+    """A decision that may be made in turns."""
+    return at_once(decided) if isinstance(decided, Generator) else decided
+
+
 class Scenario:
-    """One machine and everything about it. Requests return their answer, or NOTHING and a later entry of `answers`."""
+    """One machine and everything about it. Requests return their answer, or NOTHING and a later
+    entry of `answers`."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self.now_ms = START_MS
@@ -70,8 +77,9 @@ class Scenario:
 
     # What the runtime does
 
-    def take(self, decision: Decision[Record]) -> Any:
+    def take(self, decided: Decision[Record] | Turns[Decision[Record]]) -> Any:
         """Append, replay, set timers, answer, as the runtime would. Returns the reply."""
+        decision = made(decided)
         refusal = self.refuse if decision.records else None
         for record in decision.records if refusal is None else ():
             encoded = self.machine.encode(record)
@@ -222,7 +230,8 @@ class Scenario:
         retention_ms: int = -1,
         topic_id: bytes = bytes(16),
     ) -> list[int] | int:
-        """OffsetCommit: the partitions' error codes, or the code that the whole request failed with."""
+        """OffsetCommit: the partitions' error codes, or the code that the whole request failed
+        with."""
         request = OffsetCommitRequest(
             group_id=group,
             generation_id_or_member_epoch=generation,
@@ -269,7 +278,8 @@ class Scenario:
         return self.machine.groups.find_classic("g").state.value
 
     def stable(self, members: int = 2, **options: Any) -> list[str]:
-        """A stable group of so many new members; the first leads and assigned each its own number."""
+        """A stable group of so many new members; the first leads and assigned each its own
+        number."""
         ids = [self.join_new(**options)[0] for _ in range(members)]
         self.after(self.settings.initial_rebalance_delay_ms * 2)
         group = self.machine.groups.find_classic("g")

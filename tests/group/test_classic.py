@@ -508,7 +508,7 @@ class TestStatic:
 
 
 class TestSize:
-    def test_a_full_group_takes_nobody(self) -> None:
+    def test_a_full_group_takes_no_member(self) -> None:
         s = Scenario(GroupSettings(max_size=2))
         s.stable(2)
         assert s.join().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -1,7 +1,9 @@
-"""The coordinators' runtime on a real broker in memory: loading, leadership, what waits for what, refusals."""
+"""The coordinators' runtime on a real broker in memory: loading, leadership, what waits for what,
+refusals."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +16,14 @@ from nodes import decide
 from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.timers import Timers
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.machine import GroupMachine
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.machine import Decision
 from pk.core.meta.events import TopicDeleted
 from pk.core.meta.image import Changes, MetadataImage, TopicImage
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.values import OFFSETS_TOPIC, coordinator_partition
+from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
@@ -28,6 +32,7 @@ from pk.core.wire.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
+from pk.core.wire.messages.list_groups import ListGroupsRequest
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -40,6 +45,7 @@ from pk.core.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from pk.core.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 NONE = ErrorCode.NONE
@@ -192,7 +198,7 @@ class TestFinding:
 
 class TestLeadership:
     @simulated
-    async def test_nobody_coordinates_before_there_is_a_topic(self) -> None:
+    async def test_there_is_no_coordinator_before_the_topic(self) -> None:
         async with running() as test:
             await test.create_topics("t")
             assert await put(test, 1) == [ErrorCode.NOT_COORDINATOR]
@@ -332,7 +338,7 @@ class TestLeadership:
 
 class TestDeletingOffsets:
     @simulated
-    async def test_what_does_not_exist_is_told_beside_the_rest(self) -> None:
+    async def test_what_does_not_exist_is_reported_beside_the_rest(self) -> None:
         async with running(**ONE_PARTITION) as test:
             await test.ask(find())
             await test.create_topics("t")
@@ -425,7 +431,7 @@ class TestWaiting:
 
 class TestRefusal:
     @simulated
-    async def test_the_longest_group_id_drops_nobody_elses_state(self) -> None:
+    async def test_the_longest_group_id_drops_no_other_state(self) -> None:
         async with running(**ONE_PARTITION) as test:
             await test.ask(find())
             await test.create_topics("t")
@@ -583,3 +589,69 @@ class TestTime:
             ("c", "again", 6),
             ("c", "again", 7),
         ]
+
+
+async def join_consumer_group(test: TestBroker) -> None:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    assert (await test.ask(request)).error_code == NONE
+
+
+async def join_share_group(test: TestBroker) -> None:
+    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
+    assert (await test.ask(request)).error_code == NONE
+
+
+@pytest.mark.parametrize("join_group", [join_consumer_group, join_share_group])
+@simulated
+async def test_a_session_that_ends_while_the_log_takes_nothing_ends_when_it_does(
+    join_group: Callable[[TestBroker], Awaitable[None]],
+) -> None:
+    async with running(**ONE_PARTITION) as test:
+        await test.create_topics("t")
+        await test.ask(find())
+        await test.loaded()
+        await join_group(test)
+
+        async def state() -> str:
+            return (await test.ask(ListGroupsRequest())).groups[0].group_state
+
+        assert await state() != "Empty"
+        await test.assign((1, 2))
+        await test.configure(OFFSETS_TOPIC, "min.insync.replicas", "2")
+        await trio.sleep(120)
+        assert await state() != "Empty"
+        await test.configure(OFFSETS_TOPIC, "min.insync.replicas", "1")
+        await trio.sleep(10)
+        assert await state() == "Empty"
+
+
+@simulated
+async def test_what_was_committed_again_is_decoded_once_when_a_coordinator_loads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, decoded = MemoryDisk(), list[bytes]()
+    async with running(disk, **ONE_PARTITION) as test:
+        await test.create_topics("t")
+        await test.ask(find())
+        await test.loaded()
+        for offset in range(1, 31):
+            for group in ("g", "h"):
+                assert await put(test, offset, group) == [NONE]
+    decode = GroupMachine.decode
+
+    def noted(key: bytes, value: bytes | None) -> Any:
+        decoded.append(key)
+        return decode(key, value)
+
+    monkeypatch.setattr(GroupMachine, "decode", staticmethod(noted))
+    async with running(disk, **ONE_PARTITION) as test:
+        await test.loaded()
+        for group in ("g", "h"):
+            assert await committed(test, group) == {"t": 30}
+    assert len(set(decoded)) == 2 and len(decoded) < 30, "once in a load, not once a commit"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from group.scenario import START_MS, Scenario, subscription
+from group.scenario import START_MS, Scenario, made, subscription
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.machine import normalized
 from pk.core.group.records import Record, decode_record, offset_commit
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings
+from pk.core.turns import at_once
 from pk.core.wire.messages.list_groups import ListedGroup
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -85,7 +87,9 @@ def delete_groups(s: Scenario, *groups: str) -> dict[str, int]:
 
 
 def listed(s: Scenario, states: list[str], types: list[str]) -> list[ListedGroup]:
-    return s.take(s.machine.list_groups(states, types, s.now_ms))
+    return s.take(
+        s.machine.list_groups(at_once(normalized(states)), at_once(normalized(types)), s.now_ms)
+    )
 
 
 class TestCommit:
@@ -151,7 +155,7 @@ class TestCommit:
         assert s.commit({("t", 0): 5}, metadata=metadata) == [error]
         assert s.fetch() == ({("t", 0): 5} if error == NONE else {})
 
-    def test_what_lies_in_the_log(self, s: Scenario) -> None:
+    def test_what_the_log_holds(self, s: Scenario) -> None:
         s.commit({("t", 0): 5}, topic_id=ID)
         key, value = s.log[-1]
         assert key == b"\0\x01\0\x01g\0\x01t\0\0\0\0"
@@ -208,7 +212,7 @@ class TestFetch:
                 )
             ],
         )
-        records = s.machine.commit(request, 1, s.now_ms).records
+        records = made(s.machine.commit(request, 1, s.now_ms)).records
         values = [record.value for record in records if isinstance(record.value, OffsetCommitValue)]
         assert [value.commit_timestamp for value in values] == [77, s.now_ms]
 
@@ -346,16 +350,16 @@ class TestExpiry:
         s.commit({("u", 0): 1})
         s.stable(1)
         later_ms = s.now_ms + RETENTION_MS
-        assert len(s.machine.fire(("expiration",), later_ms).records) == 1
+        assert len(made(s.machine.fire(("expiration",), later_ms)).records) == 1
         s.join_new()
         assert s.state == "PreparingRebalance"
-        assert s.machine.fire(("expiration",), later_ms).records == []
+        assert made(s.machine.fire(("expiration",), later_ms)).records == []
 
     def test_unknown_subscriptions_keep_everything(self, s: Scenario) -> None:
         s.stable(1, protocols=[("range", b"\0")])
         assert s.machine.groups.find_classic("g").subscribed_topics is None
         s.commit({("u", 0): 1}, member_id="c-id1", generation=1)
-        assert s.machine.fire(("expiration",), s.now_ms + RETENTION_MS).records == []
+        assert made(s.machine.fire(("expiration",), s.now_ms + RETENTION_MS)).records == []
 
     def test_an_offset_with_a_time_of_its_own(self, s: Scenario) -> None:
         s.commit({("t", 0): 1}, retention_ms=2 * HOUR_MS, version=4)

@@ -170,7 +170,7 @@ class Anything(RuleBasedStateMachine):
 
 
 def described(group: Group) -> Any:
-    """What a stable group is, whoever tells it."""
+    """A stable group, from any source."""
     members = {
         m.member_id: (m.instance_id, m.assignment, m.session_timeout_ms, m.rebalance_timeout_ms)
         for m in group.members.values()

@@ -1,22 +1,31 @@
-"""Three thousand connections that mean no good, to one address on loopback, from a process of its own.
+"""Three thousand connections that mean no good, to one address on loopback, from a process of its
+own.
 
-    python -m hostile.attack HOST PORT
+    python -m hostile.attack HOST PORT [tls | handshake | sasl | sasl-tls | oauth | token]
 
-Half of them stay open and silent, fifty stop inside a frame of which they claimed a hundred megabytes,
-the rest send what a broker must not choke on and go. When all have had their turn it prints one JSON line
-of what became of them, and holds the open ones until its standard input ends.
+With `tls` all of this goes through TLS, with `handshake` in place of a TLS handshake that has
+begun, with `sasl` half-way through a login by PLAIN, with `sasl-tls` the same behind TLS, with
+`oauth` where a client of OAUTHBEARER acknowledges that its token is refused, with `token` half-way
+through SCRAM with a delegation token.
+
+Half of them stay open and silent, fifty stop inside a frame of which they claimed a hundred
+megabytes, the rest send what a broker must not choke on and go. When all have had their turn it
+prints one JSON line of what became of them, and holds the open ones until its standard input ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
 import resource
+import ssl
 import struct
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 
 import trio
 
@@ -82,10 +91,60 @@ BAD_KINDS: tuple[Callable[[Chance], bytes], ...] = (
 )
 
 
-async def _bad(address: tuple[str, int], chance: Chance, number: int, seen: Counter[str]) -> None:
+PLAIN, TLS, SASL, HANDSHAKE = "plain", "tls", "sasl", "handshake"
+SASL_TLS, OAUTH, TOKEN = "sasl-tls", "oauth", "token"
+CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303")
+"""The beginning of a handshake that promises 200 bytes."""
+
+
+def _handshake(mechanism: bytes) -> bytes:
+    """SaslHandshake v1."""
+    header = struct.pack(">hhih", 17, 1, 1, -1)
+    return _frame(header + struct.pack(">h", len(mechanism)) + mechanism)
+
+
+def _first(message: bytes) -> bytes:
+    """SaslAuthenticate v0."""
+    return _frame(struct.pack(">hhihi", 36, 0, 1, -1, len(message)) + message)
+
+
+BEGUN: dict[str, tuple[bytes, ...]] = {
+    SASL: (_handshake(b"PLAIN"),),
+    SASL_TLS: (_handshake(b"PLAIN"),),
+    OAUTH: (_handshake(b"OAUTHBEARER"), _first(b"n,,\x01auth=Bearer a.b.c\x01\x01")),
+    TOKEN: (_handshake(b"SCRAM-SHA-256"), _first(b"n,,n=id,r=nonce,tokenauth=true")),
+}
+"""What a client has sent, and got answers to, when it begins to mean no good."""
+
+Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
+
+
+@cache
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def _connect(address: tuple[str, int], mode: str) -> Stream:
+    stream: Stream = await trio.open_tcp_stream(*address)
+    if mode in (TLS, SASL_TLS):
+        stream = trio.SSLStream(stream, _context())
+        await stream.do_handshake()
+    if mode == HANDSHAKE:
+        await stream.send_all(CLIENT_HELLO)
+    for message in BEGUN.get(mode, ()):
+        await stream.send_all(message)
+        await stream.receive_some(4096)
+    return stream
+
+
+async def _bad(
+    address: tuple[str, int], chance: Chance, number: int, seen: Counter[str], mode: str
+) -> None:
     kind = BAD_KINDS[number % len(BAD_KINDS)]
     try:
-        stream = await trio.open_tcp_stream(*address)
+        stream = await _connect(address, mode)
         async with stream:
             await stream.send_all(kind(chance))
             if kind is truncated_frame:
@@ -98,26 +157,27 @@ async def _bad(address: tuple[str, int], chance: Chance, number: int, seen: Coun
         seen["closed by the broker"] += 1
 
 
-async def _attack(host: str, port: int) -> None:
+async def _attack(host: str, port: int, mode: str) -> None:
     chance = random.Random(1)
     address = (host, port)
     seen: Counter[str] = Counter()
-    held: list[trio.SocketStream] = []
+    held: list[Stream] = []
     for _ in range(STALLED):
-        stream = await trio.open_tcp_stream(*address)
+        stream = await _connect(address, mode)
         held.append(stream)
         start = struct.pack(">i", CLAIMED_BYTES) + _header(chance, 0, 9)
-        await stream.send_all(start + bytes(STALLED_BYTES - len(start)))
+        with contextlib.suppress(trio.BrokenResourceError):  # before a login no frame is as large
+            await stream.send_all(start + bytes(STALLED_BYTES - len(start)))
         seen["stalled"] += 1
     for _ in range(SILENT):
-        held.append(await trio.open_tcp_stream(*address))
+        held.append(await _connect(address, mode))
         seen["silent"] += 1
     numbers = itertools.count()
     async with trio.open_nursery() as nursery:
 
         async def worker() -> None:
             while (number := next(numbers)) < BAD:
-                await _bad(address, chance, number, seen)
+                await _bad(address, chance, number, seen, mode)
 
         for _ in range(AT_ONCE):
             nursery.start_soon(worker)
@@ -130,7 +190,7 @@ async def _attack(host: str, port: int) -> None:
 def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
-    trio.run(_attack, sys.argv[1], int(sys.argv[2]))
+    trio.run(_attack, sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else PLAIN)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""A broker under three thousand hostile connections: small, without a traceback, and at others' service."""
+"""A broker under three thousand hostile connections: small, without a traceback, and at others'
+service."""
 
 from __future__ import annotations
 
@@ -22,8 +23,9 @@ RSS_BYTES_MAX = 200_000_000
 ATTACK_TIMEOUT_S = 300
 
 
-def _round_trips(bootstrap: str, topic: str, until: threading.Event) -> list[float]:
-    """Sends numbered records one by one until told to stop; the seconds each took to be acknowledged."""
+def round_trips(bootstrap: str, topic: str, until: threading.Event) -> list[float]:
+    """Sends numbered records one by one until told to stop; the seconds each took to be
+    acknowledged."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
     )
@@ -53,7 +55,7 @@ def test_three_thousand_hostile_connections(
         over = threading.Event()
         times: list[float] = []
         client = threading.Thread(
-            target=lambda: times.extend(_round_trips(broker.bootstrap, topic, over))
+            target=lambda: times.extend(round_trips(broker.bootstrap, topic, over))
         )
         client.start()
         most = broker.rss_bytes()

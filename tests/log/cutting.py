@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from pk.core.log.disk import MemoryDisk
 
-Told = TypeVar("Told")
-"""What a history was told is durable."""
+Reported = TypeVar("Reported")
+"""What a history knows to be durable."""
 
 
 class PowerCut(Exception):
@@ -36,17 +36,18 @@ class CuttingDisk(MemoryDisk):
 
 def cut_everywhere(
     seed: int,
-    told: Callable[[], Told],
-    run: Callable[[CuttingDisk, int, Told], None],
-    check: Callable[[CuttingDisk, Told], None],
-) -> tuple[int, CuttingDisk, Told]:
-    """Run the history of a seed again and again; the power goes one operation later each time, and what is left is checked.
+    reported: Callable[[], Reported],
+    run: Callable[[CuttingDisk, int, Reported], None],
+    check: Callable[[CuttingDisk, Reported], None],
+) -> tuple[int, CuttingDisk, Reported]:
+    """Run the history of a seed again and again; the power goes one operation later each time, and
+    what is left is checked.
 
-    How many places it was cut at, and the disk and what was told of the run that came to its end.
+    How many places it was cut at, and the disk and what is known of the run that came to its end.
     """
     at = 0
     while True:
-        disk, so_far = CuttingDisk(), told()
+        disk, so_far = CuttingDisk(), reported()
         disk.make("/d")
         disk.sync_dir("")
         disk.left = at

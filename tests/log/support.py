@@ -69,7 +69,7 @@ def open_log(
     log_start_offset: int = 0,
     config: LogConfig | None = None,
 ) -> Log:
-    """A log on `disk`, made if it is not there."""
+    """A log on `disk`, created if missing."""
     disk = MemoryDisk() if disk is None else disk
     disk.make(path)
     return Log.open(

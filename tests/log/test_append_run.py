@@ -63,7 +63,8 @@ def client_batches(draw: st.DrawFn) -> bytes:
 
 
 def continued(batches: list[bytes]) -> list[bytes]:
-    """The same, with most sequences made to follow: a small one stands for "the next", others stay as they are."""
+    """The same, with most sequences made to follow: a small one stands for "the next", others stay
+    as they are."""
     following: dict[int, int] = {}
     result = []
     for data in batches:

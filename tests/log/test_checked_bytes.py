@@ -1,5 +1,5 @@
-"""Damage in the middle of a log is found when it is read, and what lies around it is served; indexes that were removed
-are made anew."""
+"""Damage in the middle of a log is found when it is read, and what lies around it is served;
+indexes that were removed are made again."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_what_is_known_is_never_more_than_was_checked(
             known -= set(range(a, b))
         elif what == "cut":
             sound.cut(a)
-            known |= set(range(a, SIZE))  # whoever appends there checks it
+            known |= set(range(a, SIZE))  # each append checks it
         for position in range(SIZE):
             end = sound.end(position, SIZE)
             assert set(range(position, end)) <= known
@@ -95,7 +95,7 @@ def damage(disk: MemoryDisk, log: Log, offset: int, byte: int, value: int) -> No
         "length",
     ],
 )
-def test_a_damaged_batch_is_told_and_the_rest_is_served(byte: int, value: int) -> None:
+def test_a_damaged_batch_is_reported_and_the_rest_is_served(byte: int, value: int) -> None:
     disk = MemoryDisk()
     log = written(disk)
     bad = log.segments[2].base_offset + 3
@@ -238,7 +238,7 @@ def cut(directory: Path, *suffixes: str) -> None:
 
 @pytest.mark.parametrize("harm", [remove, cut])
 @pytest.mark.parametrize("suffixes", [(".index",), (".timeindex",), (".index", ".timeindex")])
-def test_indexes_that_were_removed_from_under_a_log_at_work_are_made_anew(
+def test_indexes_that_were_removed_from_under_a_log_at_work_are_rebuilt(
     tmp_path: Path, suffixes: tuple[str, ...], harm: Callable[..., None]
 ) -> None:
     log = on_disk(tmp_path)
@@ -277,7 +277,7 @@ def test_snapshots_and_dropped_files_that_somebody_removed_are_not_missed(tmp_pa
 
 @pytest.mark.parametrize("active", [False, True], ids=["at rest", "active"])
 @pytest.mark.parametrize("gap", [1, 3])
-def test_an_index_that_points_elsewhere_leads_nobody_astray(active: bool, gap: int) -> None:
+def test_an_index_that_points_elsewhere_leads_no_reader_astray(active: bool, gap: int) -> None:
     disk = MemoryDisk()
     log = open_log(disk, config=CONFIG)
     for base in range(0, END, gap):

@@ -95,6 +95,28 @@ def bytes_for_time(disk: CountingDisk, log: Log, timestamp: int, offset: int) ->
     return disk.bytes_read
 
 
+def test_recovery_reads_every_batch_once() -> None:
+    disk = CountingDisk()
+    log = open_log(disk, config=CONFIG)
+    for i in range(6000):
+        append(log, make_batch(timestamp=NOW + i, size=950), epoch=i // 2500)
+    disk.bytes_read = 0
+    again = open_log(disk, config=CONFIG)  # killed; what was written is there
+    assert again.log_end_offset == 6000
+    assert [tuple(e) for e in again.epochs.entries] == [(0, 0), (1, 2500), (2, 5000)]
+    assert again.size <= disk.bytes_read < 1.02 * again.size
+
+
+def test_recovery_reads_again_what_producers_sent() -> None:
+    disk = CountingDisk()
+    log = open_log(disk, config=CONFIG)
+    append(log)
+    append(log, make_batch(producer_id=7, producer_epoch=3, sequence=0))
+    append(log)
+    again = open_log(disk, config=CONFIG)
+    assert [p.producer_id for p in again.producers] == [7] and again.producers.next_offset == 3
+
+
 def test_a_lookup_by_time_reads_kilobytes_where_batches_are_of_16_kb() -> None:
     disk = CountingDisk()
     log = open_log(disk, config=LogConfig(segment_bytes=8 << 20))
@@ -130,7 +152,7 @@ def test_a_lookup_by_time_reads_one_large_batch_at_most_and_that_once(codec: Cod
     assert disk.bytes_read < batch + (32 << 10)
 
 
-def test_a_lookup_by_time_passes_over_what_lies_behind_a_record_from_the_future() -> None:
+def test_a_lookup_by_time_skips_what_is_behind_a_record_from_the_future() -> None:
     disk = CountingDisk()
     log = open_log(disk, config=LogConfig(segment_bytes=64 << 20))
     append(log, make_batch(timestamp=NOW + 1_000_000))

@@ -1,4 +1,5 @@
-"""What is left after a crash: a prefix of whole batches, never less than was synced, and a state that fits it."""
+"""What is left after a crash: a prefix of whole batches, never less than was synced, and a state
+that fits it."""
 
 from collections.abc import Callable
 
@@ -129,7 +130,8 @@ def test_every_flipped_bit_is_found() -> None:
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         if bit // 8 < 8 or 12 <= bit // 8 < 16:
-            continue  # base offset and leader epoch lie outside of the CRC, in Kafka's format as in ours
+            # Base offset and leader epoch lie outside of the CRC, in Kafka's format as in ours.
+            continue
         disk = MemoryDisk()
         disk.make(PATH)
         disk.open(f"{PATH}/{0:020d}.log").pwrite(flipped, 0)
@@ -228,7 +230,7 @@ def test_segments_behind_a_torn_one_are_dropped() -> None:
     check_consistent(log, [(0, 1)])
 
 
-def test_missing_and_damaged_indexes_are_made_anew_even_after_a_clean_close() -> None:
+def test_missing_and_damaged_indexes_are_rebuilt_even_after_a_clean_close() -> None:
     for damage in ("missing", "odd", "backwards"):
         disk = MemoryDisk()
         log = open_log(disk, config=CONFIG)
@@ -303,7 +305,8 @@ def test_what_a_crash_left_half_done_is_swept() -> None:
 def test_the_seal_of_a_segment_that_was_synced_before_it_rolled(
     appended_after_roll: int, zeroed: bool
 ) -> None:
-    """Its last index entry is written at the roll, after the sync that moved the recovery point to its end."""
+    """Its last index entry is written at the roll, after the sync that moved the recovery point to
+    its end."""
     disk = MemoryDisk()
     log = open_log(disk, config=CONFIG)
     durable(disk)
@@ -324,7 +327,8 @@ def test_the_seal_of_a_segment_that_was_synced_before_it_rolled(
 
 
 def test_epochs_of_a_history_that_was_cut_do_not_come_back() -> None:
-    """The file may still tell of a leader whose batches were cut off; those that took their place say otherwise."""
+    """The file may still tell of a leader whose batches were cut off; those that took their place
+    say otherwise."""
     disk = MemoryDisk()
     log = open_log(disk)
     durable(disk)

@@ -1,7 +1,9 @@
-"""The power goes at every single change that a history makes to the disk: what was promised is there, and nothing else.
+"""The power goes at every single change that a history makes to the disk: what was promised is
+there, and nothing else.
 
-A history is drawn from a seed: appends, flushes, rolls, retention, cuts, and the checkpoints that their owner writes. It is
-run again and again, each time one operation of the disk further, and then the log directory is opened as a start opens it.
+A history is drawn from a seed: appends, flushes, rolls, retention, cuts, and the checkpoints that
+their owner writes. It is run again and again, each time one operation of the disk further, and then
+the log directory is opened as a start opens it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pk.core.record.batch import read_header
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100, segment_index_bytes=600)
 
 
-class Told:
+class Reported:
     """What the log's owner promised, and what it may find."""
 
     def __init__(self) -> None:
@@ -38,7 +40,7 @@ def open_dirs(disk: CuttingDisk) -> LogDirs:
     )
 
 
-def run(disk: CuttingDisk, seed: int, told: Told) -> None:
+def run(disk: CuttingDisk, seed: int, reported: Reported) -> None:
     """One history, in a directory of its own. Notes a promise only once it was kept."""
     random = Random(seed)
     dirs = open_dirs(disk)
@@ -46,52 +48,52 @@ def run(disk: CuttingDisk, seed: int, told: Told) -> None:
     for _ in range(random.randrange(5, 18)):
         what = random.choice(["append"] * 5 + ["flush", "flush", "roll", "retain", "cut", "note"])
         if what == "append":
-            append(log, told, random)
+            append(log, reported, random)
         elif what == "flush":
             end = log.log_end_offset
             log.flush()
-            told.promised = end
+            reported.promised = end
         elif what == "roll":
             log.roll(NOW)
         elif what == "retain":
             start = random.randint(log.log_start_offset, log.log_end_offset)
-            told.start_max = max(told.start_max, start)
+            reported.start_max = max(reported.start_max, start)
             log.delete_before(start)
             log.remove_deleted()
         elif what == "cut":
-            cut(dirs, log, told, random)
+            cut(dirs, log, reported, random)
         else:
             start = log.log_start_offset
             dirs.write_recovery_points()
             dirs.write_log_start_offsets()
-            told.promised_start = start
+            reported.promised_start = start
 
 
-def append(log: Log, told: Told, random: Random) -> None:
+def append(log: Log, reported: Reported, random: Random) -> None:
     count, size, base = random.randint(1, 3), random.randint(1, 90), log.log_end_offset
     batch = make_batch(count, size=size)
-    told.batches.append((base, base + count, size))
+    reported.batches.append((base, base + count, size))
     log.append_as_leader(batch, read_header(batch), 0, NOW)
 
 
-def cut(dirs: LogDirs, log: Log, told: Told, random: Random) -> None:
+def cut(dirs: LogDirs, log: Log, reported: Reported, random: Random) -> None:
     """A follower's cut: from now on only what is below counts as promised."""
     to = random.randint(max(log.log_start_offset, log.log_end_offset - 4), log.log_end_offset)
-    kept = [b for b in told.batches if b[1] <= to]
+    kept = [b for b in reported.batches if b[1] <= to]
     end = kept[-1][1] if kept else 0  # a batch that is cut into goes whole
-    told.promised = min(told.promised, end)
-    told.promised_start = min(told.promised_start, end)
+    reported.promised = min(reported.promised, end)
+    reported.promised_start = min(reported.promised_start, end)
     log.truncate_to(to)
     dirs.write_recovery_points()
-    told.batches = kept
+    reported.batches = kept
 
 
-def check(disk: CuttingDisk, told: Told) -> None:
+def check(disk: CuttingDisk, reported: Reported) -> None:
     dirs = open_dirs(disk)
     log = dirs.open_log(TP, TOPIC_ID, CONFIG, NOW)
-    assert log.log_end_offset >= told.promised, "what was synced is there"
-    assert log.log_start_offset >= min(told.promised_start, log.log_end_offset)
-    assert log.log_start_offset <= told.start_max, "nothing was dropped unasked"
+    assert log.log_end_offset >= reported.promised, "what was synced is there"
+    assert log.log_start_offset >= min(reported.promised_start, log.log_end_offset)
+    assert log.log_start_offset <= reported.start_max, "nothing was dropped unasked"
     headers = headers_of(log)
     assert all(a.next_offset == b.base_offset for a, b in pairwise(headers))
     if headers:
@@ -107,7 +109,7 @@ def check(disk: CuttingDisk, told: Told) -> None:
 
 def everywhere(seed: int) -> int:
     """How many places the history was cut at."""
-    return cut_everywhere(seed, Told, run, check)[0]
+    return cut_everywhere(seed, Reported, run, check)[0]
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,8 +1,9 @@
-"""The power goes at every change that a log with transactions makes to the disk: afterwards it is known what was aborted.
+"""The power goes at every change that a log with transactions makes to the disk: afterwards it is
+known what was aborted.
 
-As test_crash_everywhere.py, with producers whose transactions begin, grow, commit and abort, over several segments. After
-the next start the index names every aborted transaction of which something is left, and nothing else; and readers of
-committed records stop before the first one that is open.
+As test_crash_everywhere.py, with producers whose transactions begin, grow, commit and abort, over
+several segments. After the next start the index names every aborted transaction of which something
+is left, and nothing else; and readers of committed records stop before the first one that is open.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def run(disk: CuttingDisk, seed: int) -> None:
 
 
 def expected(log: Log) -> tuple[dict[tuple[int, int], int], int]:
-    """What lies in the log: (producer, offset of its abort) → first offset there is of that transaction; and where the
-    oldest open one begins, or the end."""
+    """What the log holds: (producer, offset of its abort) → first offset there is of that
+    transaction; and where the oldest open one begins, or the end."""
     found: dict[tuple[int, int], int] = {}
     begun: dict[int, int] = {}
     for header in headers_of(log):
@@ -81,12 +82,12 @@ def check(disk: CuttingDisk) -> None:
     log = open_dirs(disk).open_log(TP, TOPIC_ID, CONFIG, NOW)
     end, start = log.log_end_offset, log.log_start_offset
     due, stable = expected(log)
-    told = {
+    reported = {
         (a.producer_id, a.last_offset): a.first_offset for a in aborted.between(log.state, 0, end)
     }
-    assert due.keys() <= told.keys(), "every abort is known"
-    assert all(told[which] == first or told[which] < start for which, first in due.items())
-    for which, first in told.items():
+    assert due.keys() <= reported.keys(), "every abort is known"
+    assert all(reported[which] == first or reported[which] < start for which, first in due.items())
+    for which, first in reported.items():
         assert which in due or first < start, "nothing made up"
     assert log.last_stable_offset(end) in (stable, start), (
         "or one is open that began before the log"

@@ -1,4 +1,4 @@
-"""Log directories: whose they are, what lies in them, how they were left."""
+"""Log directories: whose they are, what they hold, how they were left."""
 
 import errno
 import itertools
@@ -53,7 +53,7 @@ def open_dirs(
 
 
 @pytest.mark.parametrize("harm", ["removed", "emptied", "cut", "none"])
-def test_an_index_of_aborts_that_goes_while_nobody_runs_is_missed(harm: str) -> None:
+def test_an_index_of_aborts_that_goes_while_no_broker_runs_is_missed(harm: str) -> None:
     disk = MemoryDisk()
     dirs = open_dirs(disk)
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
@@ -69,7 +69,7 @@ def test_an_index_of_aborts_that_goes_while_nobody_runs_is_missed(harm: str) -> 
         disk.remove(path)
     elif harm != "none":
         disk.open(path).truncate(0 if harm == "emptied" else disk.open(path).size() // 3)
-    for _ in range(2):  # what was made anew stays
+    for _ in range(2):  # what was made again stays
         dirs = open_dirs(disk)
         assert not disk.exists(f"/data/{NOTE}"), "it is true of logs that are closed"
         log = dirs.open_log(A, ID_A, CONFIG, NOW)
@@ -167,7 +167,7 @@ def test_a_flushed_log_survives_with_its_name_and_id() -> None:
 
 
 @pytest.mark.parametrize("kind", ["real", "memory"])
-def test_a_second_broker_is_told_who_holds_the_directory(kind: str, tmp_path: Path) -> None:
+def test_a_second_broker_learns_who_holds_the_directory(kind: str, tmp_path: Path) -> None:
     disk: Disk = RealDisk() if kind == "real" else MemoryDisk()
     root = str(tmp_path) if kind == "real" else "/data"
     dirs = open_dirs(disk, root)
@@ -430,7 +430,7 @@ def test_logs_that_were_not_closed_are_recovered_by_several_threads_at_once() ->
     dirs.release()
     again = open_dirs(disk, "/one", "/two")
     assert again.to_recover == 8
-    meet = threading.Barrier(2, timeout=20)
+    meet = threading.Barrier(2, timeout=60)
     at_once = LockedOut(disk, meet)
     for directory in again.directories:
         directory.disk = cast(Disk, at_once)

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.peer
 
 
 def fill(log: Log) -> None:
-    """Small and large batches, times that go back, an idempotent and a transactional producer, several epochs."""
+    """Small and large batches, times that go back, an idempotent and a transactional producer,
+    several epochs."""
     for i in range(300):
         times = [NOW + (i * 37) % 1000 + k for k in range(1 + i % 4)]
         append(
@@ -90,11 +91,11 @@ def test_apaches_dump_tool_reads_our_files(history: str, tmp_path: Path) -> None
     assert len(log.segments) > 2
     kinds = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
     files = sorted(file for file in Path(path).iterdir() if file.suffix in kinds)
-    told = dump(files)
-    assert told.keys() == {file.name for file in files}
+    reported = dump(files)
+    assert reported.keys() == {file.name for file in files}
     batches: list[tuple[int, int]] = []
     for file in files:
-        text, size = told[file.name], file.stat().st_size
+        text, size = reported[file.name], file.stat().st_size
         if file.suffix == ".log":
             found = re.findall(
                 r"^baseOffset: (\d+) lastOffset: (\d+) .*isvalid: true", text, re.MULTILINE
@@ -117,7 +118,7 @@ def test_apaches_dump_tool_reads_our_files(history: str, tmp_path: Path) -> None
     if history == "open":
         log.close()
         return
-    last = told[f"{log.log_end_offset:020d}.snapshot"]
+    last = reported[f"{log.log_end_offset:020d}.snapshot"]
     producers = re.findall(r"^producerId: (\d+) producerEpoch: (\d+) ", last, re.MULTILINE)
     expected = sorted((p.producer_id, p.producer_epoch) for p in log.producers.active())
     assert sorted((int(i), int(e)) for i, e in producers) == expected
@@ -144,21 +145,21 @@ def test_apaches_dump_tool_reads_what_compaction_wrote(tmp_path: Path) -> None:
     log.remove_deleted()
     log.close()
     kinds = (".log", ".index", ".timeindex", ".txnindex")
-    told = dump(sorted(file for file in Path(path).iterdir() if file.suffix in kinds))
+    reported = dump(sorted(file for file in Path(path).iterdir() if file.suffix in kinds))
     found = [
         (int(base), int(last))
-        for name, text in told.items()
+        for name, text in reported.items()
         if name.endswith(".log")
         for base, last in re.findall(
             r"^baseOffset: (\d+) lastOffset: (\d+) .*isvalid: true", text, re.MULTILINE
         )
     ]
     assert found == [(h.base_offset, h.last_offset) for s in log.segments for _, h in s.headers()]
-    assert not any("isvalid: false" in text for text in told.values())
-    assert any("deleteHorizonMs: OptionalLong[" in text for text in told.values())
+    assert not any("isvalid: false" in text for text in reported.values())
+    assert any("deleteHorizonMs: OptionalLong[" in text for text in reported.values())
     offsets = [
         int(offset)
-        for name, text in told.items()
+        for name, text in reported.items()
         if name.endswith(".log")
         for offset in re.findall(r"^\| offset: (\d+) .* key: key-|last", text, re.MULTILINE)
         if offset

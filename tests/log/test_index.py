@@ -82,7 +82,7 @@ def test_truncation_reaches_the_file(entries: list[tuple[int, int]], offset: int
     assert again.last() == (kept[-1] if kept else (BASE, 0))
 
 
-def test_an_index_begun_anew_replaces_the_file() -> None:
+def test_a_rebuilt_index_replaces_the_file() -> None:
     disk = MemoryDisk()
     disk.open("/i").pwrite(bytes(800), 0)
     index = OffsetIndex(disk.open("/i"), BASE, 800)
@@ -150,7 +150,7 @@ def test_entries_are_told_from_the_hole_that_a_crash_left(count: int) -> None:
         (b"", b"\x00" * 8 + b"\xff" * 4, False),
     ],
 )
-def test_what_cannot_be_an_index_is_told(index: bytes, time_index: bytes, sane: bool) -> None:
+def test_what_cannot_be_an_index_is_reported(index: bytes, time_index: bytes, sane: bool) -> None:
     disk = MemoryDisk()
     disk.open("/i").pwrite(index, 0)
     disk.open("/t").pwrite(time_index, 0)

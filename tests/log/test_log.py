@@ -33,7 +33,8 @@ class Kept:
 
 
 class LogAgainstList(RuleBasedStateMachine):
-    """Appends, cuts, trims, rolls and restarts; after each step the log and the list say the same."""
+    """Appends, cuts, trims, rolls and restarts; after each step the log and the list say the
+    same."""
 
     @initialize(
         interval=st.sampled_from([0, 100, 4096]),
@@ -107,7 +108,8 @@ class LogAgainstList(RuleBasedStateMachine):
             recovery_point=recovery_point,
             log_start_offset=self.start_offset,
         )
-        # Cut inside a gap that compaction left, a log ends where no batch tells: opened again it ends at the last one.
+        # Cut inside a gap that compaction left, a log ends where no batch tells: opened again it
+        # ends at the last one.
         last = self.batches[-1].next_offset if self.batches else self.log.segments[-1].base_offset
         assert min(last, self.end_offset) <= self.log.log_end_offset <= self.end_offset
         self.end_offset = self.log.log_end_offset
@@ -182,7 +184,7 @@ def code_of(log: Log, batch: bytearray) -> int:
     return raised.value.code
 
 
-def test_what_is_wrong_with_a_batch_is_told() -> None:
+def test_what_is_wrong_with_a_batch_is_reported() -> None:
     log = open_log(config=LogConfig(max_message_bytes=500, segment_bytes=400))
     flipped = make_batch()
     flipped[70] ^= 1
@@ -230,7 +232,8 @@ def test_the_timestamps_that_were_found_inside_count() -> None:
 
 
 def _moved(size: int, log: Log) -> bytearray:
-    """The log's first batch once more, as a leader would send it next; its CRC is checked again on the way in."""
+    """The log's first batch once more, as a leader would send it next; its CRC is checked again on
+    the way in."""
     content = bytearray(log.segments[0].file.pread(size, 0))
     content[:8] = log.log_end_offset.to_bytes(8)
     return content
@@ -528,7 +531,7 @@ def test_the_indexes_of_the_segment_that_grows_have_their_full_length_and_give_b
 
     full = (10_000_000, 9_999_996)
     log = open_log(RealDisk(), path=path, config=config)
-    assert lengths(log) == [(0, 0)], "a partition nobody writes to needs none"
+    assert lengths(log) == [(0, 0)], "a partition without writers needs none"
     append(log)
     assert lengths(log) == [full], "whole entries, both in one length"
     for number in range(10):

@@ -1,5 +1,6 @@
-"""A batch that is sent again after its broker was stopped well and came back: any of the last five is known, although a
-snapshot keeps one. The simulator found it: a leader stopped with two batches unanswered refused the first of them."""
+"""A batch that is sent again after its broker was stopped well and came back: any of the last five
+is known, although a snapshot keeps one. The simulator found it: a leader stopped with two batches
+unanswered refused the first of them."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ def test_batches_of_an_older_epoch_are_not_taken_for_those_of_this_one() -> None
 
 
 def test_a_marker_that_begins_a_new_epoch_leaves_nothing_to_recall() -> None:
-    """As each does since KIP-890. What is wrong with a batch behind it is the producer's fault, not the log's."""
+    """As each does since KIP-890. What is wrong with a batch behind it is the producer's fault, not
+    the log's."""
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, sent(0))

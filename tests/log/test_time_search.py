@@ -1,4 +1,5 @@
-"""Lookups by time when a bit of a time index is flipped: right all the same, and the index is mended."""
+"""Lookups by time when a bit of a time index is flipped: right all the same, and the index is
+mended."""
 
 from log.support import NOW, PATH, append, make_batch, open_log
 
@@ -37,7 +38,7 @@ def overwrite(disk: MemoryDisk, data: bytes) -> None:
     disk.open(NAME).pwrite(data, 0)
 
 
-def test_a_flipped_bit_in_a_time_index_sends_nobody_past_a_record() -> None:
+def test_a_flipped_bit_in_a_time_index_sends_no_reader_past_a_record() -> None:
     disk = MemoryDisk()
     written(disk)
     right = disk.read(NAME)
@@ -55,7 +56,7 @@ def test_a_flipped_bit_in_a_time_index_sends_nobody_past_a_record() -> None:
         overwrite(disk, bytes(wrong))
         latest = reopened(disk).max_timestamp()
         assert latest is not None and latest.timestamp == NOW + 141, bit
-    assert mended > 4 * len(right), "what is found wrong is made anew"
+    assert mended > 4 * len(right), "what is found wrong is made again"
 
 
 def test_a_time_index_is_left_alone_where_the_log_is_damaged() -> None:

@@ -58,7 +58,7 @@ def test_the_last_stable_offset_is_not_below_the_start_of_the_log() -> None:
     assert log.last_stable_offset(5) == 5
 
 
-def test_aborted_transactions_are_told_where_they_overlap() -> None:
+def test_aborted_transactions_are_reported_where_they_overlap() -> None:
     log = open_log()
     send(log, 1)  # 0
     append(log)  # 1
@@ -86,14 +86,14 @@ def test_a_transaction_over_several_segments() -> None:
         assert aborted(log, offset) == [(1, 0)]
 
 
-def test_what_lies_far_behind_a_slice_is_not_told() -> None:
+def test_what_is_far_behind_a_slice_is_not_reported() -> None:
     log = open_log(config=LogConfig(index_interval_bytes=0))
     for i in range(20):
         send(log, i)
         end_transaction(log, i, commit=False)
-    told = aborted(log, 0, bytes_max=1)
-    assert told[0] == (0, 0)
-    assert len(told) < 5
+    reported = aborted(log, 0, bytes_max=1)
+    assert reported[0] == (0, 0)
+    assert len(reported) < 5
 
 
 @pytest.mark.parametrize("how", ["clean", "crash", "truncate"])
@@ -123,7 +123,7 @@ def test_transactions_are_still_known_after(how: str) -> None:
     assert log.segments[1].txn_index.all() == [(3, 3, 4, 2)]
 
 
-def test_an_abort_for_whose_index_there_is_no_room_is_still_told() -> None:
+def test_an_abort_for_whose_index_there_is_no_room_is_still_reported() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     send(log, 1)  # 0
@@ -146,8 +146,8 @@ ABORTED = [(1, 0), (2, 2), (3, 4), (4, 6)]
 
 
 def with_aborts(path: str) -> Log:
-    """Four transactions that abort, in three segments; that of producer 2 ends in a later one than it began in. Files
-    are let go as soon as another is used."""
+    """Four transactions that abort, in three segments; that of producer 2 ends in a later one than
+    it began in. Files are let go as soon as another is used."""
     log = open_log(RealDisk(open_files_max=1), path=path)
     send(log, 1)  # 0
     end_transaction(log, 1, commit=False)  # 1
@@ -163,11 +163,11 @@ def with_aborts(path: str) -> Log:
 
 
 def all_aborted(log: Log) -> list[tuple[int, int]]:
-    """What somebody is told who reads the log from its start, a batch at a time."""
-    told: list[tuple[int, int]] = []
+    """What a reader sees who reads the log from its start, a batch at a time."""
+    reported: list[tuple[int, int]] = []
     for offset in range(log.log_end_offset):
-        told += [each for each in aborted(log, offset, bytes_max=1) if each not in told]
-    return told
+        reported += [each for each in aborted(log, offset, bytes_max=1) if each not in reported]
+    return reported
 
 
 def removed(path: Path) -> None:
@@ -202,7 +202,7 @@ def check_reopened(path: Path, end: int, due: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize("do", [removed, cut, emptied, overwritten])
-def test_an_index_that_was_harmed_under_a_log_at_work_is_made_anew(
+def test_an_index_that_was_harmed_under_a_log_at_work_is_rebuilt(
     do: Callable[[Path], None], tmp_path: Path
 ) -> None:
     path = tmp_path / "t-0"
@@ -223,7 +223,7 @@ def test_an_index_that_was_harmed_under_a_log_at_work_is_made_anew(
 
 
 @pytest.mark.parametrize("do", [cut, overwritten])
-def test_an_index_that_cannot_be_right_is_made_anew_after_a_clean_close(
+def test_an_index_that_cannot_be_right_is_rebuilt_after_a_clean_close(
     do: Callable[[Path], None], tmp_path: Path
 ) -> None:
     path = tmp_path / "t-0"
@@ -232,7 +232,7 @@ def test_an_index_that_cannot_be_right_is_made_anew_after_a_clean_close(
     check_reopened(path, 8, ABORTED)
 
 
-def test_the_index_is_made_anew_with_the_others_of_its_segment(tmp_path: Path) -> None:
+def test_the_index_is_rebuilt_with_the_others_of_its_segment(tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     with_aborts(str(path)).close()
     harm(path, removed, "index")
@@ -240,7 +240,7 @@ def test_the_index_is_made_anew_with_the_others_of_its_segment(tmp_path: Path) -
     check_reopened(path, 8, ABORTED)
 
 
-def test_a_lost_index_is_made_anew_in_a_thread_only(tmp_path: Path) -> None:
+def test_a_lost_index_is_rebuilt_in_a_thread_only(tmp_path: Path) -> None:
     log = with_aborts(str(tmp_path / "t-0"))
     harm(tmp_path / "t-0", emptied, ".txnindex")
     fetched = log.read(0, 1 << 20, 8)

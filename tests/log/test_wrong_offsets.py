@@ -1,5 +1,5 @@
-"""Offsets in the headers of batches that cannot be. No CRC covers them: a flipped bit is found by what lies around it, or by
-what a segment can hold."""
+"""Offsets in the headers of batches that cannot be. No CRC covers them: a flipped bit is found by
+what lies around it, or by what a segment can hold."""
 
 from struct import Struct
 
@@ -37,7 +37,7 @@ def displace(disk: MemoryDisk, log: Log, number: int, offset: int, batch: int = 
     return header.base_offset
 
 
-def test_an_index_that_is_made_anew_passes_it_by() -> None:
+def test_an_index_that_is_rebuilt_skips_it() -> None:
     disk = MemoryDisk()
     log = written(disk)
     at = displace(disk, log, 1, FAR, batch=-1)

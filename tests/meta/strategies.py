@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from pk.core.auth.acls import AclBinding
 from pk.core.meta.events import (
     BROKER,
     TOPIC,
+    AclCreated,
+    AclDeleted,
     BrokerChanged,
     BrokerRegistered,
     BrokerUnregistered,
+    ClientQuotaChanged,
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
     ControllerRegistered,
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
     Endpoint,
     Event,
     FeatureChanged,
@@ -21,14 +27,22 @@ from pk.core.meta.events import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
+    ScramCredentialChanged,
+    ScramCredentialRemoved,
+    StrangersSecretMade,
     TopicCreated,
     TopicDeleted,
 )
+from pk.core.quota.entity import ENTITY_TYPES, Entity, EntityPart
 
 ids = st.binary(min_size=16, max_size=16)
 nodes = st.integers(0, 2**31 - 1)
 epochs = st.integers(-1, 2**31 - 1)
 texts = st.text(max_size=12)
+principals = st.sampled_from(["User:alice", "User:CN=a:b", "Group:"])
+quota_entities = st.lists(
+    st.builds(EntityPart, st.sampled_from(ENTITY_TYPES), st.none() | texts), max_size=2
+).map(tuple)
 node_lists = st.lists(st.integers(0, 9), max_size=4, unique=True).map(tuple)
 id_lists = st.lists(ids, max_size=2).map(tuple)
 endpoints = st.lists(
@@ -37,6 +51,17 @@ endpoints = st.lists(
 ranges = st.lists(
     st.builds(FeatureRange, texts, st.integers(0, 9), st.integers(0, 9)), max_size=2
 ).map(tuple)
+
+acls = st.builds(
+    AclBinding,
+    st.integers(2, 7),
+    st.sampled_from(["a", "ab", "*"]),
+    st.integers(3, 4),
+    st.sampled_from(["User:a", "User:*"]),
+    st.sampled_from(["*", "127.0.0.1"]),
+    st.integers(2, 15),
+    st.integers(2, 3),
+)
 
 
 def any_event() -> st.SearchStrategy[Event]:
@@ -102,6 +127,31 @@ def any_event() -> st.SearchStrategy[Event]:
         st.builds(ConfigChanged, st.sampled_from([2, 4, 16, 32]), texts, texts, none | texts),
         st.builds(FeatureChanged, texts, st.integers(0, 9)),
         st.builds(ProducerIdsAllocated, nodes, st.integers(0, 2**62), st.integers(0, 2**62)),
+        acls.map(lambda rule: AclCreated(*rule)),
+        acls.map(lambda rule: AclDeleted(*rule)),
+        st.builds(
+            ScramCredentialChanged,
+            texts,
+            st.integers(1, 2),
+            st.binary(max_size=9),
+            st.binary(max_size=9),
+            st.binary(max_size=9),
+            st.integers(4096, 16384),
+        ),
+        st.builds(ScramCredentialRemoved, texts, st.integers(1, 2)),
+        st.builds(StrangersSecretMade, st.binary(min_size=1, max_size=9)),
+        st.builds(
+            DelegationTokenChanged,
+            texts,
+            principals,
+            principals,
+            st.lists(principals, max_size=2).map(tuple),
+            st.integers(0, 9),
+            st.integers(0, 9),
+            st.integers(0, 9),
+        ),
+        st.builds(DelegationTokenRemoved, texts),
+        st.builds(ClientQuotaChanged, quota_entities, texts, none | st.floats(allow_nan=False)),
     )
 
 
@@ -110,9 +160,13 @@ def histories(draw: st.DrawFn, events_max: int = 40) -> list[Event]:
     """Events that fit each other, as a controller's log holds them."""
     topics: dict[bytes, tuple[str, int]] = {}
     brokers: dict[int, int] = {}
+    rules: set[AclBinding] = set()
+    users: set[tuple[str, int]] = set()
+    limited: set[Entity] = set()
+    tokens: set[str] = set()
     events: list[Event] = [ClusterCreated("c")]
     for number in range(draw(st.integers(0, events_max))):
-        choice = draw(st.integers(0, 11))
+        choice = draw(st.integers(0, 16))
         topic = draw(st.sampled_from(sorted(topics))) if topics else None
         broker = draw(st.sampled_from(sorted(brokers))) if brokers else None
         if choice == 0 or (topic is None and choice in (1, 2, 3)):
@@ -155,6 +209,34 @@ def histories(draw: st.DrawFn, events_max: int = 40) -> list[Event]:
             events.append(FeatureChanged(feature, draw(st.integers(0, 2))))
         elif choice == 10:
             events.append(ControllerRegistered(draw(st.integers(1, 3)), draw(ids)))
+        elif choice == 11:
+            rule = draw(acls)
+            events.append(AclDeleted(*rule) if rule in rules else AclCreated(*rule))
+            rules ^= {rule}
+        elif choice == 12:
+            user = (draw(st.sampled_from(["a", "b"])), draw(st.integers(1, 2)))
+            if user in users and draw(st.booleans()):
+                users.remove(user)
+                events.append(ScramCredentialRemoved(*user))
+            else:
+                users.add(user)
+                events.append(ScramCredentialChanged(*user, b"s", b"k", b"v", number + 4096))
+        elif choice == 13:
+            events.append(StrangersSecretMade(bytes([number])))
+        elif choice == 14:
+            entity = (EntityPart("user", draw(st.sampled_from(["a", None]))),)
+            limited ^= {entity}
+            value = float(number) if entity in limited else None
+            events.append(ClientQuotaChanged(entity, "producer_byte_rate", value))
+        elif choice == 15:
+            token = draw(st.sampled_from(["t", "u"]))
+            if token in tokens and draw(st.booleans()):
+                tokens.remove(token)
+                events.append(DelegationTokenRemoved(token))
+            else:
+                tokens.add(token)
+                changed = DelegationTokenChanged(token, "User:a", "User:b", (), 0, number, 99)
+                events.append(changed)
         else:
             events.append(ProducerIdsAllocated(1, 0, number * 1000))
     return events

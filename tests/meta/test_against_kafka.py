@@ -33,14 +33,15 @@ from pk.core.wire.messages.incremental_alter_configs import (
 )
 
 DIFFERENT = {"made.up", "listeners"}
-"""Kafka keeps keys for a broker though it knows nothing of them, and can listen elsewhere at once."""
+"""Kafka keeps keys for a broker though it knows nothing of them, and can listen elsewhere at
+once."""
 
 
 class Asking:
     """One connection."""
 
     def __init__(self, kafka: Kafka) -> None:
-        self._socket = socket.create_connection((kafka.host, kafka.port), timeout=30)
+        self._socket = socket.create_connection((kafka.host, kafka.port), timeout=60)
 
     def __enter__(self) -> Self:
         return self
@@ -74,12 +75,12 @@ def described(asking: Asking, kind: int, name: str) -> dict[str, DescribeConfigs
         include_synonyms=True,
     )
 
-    def told() -> DescribeConfigsResult | None:
+    def reported() -> DescribeConfigsResult | None:
         # The controller of Apache Kafka answers that a topic is made before its brokers have heard.
         (result,) = asking.ask(request).results
         return None if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else result
 
-    result = wait_until(f"the configs of {name}", told)
+    result = wait_until(f"the configs of {name}", reported)
     assert result.error_code == 0
     return {config.name: config for config in result.configs}
 

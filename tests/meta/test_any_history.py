@@ -4,9 +4,9 @@ configs, in any order.
 
 Beside the image runs a model of what the replicas hold. Leaders append, followers copy, and what is
 on every member of a large enough ISR is acknowledged. A broker that did not shut down cleanly has
-lost any part of its tail when it is back. After every decision the image must be sound, and a leader
-that came by no unclean election must hold everything acknowledged: that is what the promise of
-acks=all rests on.
+lost any part of its tail when it is back. After every decision the image must be sound, and a
+leader that came by no unclean election must hold everything acknowledged: that is what the promise
+of acks=all rests on.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.unsound = -1
         self.promised: dict[Tp, int] = {}
         self.losses: dict[Tp, set[int]] = {}
-        self.told: dict[int, int] = {node: image.brokers[node].broker_epoch for node in NODES}
+        self.reported: dict[int, int] = {node: image.brokers[node].broker_epoch for node in NODES}
 
     # --- the model of the replicas ---
 
@@ -122,7 +122,8 @@ class AnyHistory(RuleBasedStateMachine):
     def acknowledge(self) -> None:
         for name, tp, p in self.all_partitions():
             if p.leader >= 0 and len(p.isr) >= self.min_isr(name, p):
-                # A follower counts as far as it has the leader's records, not others of that number.
+                # A follower counts as far as it has the leader's records, not others of that
+                # number.
                 leader = self.log_of(tp, p.leader)
                 end = min(same(leader, self.log_of(tp, node)) for node in p.isr)
                 known = self.acknowledged.setdefault(tp, [])
@@ -154,7 +155,8 @@ class AnyHistory(RuleBasedStateMachine):
         for node in set(old.replicas) - set(new.replicas):
             self.log.pop((tp, node), None)
             if self.unclean(found.name) and node in (*old.isr, *old.elr):
-                # Where unclean elections are allowed a reassignment may be cancelled although those that stay have less.
+                # Where unclean elections are allowed a reassignment may be cancelled although those
+                # that stay have less.
                 self.losses.setdefault(tp, set()).add(node)
         if new.leader < 0 or new.leader == old.leader:
             return
@@ -210,7 +212,7 @@ class AnyHistory(RuleBasedStateMachine):
         reply = self.commit(brokers.register_broker(self.image, request, CONFIG))
         self.unsound = -1
         assert reply.error_code == 0
-        self.told[node] = self.image.brokers[node].broker_epoch
+        self.reported[node] = self.image.brokers[node].broker_epoch
         assert self.image.brokers[node].fenced
         for _, _, p in self.all_partitions():
             assert node not in p.isr and ((clean and old is not None) or node not in p.elr)
@@ -250,7 +252,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(node=nodes, which=chance)
     def place(self, node: int, which: int) -> None:
-        """A broker finds its replicas where they are, or makes them anew where the directory is
+        """A broker finds its replicas where they are, or makes them again where the directory is
         gone."""
         broker = self.image.brokers.get(node)
         if broker is None or not broker.log_dirs:
@@ -310,7 +312,8 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(seed=chance, grow=st.booleans())
     def change_isr(self, seed: int, grow: bool) -> None:
-        """Each leader asks: to drop some, or to take in those that have all that is acknowledged."""
+        """Each leader asks: to drop some, or to take in those that have all that is
+        acknowledged."""
         random = Random(seed)
         for _, tp, p in self.all_partitions():
             if p.leader < 0:
@@ -329,7 +332,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.acknowledge()
 
     def ask(self, tp: Tp, p: PartitionImage, new: list[int]) -> None:
-        states = [BrokerState(broker_id=n, broker_epoch=self.told.get(n, -1)) for n in new]
+        states = [BrokerState(broker_id=n, broker_epoch=self.reported.get(n, -1)) for n in new]
         data = PartitionData(
             partition_index=tp[1],
             leader_epoch=p.leader_epoch,

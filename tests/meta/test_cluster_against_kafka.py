@@ -1,5 +1,5 @@
-"""What our decisions come to, beside what a cluster of Apache Kafka's comes to: the same steps, the same
-partitions and the same errors.
+"""What our decisions come to, beside what a cluster of Apache Kafka's comes to: the same steps, the
+same partitions and the same errors.
 
 The steps that tell most are those of which a client sees the state in between: a reassignment to a
 broker that is down stays under way; replicas that leave a small ISR stay eligible.
@@ -44,12 +44,12 @@ pytestmark = [
     pytest.mark.skipif(apache_kafka.available() is not None, reason="needs java and mvn"),
 ]
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")
 def apache() -> Iterator[apache_kafka.ApacheKafka]:
-    # Five JVMs on a busy machine: nobody is to be taken for dead, be it a broker or a controller.
+    # Five JVMs on a busy machine: no broker or controller must be taken for dead.
     properties = {
         "controller.quorum.election.timeout.ms": "5000",
         "controller.quorum.fetch.timeout.ms": "10000",
@@ -68,7 +68,7 @@ def eventually(check: Callable[[], bool], what: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not check():
         assert time.monotonic() < deadline, what()
-        time.sleep(0.1)  # a cluster of processes is asked again: it tells nobody of its changes
+        time.sleep(0.1)  # a cluster of processes is asked again: it sends no event
 
 
 def make(asking: Asking, name: str, *nodes: int, isr_min: int = 1) -> None:
@@ -78,7 +78,7 @@ def make(asking: Asking, name: str, *nodes: int, isr_min: int = 1) -> None:
     assert made.error_code == 0, made.error_message
 
 
-def told(asking: Asking, name: str) -> tuple[Any, ...]:
+def reported(asking: Asking, name: str) -> tuple[Any, ...]:
     """What DescribeTopicPartitions says; a broker may not know a new topic yet."""
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
     found = asking.ask(request).topics[0].partitions
@@ -100,10 +100,11 @@ def ours(image: MetadataImage) -> tuple[Any, ...]:
 
 
 def alike(asking: Asking, name: str, image: MetadataImage, ordered: int = 99) -> None:
-    """Wait until they say the same; of the replicas those behind the first `ordered` in any order."""
+    """Wait until they say the same; of the replicas those behind the first `ordered` in any
+    order."""
 
     def theirs() -> tuple[Any, ...]:
-        replicas, *rest = told(asking, name)
+        replicas, *rest = reported(asking, name)
         return replicas[:ordered], sorted(replicas), *rest
 
     replicas, *rest = ours(image)

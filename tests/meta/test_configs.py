@@ -48,7 +48,7 @@ DURATION = "by_duration:P1DT2H"
             ("log.cleanup.policy", APPEND, "compact"),
             {"log.cleanup.policy": "delete,compact"},
         ),
-        (BROKER, "1", ("sasl.enabled.mechanisms", SET, "PLAIN"), None),
+        (BROKER, "1", ("sasl.enabled.mechanisms", SET, "GSSAPI"), None),
         (BROKER, "1", ("leader.replication.throttled.rate", SET, "5"), None),
         (BROKER, "1", ("listener.name.x.ssl.keystore.type", SET, "JKS"), None),
         (GROUP, "g", ("consumer.session.timeout.ms", SET, "46000"), None),
@@ -125,11 +125,64 @@ REFUSED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("kind, name, changes, code", REFUSED)
+PROMISES_SECURITY: list[Any] = [
+    (BROKER, "1", [("sasl.enabled.mechanisms", SET, "PLAIN,MINE")], INVALID_REQUEST),
+    (BROKER, "1", [("sasl.enabled.mechanisms", APPEND, "MINE")], INVALID_REQUEST),
+    (BROKER, "1", [("sasl.jaas.config", SET, "hush")], INVALID_REQUEST),
+    (BROKER, "1", [("ssl.protocol", SET, "TLSv1.1")], INVALID_REQUEST),
+    (BROKER, "", [("principal.builder.class", SET, "org.example.Mine")], INVALID_REQUEST),
+    (BROKER, "1", [("listener.name.x.ssl.provider", SET, "Mine")], INVALID_REQUEST),
+    (BROKER, "1", [("listener.security.protocol.map", SET, "X:SSL")], INVALID_REQUEST),
+]
+"""What Kafka does, and pk does not do yet."""
+
+
+@pytest.mark.parametrize("kind, name, changes, code", [*REFUSED, *PROMISES_SECURITY])
 def test_a_change_is_refused(kind: int, name: str, changes: Any, code: ErrorCode) -> None:
     after, answer = alter(IMAGE, kind, name, *changes)
     assert answer.error_code == code and answer.error_message
     assert after.configs == IMAGE.configs and after.offset == IMAGE.offset
+
+
+PROMISE = "ssl.engine.factory.class"
+
+
+def test_a_key_that_promises_security_is_refused_by_both_requests() -> None:
+    """A broker that stored it would go on without TLS, while its operator believes that it has
+    it."""
+    name = f"listener.name.a.{PROMISE}"
+    _, answer = alter(IMAGE, BROKER, "1", (name, SET, "hush"))
+    refused = [answer]
+    whole = legacy.AlterConfigsResource(
+        resource_type=BROKER,
+        resource_name="1",
+        configs=[legacy.AlterableConfig(name=name, value="hush")],
+    )
+    decision = configs.alter(
+        IMAGE, legacy.AlterConfigsRequest(resources=[whole], validate_only=False), BrokerConfig({})
+    )
+    assert isinstance(decision.reply, legacy.AlterConfigsResponse)
+    assert not decision.records
+    refused += decision.reply.responses
+    for one in refused:
+        assert one.error_code == INVALID_REQUEST
+        assert f"cannot keep what {name} promises" in one.error_message
+        assert "hush" not in one.error_message
+
+
+def test_a_promise_of_security_is_stored_where_its_lack_is_known() -> None:
+    known = BrokerConfig.parse({"pk.security.ignore": "true"})
+    after, answer = alter(IMAGE, BROKER, "1", (PROMISE, SET, "/k.p12"), config=known)
+    assert answer.error_code == 0 and after.config(BROKER, "1") == {PROMISE: "/k.p12"}
+
+
+def test_a_promise_that_is_stored_already_can_be_removed_and_hinders_nothing() -> None:
+    known = BrokerConfig.parse({"pk.security.ignore": "true"})
+    stored, _ = alter(IMAGE, BROKER, "1", (PROMISE, SET, "/k.p12"), config=known)
+    after, answer = alter(stored, BROKER, "1", ("log.retention.ms", SET, "5"))
+    assert answer.error_code == 0
+    after, answer = alter(after, BROKER, "1", (PROMISE, DELETE, None))
+    assert answer.error_code == 0 and after.config(BROKER, "1") == {"log.retention.ms": "5"}
 
 
 def test_a_heartbeat_stays_below_its_session() -> None:
@@ -240,6 +293,7 @@ def test_a_brokers_keys_are_described_with_those_of_its_listeners() -> None:
     assert described["node.id"].read_only and not described["log.retention.ms"].read_only
     assert described["node.id"].value == "1" and described["node.id"].source == Source.STATIC_BROKER
     of_listener = described["listener.name.x.ssl.keystore.type"]
+    assert of_listener.key.name == "listener.name.x.ssl.keystore.type"  # as brokers answer
     assert [tuple(s) for s in of_listener.synonyms] == [
         ("listener.name.x.ssl.keystore.type", "PKCS12", Source.STATIC_BROKER),
         ("ssl.keystore.type", "JKS", Source.DEFAULT),

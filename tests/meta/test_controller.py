@@ -19,6 +19,8 @@ def test_a_log_begins_with_its_cluster_and_every_controller_leaves_its_mark() ->
         FeatureChanged("eligible.leader.replicas.version", 1),
         FeatureChanged("group.version", 1),
         FeatureChanged("metadata.version", 30),
+        FeatureChanged("share.version", 1),
+        FeatureChanged("streams.version", 1),
         FeatureChanged("transaction.version", 2),
         ControllerElected(1, 1),
     ]

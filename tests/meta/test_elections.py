@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, or that nobody needs to ask for."""
+"""Elections on request, and those that need no request."""
 
 from __future__ import annotations
 

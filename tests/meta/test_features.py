@@ -124,6 +124,8 @@ def test_a_new_cluster_is_at_the_level_of_apaches_release() -> None:
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
         "metadata.version": 30,
+        "share.version": 1,
+        "streams.version": 1,
         "transaction.version": 2,
     }
     supported = {

@@ -3,6 +3,7 @@ two."""
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -11,20 +12,28 @@ from hypothesis import strategies as st
 from meta.strategies import histories
 
 from pk.core import cbor
+from pk.core.auth.acls import AclBinding, Acls
 from pk.core.meta import snapshot
 from pk.core.meta.events import (
     TOPIC,
+    AclCreated,
+    AclDeleted,
     BrokerChanged,
     BrokerRegistered,
     BrokerUnregistered,
     ClusterCreated,
     ConfigChanged,
+    DelegationTokenChanged,
+    DelegationTokenRemoved,
     Endpoint,
     Event,
     FeatureChanged,
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
+    ScramCredentialChanged,
+    ScramCredentialRemoved,
+    StrangersSecretMade,
     TopicCreated,
     TopicDeleted,
 )
@@ -44,6 +53,10 @@ class Model:
         self.brokers: dict[int, tuple[Any, ...]] = {}
         self.features: dict[str, int] = {}
         self.producer_id_next = 0
+        self.acls: set[AclBinding] = set()
+        self.scram: dict[tuple[str, int], int] = {}
+        self.secret = b""
+        self.tokens: dict[str, int] = {}
 
     def replay(self, event: Event) -> None:
         match event:
@@ -82,8 +95,22 @@ class Model:
                 self.features.pop(event.name, None)
                 if event.level:
                     self.features[event.name] = event.level
+            case AclCreated():
+                self.acls.add(AclBinding(*astuple(event)))
+            case AclDeleted():
+                self.acls.remove(AclBinding(*astuple(event)))
             case ProducerIdsAllocated():
                 self.producer_id_next = event.next_producer_id
+            case ScramCredentialChanged():
+                self.scram[event.user, event.mechanism] = event.iterations
+            case ScramCredentialRemoved():
+                del self.scram[event.user, event.mechanism]
+            case StrangersSecretMade():
+                self.secret = event.secret
+            case DelegationTokenChanged():
+                self.tokens[event.token_id] = event.expiry_ms
+            case DelegationTokenRemoved():
+                del self.tokens[event.token_id]
 
     def matches(self, image: MetadataImage) -> None:
         assert image.cluster_id == self.cluster_id
@@ -106,6 +133,10 @@ class Model:
         } == self.brokers
         assert image.features == self.features
         assert image.producer_id_next == self.producer_id_next
+        assert set(image.acls) == self.acls and image.acls == Acls().changed(image.acls, ())
+        assert {user: c.iterations for user, c in image.scram.items()} == self.scram
+        assert image.strangers_secret == self.secret
+        assert {one.token_id: one.expiry_ms for one in image.tokens.values()} == self.tokens
 
 
 @settings(max_examples=40)
@@ -177,6 +208,7 @@ def test_changes_are_what_differs(history: list[Event], more: list[Event]) -> No
             i for i in {*a.brokers, *b.brokers} if a.brokers.get(i) != b.brokers.get(i)
         }
         assert found.features == (a.features != b.features)
+        assert found.acls or set(a.acls) == set(b.acls)
 
 
 def test_the_same_image_has_no_changes() -> None:

@@ -110,7 +110,8 @@ def test_who_may_not_lead_may_not_join(how: str) -> None:
 
 
 def test_no_copy_of_what_was_refused_has_somebody_join_later() -> None:
-    """The first try was not answered, the second is refused, and then the first one is decided upon."""
+    """The first try was not answered, the second is refused, and then the first one is decided
+    upon."""
     image, _ = alter_isr(world(isr_min=1), 1, 2)
     image = fence(image, 3)
     sent: dict[str, Any] = {"partition_epoch": first(image).partition_epoch, "epochs": {3: 3}}

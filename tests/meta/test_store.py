@@ -1,6 +1,8 @@
-"""What every metadata store promises, asked of each: epochs fence, appends are whole, snapshots stand for what they end.
+"""What every metadata store promises, asked of each: epochs fence, appends are whole, snapshots
+stand for what they end.
 
-ZooKeeper is the real one. What only a session can do to a store is asked in tests/net/test_zookeeper.py.
+ZooKeeper is the real one. What only a session can do to a store is asked in
+tests/net/test_zookeeper.py.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class OnZooKeeper(Stores):
         await self.stores.expire(store)
 
 
-@pytest.fixture(params=["memory", "embedded", "zookeeper"])
+@pytest.fixture(params=["memory", "embedded", pytest.param("zookeeper", marks=pytest.mark.peer)])
 def another(request: pytest.FixtureRequest) -> Iterator[Stores]:
     if request.param == "memory":
         log = MemoryLog()

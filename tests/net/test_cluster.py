@@ -1,4 +1,5 @@
-"""Clusters of nodes over real sockets: roles, registration, leaders that go and come back, the controller that does."""
+"""Clusters of nodes over real sockets: roles, registration, leaders that go and come back, the
+controller that does."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ async def make_replicated(cluster: Cluster, name: str, partitions: int = 1) -> N
 
 async def holds(node: Node, topic: str, partitions: int) -> None:
     """Wait until a broker holds all of the topic's partitions."""
-    replicas, deadline = node.broker.replicas, trio.current_time() + 10
+    replicas, deadline = node.broker.replicas, trio.current_time() + 60
     assert await node.broker.purgatory.until(
         lambda: all(replicas.find(topic, n) is not None for n in range(partitions)),
         (MetadataImage,),
@@ -72,7 +73,8 @@ def state(cluster: Cluster, topic: str = "t", partition: int = 0) -> PartitionIm
 
 
 async def produce(cluster: Cluster, value: bytes, acks: int = -1, topic: str = "t") -> int:
-    """Produce as a client does: to whom it takes for the leader, again where that is not. The record's offset."""
+    """Produce as a client does: to whom it takes for the leader, again where that is not. The
+    record's offset."""
     while True:
         leader = state(cluster, topic).leader
         if leader in cluster.nodes:
@@ -102,7 +104,7 @@ async def _produce(caller: Caller, topic: str, value: bytes, acks: int) -> tuple
 
 
 async def in_sync(cluster: Cluster, count: int, topic: str = "t") -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         await cluster.until(
             lambda image: all(len(p.isr) == count for p in image.topics[topic].partitions)
         )
@@ -113,7 +115,7 @@ async def agree(cluster: Cluster, end: int, topic: str = "t") -> None:
     for node_id, node in cluster.nodes.items():
         if node_id != cluster.CONTROLLER:
             partition = node.broker.replicas.partition(topic, 0)
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 while (partition.log.log_end_offset, partition.high_watermark) != (end, end):  # noqa: ASYNC110
                     await trio.sleep(0.005)
 
@@ -145,12 +147,12 @@ async def test_brokers_name_one_another_and_not_the_controller() -> None:
 
 @trio_test
 async def test_when_a_leader_dies_another_goes_on_and_it_comes_back() -> None:
-    async with running_cluster(broker__session__timeout__ms="60000") as cluster:
+    async with running_cluster(broker__session__timeout__ms="180000") as cluster:
         await make_replicated(cluster, "t")
         await produce(cluster, b"before")
         dead, epoch = state(cluster).leader, state(cluster).leader_epoch
         await cluster.crash(dead)
-        with trio.fail_after(30):  # nobody waits for its session
+        with trio.fail_after(60):  # long before the end of its session
             assert await produce(cluster, b"meanwhile") == 1
         assert state(cluster).leader != dead
         assert state(cluster).leader_epoch > epoch
@@ -188,6 +190,28 @@ async def test_a_broker_that_stops_hands_over_first() -> None:
 
 
 @trio_test
+async def test_the_answer_with_the_next_leader_still_names_the_broker_that_died() -> None:
+    """librdkafka gives up a broker that is not named, and may drop the new leader with it, for up
+    to a second."""
+    async with running_cluster() as cluster:
+        await make_replicated(cluster, "t")
+        leader = state(cluster).leader
+        other = next(n for n in (1, 2, 3) if n != leader)
+        await cluster.crash(leader)
+        broker = cluster.nodes[other].broker
+        await broker.purgatory.until(
+            lambda: broker.image.brokers[leader].fenced, (MetadataImage,), float("inf")
+        )
+        async with caller_of(cluster.nodes[other]) as caller:
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            answer = await caller.call(asked, 9)
+        [partition] = answer.topics[0].partitions
+        assert {b.node_id for b in answer.brokers} == {1, 2, 3}
+        assert partition.leader_id not in (leader, NO_LEADER)
+        assert partition.offline_replicas == [leader]
+
+
+@trio_test
 async def test_brokers_go_on_while_the_controller_is_away() -> None:
     async with running_cluster() as cluster:
         await make_replicated(cluster, "t")
@@ -200,7 +224,7 @@ async def test_brokers_go_on_while_the_controller_is_away() -> None:
         await make_replicated(cluster, "u")
         assert await produce(cluster, b"x", topic="u") == 0
         assert state(cluster).leader == known.leader, (
-            "nobody was fenced for the controller's absence"
+            "no broker was fenced for the controller's absence"
         )
         assert await produce(cluster, b"after") == 2
 
@@ -264,6 +288,7 @@ def zookeeper_config(server: ZooKeeperServer, node_id: int, roles: str) -> Broke
     )
 
 
+@pytest.mark.peer
 def test_with_zookeeper_another_takes_the_office_of_a_controller_that_dies(
     zookeeper: ZooKeeperServer,
 ) -> None:
@@ -311,7 +336,7 @@ async def create(node: Node, name: str) -> None:
 async def failure_of(cluster: Cluster, node: Node) -> BaseException:
     """What a node that does not start says."""
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             await node.run(lambda _: pytest.fail("it started"))
     except BaseExceptionGroup as group:
         error: BaseException = group
@@ -329,7 +354,7 @@ async def test_a_second_node_of_one_id_does_not_get_in() -> None:
         twin = cluster.config(
             1,
             listeners="PLAINTEXT://127.0.0.1:0",
-            initial__broker__registration__timeout__ms="1000",
+            initial__broker__registration__timeout__ms="5000",
         )
         error = await failure_of(cluster, Node(twin, disk=MemoryDisk()))
         assert "DUPLICATE_BROKER_REGISTRATION, another process is broker 1" in str(error)
@@ -343,9 +368,9 @@ async def test_a_directory_of_another_cluster_does_not_get_in() -> None:
         node = Node(other.config(1, listeners="PLAINTEXT://127.0.0.1:0"), disk=one.disks[1])
         error = await failure_of(other, node)
         assert (
-            f"INCONSISTENT_CLUSTER_ID, it is another cluster's, this broker is of {one.image.cluster_id}"
-            in str(error)
-        )
+            "INCONSISTENT_CLUSTER_ID, it is another cluster's, this broker is of "
+            f"{one.image.cluster_id}"
+        ) in str(error)
 
 
 @trio_test
@@ -368,7 +393,8 @@ async def test_a_broker_that_finds_no_controller_gives_up_and_keeps_its_clean_ma
 
 @trio_test
 async def test_a_broker_that_was_forgotten_comes_back_whatever_it_hears_first() -> None:
-    """Its new registration may be in the metadata log that it follows before it has the answer that tells its epoch."""
+    """Its new registration may be in the metadata log that it follows before it has the answer that
+    tells its epoch."""
     async with running_cluster(2, broker__heartbeat__interval__ms="200") as cluster:
         link, controller = cluster.nodes[1].broker.link, cluster.controller.broker.controller
         assert controller is not None
@@ -392,7 +418,7 @@ async def test_a_broker_that_was_forgotten_comes_back_whatever_it_hears_first() 
             assert answer.error_code == ErrorCode.NONE
         await registered.wait()
         assert cluster.image.brokers[1].broker_epoch > epoch
-        with trio.fail_after(30):
+        with trio.fail_after(60):
             await cluster.until(lambda image: image.brokers[1].may_lead)
 
 
@@ -447,7 +473,7 @@ async def test_a_replica_for_which_a_disk_had_no_room_is_made_once_there_is() ->
         left = await cluster.until(lambda _: state(cluster).isr == (1,))
         broker = cluster.nodes[2].broker
         assert await broker.purgatory.until(
-            lambda: broker.image.offset >= left.offset, (MetadataImage,), trio.current_time() + 10
+            lambda: broker.image.offset >= left.offset, (MetadataImage,), trio.current_time() + 60
         )
         assert broker.replicas.find("t", 0) is None
         disk.bytes_max = None

@@ -1,5 +1,7 @@
 """Frames out of a stream of bytes, and what a peer can make us allocate."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +90,30 @@ def test_a_buffer_is_at_most_twice_what_came() -> None:
         assert drain(buffer) == []
         assert len(buffer.data) <= max(2 * sent, FREE_BYTES)
     assert memory.used == len(buffer.data) - FREE_BYTES
+
+
+@pytest.mark.parametrize("viewed", [False, True])
+def test_a_large_frame_comes_whole_while_its_buffer_grows(viewed: bool) -> None:
+    """Beyond 4 MB the buffer is mapped, and grows in place, unless somebody still looks at it."""
+    memory = RequestMemory(1 << 30)
+    buffer = FrameBuffer(memory, 100 << 20)
+    small, large = b"small", random.Random(1).randbytes(20 << 20)
+    sent = frame(small) + frame(large) + frame(small)
+    views: list[tuple[memoryview, bytes]] = []
+    got: list[bytes] = []
+    for start in range(0, len(sent), 1 << 20):
+        fill(buffer, sent[start : start + (1 << 20)])
+        if viewed:
+            view = memoryview(buffer.data)[:1000]
+            views.append((view, bytes(view)))
+        got += drain(buffer)
+    assert got == [small, large, small]
+    if viewed:
+        view, before = views[-1]
+        assert view == before
+    del views
+    buffer.release()
+    assert not buffer.data and memory.used == 0, "it is not kept"
 
 
 def test_the_memory_of_all_together_is_bounded_and_given_back() -> None:

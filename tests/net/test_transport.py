@@ -1,10 +1,13 @@
-"""Slices of files on their way out: served, or the connection ends; never bytes that were not asked for."""
+"""Slices of files on their way out: served, or the connection ends; never bytes that were not asked
+for."""
 
 import os
 import socket
+from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import trio
@@ -12,11 +15,19 @@ import trio.testing
 from nodes import trio_test
 
 from pk.core.log.disk import RealDisk, RealFile
-from pk.core.log.file_slices import FileSlice
-from pk.net.transport import CHUNK_BYTES, READ_BYTES, SocketTransport, StreamTransport, Transport
+from pk.core.log.file_slices import FileSlice, SliceFile
+from pk.net import transport as transport_module
+from pk.net.transport import (
+    CHUNK_BYTES,
+    JOINED_BYTES,
+    READ_BYTES,
+    SocketTransport,
+    StreamTransport,
+    Transport,
+)
 
 SMALL, LARGE = READ_BYTES // 2, 2 * CHUNK_BYTES
-SIZES = [SMALL, LARGE]
+SIZES = [SMALL, READ_BYTES + 1, CHUNK_BYTES + 1, CHUNK_BYTES + JOINED_BYTES, LARGE]
 KINDS = ["socket", "stream"]
 
 
@@ -37,15 +48,21 @@ async def pair(kind: str) -> AsyncIterator[tuple[Transport, trio.abc.ReceiveStre
         await peer.aclose()
 
 
+def content(size: int) -> bytes:
+    """Bytes of which no two pieces that may be mixed up are alike."""
+    return array("Q", range(size // 8 + 1)).tobytes()[:size]
+
+
 def made(disk: RealDisk, path: Path, size: int) -> FileSlice:
     """A slice of `size` bytes behind the first ten of a file."""
     file = disk.open(str(path))
-    file.pwrite(b"?" * 10 + b"x" * size, 0)
+    file.pwrite(b"?" * 10 + content(size), 0)
     return FileSlice(file, 10, size)
 
 
 async def sent(kind: str, part: FileSlice) -> tuple[bytes, bool]:
-    """What the peer gets of a slice with a word before and behind it, and whether the sender could send it all."""
+    """What the peer gets of a slice with a word before and behind it, and whether the sender could
+    send it all."""
     got, whole = bytearray(), False
 
     async def receive(peer: trio.abc.ReceiveStream) -> None:
@@ -70,7 +87,7 @@ def test_a_slice_is_sent_between_what_is_around_it(kind: str, size: int, tmp_pat
     @trio_test
     async def run() -> None:
         part = made(RealDisk(), tmp_path / "a", size)
-        assert await sent(kind, part) == (b"before" + b"x" * size + b"behind", True)
+        assert await sent(kind, part) == (b"before" + content(size) + b"behind", True)
 
     run()
 
@@ -84,7 +101,7 @@ def test_nothing_takes_the_place_of_what_was_cut_off(kind: str, size: int, tmp_p
         os.truncate(tmp_path / "a", size)
         got, whole = await sent(kind, part)
         assert not whole
-        assert (b"before" + b"x" * (size - 10)).startswith(got)
+        assert (b"before" + content(size - 10)).startswith(got)
 
     run()
 
@@ -123,6 +140,83 @@ def test_a_file_that_is_removed_while_it_is_sent_is_sent_to_its_end(tmp_path: Pa
                 other.read()
             while len(got) < part.length:
                 got += await peer.receive_some(1 << 20)
-            assert got == b"x" * part.length
+            assert got == content(part.length)
+
+    run()
+
+
+class Noting(socket.socket):
+    """A socket that knows what was sent through it from memory."""
+
+    sent: list[bytes]
+
+    def send(self, data: Any, flags: int = 0, /) -> int:
+        self.sent.append(bytes(data))
+        return super().send(data, flags)
+
+
+def test_what_follows_a_slice_is_sent_with_its_end(tmp_path: Path) -> None:
+    """Three bytes in a segment of their own cost the kernel as much as the slice before them."""
+
+    @trio_test
+    async def run() -> None:
+        here, there = socket.socketpair()
+        noting = Noting(fileno=here.detach())
+        noting.sent = []
+        there.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        part = made(RealDisk(), tmp_path / "a", 2 * READ_BYTES)
+        transport = SocketTransport(noting)
+        with there:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(transport.send, [b"before", part, b"end"])
+                nursery.start_soon(trio.to_thread.run_sync, drained, there, part.length + 9)
+            await transport.aclose()
+        assert noting.sent == [b"before", content(part.length)[-JOINED_BYTES:] + b"end"]
+
+    run()
+
+
+def drained(sock: socket.socket, count: int) -> None:
+    """Read so many bytes."""
+    while count:
+        count -= len(sock.recv(count))
+
+
+class AskedFile:
+    """A file that counts how often somebody asks whether pages of it are in memory."""
+
+    def __init__(self, file: SliceFile) -> None:
+        self._file = file
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def resident(self, position: int, length: int) -> bool:
+        self.asked += 1
+        return self._file.resident(position, length)
+
+
+def test_a_peer_that_takes_little_at_a_time_has_no_page_looked_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "IN_MEMORY_S", float("inf"))
+
+    @trio_test
+    async def run() -> None:
+        part = made(RealDisk(), tmp_path / "a", LARGE)
+        file = AskedFile(part.file)
+        got = bytearray()
+
+        async def receive(peer: trio.abc.ReceiveStream) -> None:
+            while len(got) < LARGE + 3:
+                got.extend(await peer.receive_some(4096))
+
+        async with pair("socket") as (transport, peer), trio.open_nursery() as nursery:
+            nursery.start_soon(receive, peer)
+            asked = FileSlice(cast("SliceFile", file), part.position, part.length)
+            await transport.send([asked, b"end"])
+        assert got == content(LARGE) + b"end"
+        assert file.asked == LARGE // CHUNK_BYTES
 
     run()

@@ -1,4 +1,5 @@
-"""What sessions do to the metadata store on ZooKeeper: they end, servers go and come back, controllers die half way.
+"""What sessions do to the metadata store on ZooKeeper: they end, servers go and come back,
+controllers die half way.
 
 What the store promises besides is in tests/meta/test_store.py, with the other stores.
 """
@@ -30,6 +31,8 @@ from pk.core.meta.store import Fenced, Leader, StoreFailed
 from pk.net import zookeeper as module
 from pk.net.zookeeper import ZooKeeperStore
 from pk.net.zookeeper_session import parse_address
+
+pytestmark = pytest.mark.peer
 
 
 @pytest.fixture
@@ -70,18 +73,18 @@ class Losses:
     """What a store tells its controller."""
 
     def __init__(self, store: ZooKeeperStore) -> None:
-        self.told: list[tuple[int, str]] = []
+        self.reported: list[tuple[int, str]] = []
         self._event = trio.Event()
         store.lost.append(self._add)
 
     def _add(self, epoch: int, why: str) -> None:
-        self.told.append((epoch, why))
+        self.reported.append((epoch, why))
         self._event.set()
 
     async def wait(self) -> int:
         """The first epoch that was lost."""
         await self._event.wait()
-        return self.told[0][0]
+        return self.reported[0][0]
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -90,7 +93,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
         await trio.sleep(0.01)
 
 
-def test_an_expired_session_is_told_and_the_next_in_the_queue_is_elected(
+def test_an_expired_session_is_reported_and_the_next_in_the_queue_is_elected(
     stores: ZooKeeperStores,
 ) -> None:
     async def main() -> None:
@@ -106,7 +109,7 @@ def test_an_expired_session_is_told_and_the_next_in_the_queue_is_elected(
 
             nursery.start_soon(campaign)
             await until(lambda: _has(stores, "candidates", 2))
-            assert not elected and not losses.told
+            assert not elected and not losses.reported
             await stores.expire(first)
             assert await losses.wait() == epoch
             with pytest.raises(Fenced):
@@ -157,7 +160,7 @@ def test_a_controller_whose_port_is_closed_is_deposed_though_its_session_lasts(
             second.depose(1, there)
             assert await losses.wait() == epoch
             await until(lambda: _won(elected, 1))
-            assert elected == [2], "the next in the queue, whoever noticed"
+            assert elected == [2], "the next in the queue, whichever noticed"
             with pytest.raises(Fenced):
                 await first.append(epoch, 1, [allocated(2)])
             await second.append(epoch + 1, 1, [allocated(3)])
@@ -219,8 +222,8 @@ def test_who_cannot_take_over_lets_the_next_one_try(stores: ZooKeeperStores) -> 
         assert await first.leader() == Leader(1, 3)
         await first.append(3, 1, [allocated(2)])
         # Who did append, and only lost its connection, is first again.
-        nobody = await first.campaign(1)
-        assert nobody == 4 and len(await stores.children("candidates")) == 1
+        leader = await first.campaign(1)
+        assert leader == 4 and len(await stores.children("candidates")) == 1
         await first.close()
 
     run(main)
@@ -232,10 +235,10 @@ async def _won(won: list[int], count: int) -> bool:
 
 async def _watched(stores: ZooKeeperStores, count: int) -> bool:
     """Whether so many nodes below the path are watched, each by one session."""
-    told = await trio.to_thread.run_sync(stores.server.ask, "wchp")
+    reported = await trio.to_thread.run_sync(stores.server.ask, "wchp")
     watchers: dict[str, int] = {}
     path = ""
-    for line in told.splitlines():
+    for line in reported.splitlines():
         if line.startswith("/"):
             path = line
         elif line.strip() and path.startswith(f"{stores.path}/"):
@@ -245,7 +248,8 @@ async def _watched(stores: ZooKeeperStores, count: int) -> bool:
 
 
 def test_a_server_that_restarts_loses_and_doubles_nothing(own_server: ZooKeeperServer) -> None:
-    """A controller appends all the while; what it was told is there, once, and what it was not told may be."""
+    """A controller appends all the while; what it was told is there, once, and what it was not told
+    may be."""
     stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
 
     async def main() -> None:
@@ -298,15 +302,17 @@ def test_a_server_that_restarts_loses_and_doubles_nothing(own_server: ZooKeeperS
 
 
 def test_an_office_is_given_up_before_the_session_can_be_over(own_server: ZooKeeperServer) -> None:
-    """A server that falls silent: the session lives on in it, but nothing that hung on it is believed."""
-    stores = ZooKeeperStores(own_server, session_ms=6_000)
+    """A server that falls silent: the session lives on in it, but nothing that hung on it is
+    believed."""
+    session_ms = 12_000
+    stores = ZooKeeperStores(own_server, session_ms=session_ms)
 
     async def main() -> None:
         store = stores.make(1)
         losses = Losses(store)
         epoch = await store.campaign(1)
         own_server.pause()
-        with trio.fail_after(6):
+        with trio.fail_after(session_ms / 1000):
             assert await losses.wait() == epoch
         with pytest.raises(Fenced):
             await store.append(epoch, 0, [allocated(1)])
@@ -503,7 +509,7 @@ def test_brokers_find_the_controller_and_hear_of_the_next(stores: ZooKeeperStore
         asked = stores.server.ask("srvr")
         for _ in range(100):
             await locators[1].find()
-        assert _received(stores.server.ask("srvr")) - _received(asked) < 20, "find asks nobody"
+        assert _received(stores.server.ask("srvr")) - _received(asked) < 20, "find sends no request"
         await first.close()
         await second.campaign(2)
         await found(2)
@@ -546,7 +552,8 @@ def test_who_stops_looking_for_the_controller_does_not_stop_others(
 def test_while_zookeeper_is_out_of_reach_the_last_controller_is_named_at_once(
     own_server: ZooKeeperServer,
 ) -> None:
-    """A broker that loses ZooKeeper, and not the controller, goes on with it: its heartbeats do not wait."""
+    """A broker that loses ZooKeeper, and not the controller, goes on with it: its heartbeats do not
+    wait."""
     stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
 
     async def main() -> None:
@@ -561,7 +568,7 @@ def test_while_zookeeper_is_out_of_reach_the_last_controller_is_named_at_once(
             return not second.session.connected
 
         await until(away)
-        with trio.fail_after(20):  # each of them would wait for a second and more
+        with trio.fail_after(45):  # each of them would wait for a second and more
             for _ in range(50):
                 assert await locator.find() == known
                 await trio.sleep(0.01)
@@ -602,8 +609,10 @@ def test_a_client_whose_thread_died_is_replaced(own_server: ZooKeeperServer) -> 
     run(main)
 
 
-def _received(told: str) -> int:
-    return next(int(line.split()[1]) for line in told.splitlines() if line.startswith("Received"))
+def _received(reported: str) -> int:
+    return next(
+        int(line.split()[1]) for line in reported.splitlines() if line.startswith("Received")
+    )
 
 
 def test_without_a_server_it_is_said_what_to_look_at(unused: int = 1) -> None:
@@ -720,7 +729,7 @@ def test_a_node_that_cannot_use_zookeeper_says_what_to_do(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert ran.returncode and says in ran.stderr, ran.stderr

@@ -17,7 +17,8 @@ rows = st.tuples(timestamps, nullable_bytes, nullable_bytes, st.one_of(st.just((
 
 @st.composite
 def stretches(draw: st.DrawFn) -> list[Row]:
-    """Rows of which many in a row are alike, and the stretches differ: what the quick paths of the walk turn on."""
+    """Rows of which many in a row are alike, and the stretches differ: what the quick paths of the
+    walk turn on."""
     out: list[Row] = []
     for _ in range(draw(st.integers(1, 4))):
         timestamp, key, value, names = draw(rows)

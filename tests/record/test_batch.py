@@ -94,7 +94,8 @@ def test_fields_of_the_header() -> None:
 
 @pytest.mark.parametrize("at", range(HEADER_BYTES))
 def test_a_flipped_byte_of_the_header_is_noticed(at: int) -> None:
-    """Base offset and leader epoch are the broker's to set: the CRC leaves them out, and only the first has a rule."""
+    """Base offset and leader epoch are the broker's to set: the CRC leaves them out, and only the
+    first has a rule."""
     for bit in range(8):
         batch = build_batch([ONE, ONE], 0, 0, codec=Codec.NONE)
         batch[at] ^= 1 << bit
@@ -264,7 +265,8 @@ def test_assign_leaves_the_crc_right() -> None:
 
 
 def test_records_of_a_compacted_batch_keep_their_offsets() -> None:
-    """The cleaner takes records out and leaves the deltas of the others, and the batch's last offset, as they were."""
+    """The cleaner takes records out and leaves the deltas of the others, and the batch's last
+    offset, as they were."""
     full = build_batch([(i, b"%d" % i, None, ()) for i in range(4)], 100)
     size = (len(full) - HEADER_BYTES) // 4
     kept = full[: HEADER_BYTES + size] + full[HEADER_BYTES + 2 * size : HEADER_BYTES + 3 * size]

@@ -52,7 +52,8 @@ def test_the_same_refusal_of_damaged_records(made: list[Row], data: st.DataObjec
 @pytest.mark.parametrize("long", [5, 6, 10, 11])
 @pytest.mark.parametrize("before", [b"\0", b"\0\0"], ids=["time", "offset"])
 def test_a_number_of_too_many_bytes_is_refused_by_all(long: int, before: bytes) -> None:
-    """A varint may be longer than it need be, up to the bytes of the widest: five for an offset, ten for a time."""
+    """A varint may be longer than it need be, up to the bytes of the widest: five for an offset,
+    ten for a time."""
     wide = b"\x80" * (long - 1) + b"\0"
     record = before + wide + b"\0" * (2 - len(before)) + b"\x01\x02v\0"
     batch = b"\0" * HEADER_BYTES + bytes((len(record) << 1,)) + record

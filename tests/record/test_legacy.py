@@ -1,4 +1,5 @@
-"""Message sets v0 and v1: byte for byte those of kafka-python 2.0.6, up to batches and down again, and what is refused."""
+"""Message sets v0 and v1: byte for byte those of kafka-python 2.0.6, up to batches and down again,
+and what is refused."""
 
 import json
 import random
@@ -42,7 +43,8 @@ from pk.core.record.legacy import (
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 ANY_SIZE = 1 << 30
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "message_sets.jsonl"
-"""[magic, codec, the set in hex], all of ROWS, by kafka-python 2.0.6 (`python tests/record/test_legacy.py` writes it)."""
+"""[magic, codec, the set in hex], all of ROWS, by kafka-python 2.0.6 (`python
+tests/record/test_legacy.py` writes it)."""
 
 ROWS: list[Row] = [
     (0, 1_700_000_000_000, b"key", b"value"),
@@ -142,7 +144,8 @@ def test_up_and_down_again(magic: int, codec: Codec, rows: list[Row]) -> None:
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
 @pytest.mark.parametrize("magic", [0, 1])
 def test_an_old_log_keeps_its_offsets_and_times(magic: int, codec: Codec) -> None:
-    """Compaction left gaps, within and between; the last ones lie further apart than a batch can say."""
+    """Compaction left gaps, within and between; the last ones lie further apart than a batch can
+    say."""
     pieces: list[list[Row]] = [
         [(7, 50, b"a", b"1"), (9, 40, b"b", b"2"), (400, 60, b"c", None)],
         [(401, 10, None, b"next")],
@@ -399,7 +402,8 @@ def test_a_bomb_is_too_large_and_not_unpacked(
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
 @pytest.mark.parametrize("magic", [0, 1])
 def test_cut_at_every_byte_and_every_byte_flipped(magic: int, codec: Codec) -> None:
-    """What is no longer a set is an error of ours; a CRC leaves nothing to chance, save the offset, which says nothing."""
+    """What is no longer a set is an error of ours; a CRC leaves nothing to chance, save the offset,
+    which says nothing."""
     data = build_set(ROWS[:4], magic, codec)
     for end in range(len(data)):
         try:

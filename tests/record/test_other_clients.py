@@ -1,4 +1,5 @@
-"""The same records as bytes by kafka-python and by aiokafka: theirs are ours, and each reads the other's."""
+"""The same records as bytes by kafka-python and by aiokafka: theirs are ours, and each reads the
+other's."""
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AioBatch

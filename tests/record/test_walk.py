@@ -102,7 +102,8 @@ def test_more_than_a_million_records() -> None:
         delta = encode_varint(i)
         out += encode_varint(5 + len(delta)) + record[0] + delta + record[1]
     assert walk(out, count, False) == (0, 0)
-    # Offset deltas have four bytes now; were the fourth taken for a null key, this would be a record.
+    # Offset deltas have four bytes now; were the fourth taken for a null key, this would be a
+    # record.
     short = bytes(out[:-10]) + b"\x10\x00\x00" + encode_varint(count - 1) + b"\x01\x00"
     with pytest.raises(KafkaError):
         walk(short, count, False)

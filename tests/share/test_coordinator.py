@@ -135,7 +135,7 @@ REQUESTS = pytest.mark.parametrize(
 
 
 @REQUESTS
-@pytest.mark.parametrize("key", [ShareKey("g", TOPIC_ID, -1), ShareKey("g", bytes(16), 0)])
+@pytest.mark.parametrize("key", [ShareKey("g", TOPIC_ID, -1), ShareKey("g", bytes(16), -2)])
 def test_what_names_no_partition_is_refused(
     c: Coordinator, request_of: Callable[[Coordinator, ShareKey], object], key: ShareKey
 ) -> None:
@@ -248,6 +248,21 @@ def test_a_write_that_arrives_late_does_not_move_the_start_offset_back(c: Coordi
     assert c.summary() == StateSummary(0, 0, 10, 0)
 
 
+def test_a_write_that_arrives_late_does_not_move_the_count_back(c: Coordinator) -> None:
+    c.initialize()
+    c.write(StateBatch(0, 1, 2, 1), count=2)
+    c.write(StateBatch(3, 4, 2, 1), count=4)
+    c.write(StateBatch(0, 1, 2, 1), count=2)
+    assert c.summary() == StateSummary(0, 0, 0, 4)
+
+
+def test_a_record_that_is_delivered_again_counts_as_done_no_more(c: Coordinator) -> None:
+    c.initialize()
+    c.write(StateBatch(0, 1, 2, 1), count=2)  # stored, but the leader did not hear it
+    c.write(StateBatch(0, 1, 0, 2), count=0)
+    assert c.summary() == StateSummary(0, 0, 0, 0)
+
+
 def test_a_read_writes_only_where_it_brings_a_new_leader_epoch(c: Coordinator) -> None:
     c.initialize()
     for leader_epoch in (-1, 0):
@@ -325,7 +340,7 @@ def test_what_precedes_every_snapshot_is_pruned() -> None:
     assert c.machine.states == states
 
 
-def test_a_share_partition_that_nobody_writes_to_does_not_hold_up_pruning(c: Coordinator) -> None:
+def test_a_share_partition_without_writes_does_not_hold_up_pruning(c: Coordinator) -> None:
     c.initialize()
     c.initialize(KEY_1)
     c.after(5 * MINUTE_MS - 1)

@@ -147,7 +147,7 @@ def test_offsets_that_the_log_does_not_have_do_not_hold_up_the_window() -> None:
     assert p.start_offset == 20
 
 
-def test_records_of_aborted_transactions_go_to_nobody() -> None:
+def test_records_of_aborted_transactions_are_not_delivered() -> None:
     p = partition()
     assert acquire(p, (0, 4), (5, 9), (10, 14), aborted=((3, 4), (10, 14))) == [
         (0, 2, 1),
@@ -196,7 +196,7 @@ def test_what_is_refused_changes_nothing() -> None:
     assert refused(p, 5, 5, ACCEPT) == E.INVALID_RECORD_STATE
 
 
-def test_what_is_being_stored_is_nobodys() -> None:
+def test_what_is_being_stored_has_no_owner() -> None:
     p = partition()
     acquire(p, (0, 9))
     write = p.acknowledge("a", [Acknowledgement(0, 9, (RELEASE,))], 0)
@@ -345,7 +345,8 @@ BATCH = 3
 
 
 class History(RuleBasedStateMachine):
-    """Members that acquire, acknowledge, die; writes that fail; leaders that die: against what each record is owed."""
+    """Members that acquire, acknowledge, die; writes that fail; leaders that die: against what each
+    record is owed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -557,7 +558,8 @@ TestHistory.settings = settings(max_examples=200, stateful_step_count=50, deadli
 
 @pytest.mark.parametrize("seed", range(15))
 def test_a_long_life_of_one_share_partition(seed: int) -> None:
-    """Deeper than the histories above: records use up their deliveries, and locks are renewed late."""
+    """Deeper than the histories above: records use up their deliveries, and locks are renewed
+    late."""
     rng = Random(seed)
     h = History()
     for _ in range(600):

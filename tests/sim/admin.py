@@ -1,4 +1,5 @@
-"""An administrator who never rests: topics come and go, replicas move, leaders are elected, configs change."""
+"""An administrator who never rests: topics come and go, replicas move, leaders are elected, configs
+change."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from sim.clients import SimClient
 
 from pk.core.broker.peers import PeerLost
 from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.meta.events import GROUP
 from pk.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -70,9 +72,42 @@ class Admin(SimClient):
             await self.pause()
         self.topics[name] = (partitions, factor)
 
+    async def configure_group(self, group: str, configs: dict[str, str]) -> None:
+        """Set configs of a group, however often it takes."""
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=GROUP,
+                    resource_name=group,
+                    configs=[
+                        AlterableConfig(name=name, config_operation=0, value=value)
+                        for name, value in configs.items()
+                    ],
+                )
+            ]
+        )
+        while True:
+            try:
+                answer = await self.ask_any(request, TIMEOUT_MS + 2_000)
+                code = answer.responses[0].error_code
+            except PeerLost:
+                code = ErrorCode.NETWORK_EXCEPTION
+            if code == ErrorCode.NONE:
+                return
+            self.note(f"{group} is not configured: {error_name(code)}")
+            await self.pause()
+
     async def run(self) -> None:
         """Do things for ever, while not idle."""
-        doings = [self._create, self._delete, self._reassign, self._reassign, self._elect, self._configure]  # fmt: skip
+        # Fmt: skip.
+        doings = [
+            self._create,
+            self._delete,
+            self._reassign,
+            self._reassign,
+            self._elect,
+            self._configure,
+        ]
         while True:
             await trio.sleep(self.rate_s * (0.5 + self.random.random()))
             if self.idle:

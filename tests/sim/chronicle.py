@@ -1,7 +1,9 @@
-"""What happened in a run: notes that a person reads when it failed, and a hash by which two runs are compared.
+"""What happened in a run: notes that a person reads when it failed, and a hash by which two runs
+are compared.
 
-Everything that is noted or sent goes into the hash. Messages themselves are kept only where a timeline was asked for: a
-run that failed is run again for it, which is what determinism is good for.
+Everything that is noted or sent goes into the hash. Messages themselves are kept only where a
+timeline was asked for: a run that failed is run again for it, which is what determinism is good
+for.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Chronicle:
         self.messages = 0
 
     def note(self, who: str, text: str) -> None:
-        """Something that is worth a line whoever reads it."""
+        """Something that is always worth a line."""
         now = trio.current_time()
         self.digest = crc32(f"{now:.9f} {who} {text}".encode(), self.digest)
         self.lines.append(Line(now, who, text, None))
@@ -69,7 +71,8 @@ class Chronicle:
             )
 
     def timeline(self, about: str = "", message_s: float = 5.0) -> Iterable[str]:
-        """Every note, and of the last `message_s` seconds the messages that name the topic `about`."""
+        """Every note, and of the last `message_s` seconds the messages that name the topic
+        `about`."""
         last = self.lines[-1].time if self.lines else 0.0
         for time, who, text, topics in self.lines:
             if topics is None or (last - time <= message_s and (not about or about in topics)):
@@ -78,7 +81,8 @@ class Chronicle:
 
 
 def summary(value: Any, names: dict[bytes, str], about: set[str]) -> str:
-    """A message in one line: fields that differ from their defaults, topics by name, records by their size."""
+    """A message in one line: fields that differ from their defaults, topics by name, records by
+    their size."""
     if is_dataclass(value) and not isinstance(value, type):
         parts = []
         for one in fields(value):

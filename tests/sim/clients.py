@@ -1,8 +1,8 @@
 """Clients of a simulated cluster, small and strict: what they are told goes to the history.
 
-They speak the newest versions through the same channels as the brokers among themselves, keep to the protocol's order
-(a window of produces on one connection, sent again from the first that failed), and never give up: after the faults
-are over everything they began is to be finished.
+They speak the newest versions through the same channels as the brokers among themselves, keep to
+the protocol's order (a window of produces on one connection, sent again from the first that
+failed), and never give up: after the faults are over everything they began must be finished.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class SimClient:
         await trio.sleep(PAUSE_S * (0.5 + self.random.random()))
 
     async def refresh(self, topics: list[str]) -> None:
-        """Ask some broker where the topics are led. Keeps what is known when nobody answers."""
+        """Ask some broker where the topics are led. Keeps what is known if no broker answers."""
         try:
             answer = await self.ask_any(
                 MetadataRequest(
@@ -226,8 +226,9 @@ class IdempotentProducer(SimClient):
         while True:
             await trio.sleep(self.rate_s * random.random() * 2)
             if not self.idle:
-                # A broker that does not know a producer takes any sequence (KIP-360): the first batch goes alone, or a
-                # leader that is new between the first and the second would begin with the second.
+                # A broker that does not know a producer takes any sequence (KIP-360): the first
+                # batch goes alone, or a leader that is new between the first and the second would
+                # begin with the second.
                 most = self.in_flight if stream.acknowledged else 1
                 for _ in range(random.randint(1, most) - len(stream.window)):
                     stream.window.append(self._batch(stream))
@@ -434,7 +435,8 @@ def _take(client: SimClient, topic: str, positions: dict[int, int], one: Any) ->
     if one.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and (
         newest is None or newest.leader_epoch != place.epoch
     ):
-        return False  # a leader that stood still knows less than we; a whole client goes by epochs (KIP-320)
+        # A leader that stood still knows less than we; a whole client goes by epochs (KIP-320).
+        return False
     if one.error_code:
         if client.history.partition(place.key).promised:
             raise Violation(

@@ -1,8 +1,10 @@
-"""A node's disk: it outlives the processes that use it, and forgets what was not synced when the power goes.
+"""A node's disk: it outlives the processes that use it, and forgets what was not synced when the
+power goes.
 
-`MemoryDisk` knows how to lose; here is who uses it. A process sees it through a `ProcessDisk`, which is dead when the
-process is: whatever a killed process's cleanup still tries, nothing reaches the disk. After a kill the page cache is
-still there (and still not durable: a later power cut takes it); after a power cut it is gone.
+`MemoryDisk` knows how to lose; here is who uses it. A process sees it through a `ProcessDisk`,
+which is dead when the process is: whatever a killed process's cleanup still tries, nothing reaches
+the disk. After a kill the page cache is still there (and still not durable: a later power cut takes
+it); after a power cut it is gone.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 from sim.processes import Process
 
-from pk.core.log.files import Data, Entry, File, Lock, nobody_told
+from pk.core.log.files import Data, Entry, File, Lock, ignore_failed_read
 from pk.core.log.memory_disk import MemoryDisk
 
 
@@ -45,7 +47,7 @@ class ProcessDisk:
     def __init__(self, disk: SimDisk, process: Process) -> None:
         self._disk = disk
         self._process = process
-        self.read_failed = nobody_told
+        self.read_failed = ignore_failed_read
 
     def _alive(self, path: str) -> SimDisk:
         if not self._process.alive:

@@ -1,9 +1,9 @@
 """What befalls a cluster: a seed draws a character for the run, and then one fault after another.
 
-Faults stay within what acks=all promises: at most one broker at a time has lost unsynced bytes, and while it is not back
-in every ISR no other broker crashes, for the controller has to believe that a crash may have cost bytes. Some seeds go
-beyond it on purpose, and say so to the history. What is synced on every replica (`flush.messages=1`), and the metadata
-log, must survive anything.
+Faults stay within what acks=all promises: at most one broker at a time has lost unsynced bytes, and
+while it is not back in every ISR no other broker crashes, for the controller has to believe that a
+crash may have cost bytes. Some seeds go beyond it on purpose, and say so to the history. What is
+synced on every replica (`flush.messages=1`), and the metadata log, must survive anything.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 import trio
+from sim.deals import STATES, Book
 from sim.history import History
 from sim.network import Network
 from sim.nodes import SimNode
@@ -34,25 +36,31 @@ class Character:
     """How many brokers may be down or standing still at once."""
 
 
-def character(random: Random, brokers: int) -> Character:
-    """Draw one: now mixed, now one kind of trouble over and over."""
-    kinds = {
-        "kill": 6,
-        "power": 5,
-        "stop": 4,
-        "pause": 4,
-        "drop": 8,
-        "cut": 6,
-        "one_way": 3,
-        "slow": 3,
-        "controller": 3,
-        "disk_full": 1,
-        "sync_fails": 1,
-        "blackout": 1,
-    }
+KINDS: Final = {
+    "kill": 6,
+    "power": 5,
+    "stop": 4,
+    "pause": 4,
+    "drop": 8,
+    "cut": 6,
+    "one_way": 3,
+    "slow": 3,
+    "controller": 3,
+    "coordinator": 8,
+    "disk_full": 1,
+    "sync_fails": 1,
+    "blackout": 1,
+}
+"""Every kind of fault, and how often it happens beside the others."""
+
+
+def character(random: Random, brokers: int, wanted: frozenset[str]) -> Character:
+    """Draw one, of the kinds `wanted`: now mixed, now one kind of trouble over and over."""
+    kinds = dict(KINDS)
     if random.random() < 0.5:
         loved = random.sample(sorted(kinds), 3)
         kinds = {kind: weight * (6 if kind in loved else 1) for kind, weight in kinds.items()}
+    kinds = {kind: weight for kind, weight in kinds.items() if kind in wanted}
     return Character(
         every_s=random.choice((0.6, 1.5, 3.0)),
         weights=kinds,
@@ -72,22 +80,27 @@ class Faults:
         network: Network,
         history: History,
         nursery: trio.Nursery,
+        book: Book,
         *,
+        kinds: frozenset[str],
         synced: set[str],
         single: set[str],
     ) -> None:
-        """`synced` are topics with `flush.messages=1`, `single` those with `min.insync.replicas=1`."""
-        self.character = character(random, len([n for n in nodes if n.config.is_broker]))
+        """`kinds` of faults happen. `synced` are topics with `flush.messages=1`, `single` those
+        with `min.insync.replicas=1`."""
+        self.character = character(random, len([n for n in nodes if n.config.is_broker]), kinds)
         self.unclean: dict[int, str] = {}
         """Brokers that crashed and are not back in every ISR: how."""
         self.happened: dict[str, int] = {}
         self._failing: set[int] = set()
-        """Brokers whose disk has lost what it holds unsynced, though their process may not know yet."""
+        """Brokers whose disk has lost what it holds unsynced, though their process may not know
+        yet."""
         self._random = random
         self._nodes = nodes
         self._network = network
         self._history = history
         self._nursery = nursery
+        self._book = book
         self._synced = synced
         self._single = single
         self._doings: dict[str, Callable[[], bool]] = {
@@ -100,6 +113,7 @@ class Faults:
             "one_way": self._one_way,
             "slow": self._slow,
             "controller": self._controller,
+            "coordinator": self._coordinator,
             "disk_full": self._disk_full,
             "sync_fails": self._sync_fails,
             "blackout": self._blackout,
@@ -120,6 +134,7 @@ class Faults:
     def mend(self) -> None:
         """Everything runs again, and everyone reaches everyone."""
         self._history.chronicle.note("faults", "everything is mended")
+        self._book.trap = None
         self._network.heal()
         for node in self._nodes:
             node.disk.heal()
@@ -139,11 +154,13 @@ class Faults:
 
     def _victim(self) -> SimNode | None:
         """A broker that may go down now."""
+        return self._random.choice(self._brokers()) if self._has_victim() else None
+
+    def _has_victim(self) -> bool:
+        """Whether one broker more may be down."""
         brokers = [n for n in self._nodes if n.config.is_broker]
         running = self._brokers()
-        if not running or len(brokers) - len(running) >= self.character.down_max:
-            return None
-        return self._random.choice(running)
+        return bool(running) and len(brokers) - len(running) < self.character.down_max
 
     def _forget_the_recovered(self) -> None:
         image = self._history.metadata.image
@@ -228,6 +245,29 @@ class Faults:
         self._crashed(node, power=power)
         self._restart_later(node)
         return True
+
+    def _coordinator(self) -> bool:
+        """The coordinator of deals, in the moment in which one of them enters a state: killed, or
+        without power."""
+        state, power = self._random.choice(STATES), self._random.random() < 0.5
+        hosts: list[str] = []
+        sprung = trio.Event()
+
+        def spring(host: str) -> None:
+            hosts.append(host)
+            sprung.set()
+
+        async def wait() -> None:
+            await sprung.wait()
+            node = next(n for n in self._nodes if n.host == hosts[0])
+            if node in self._brokers() and self._has_victim() and self._crash(node, power=power):
+                what = f"coordinator, {state}"
+                self._history.chronicle.note("faults", f"{node.host} was the {what}")
+                self.happened[what] = self.happened.get(what, 0) + 1
+
+        self._book.trap = state, spring
+        self._nursery.start_soon(wait)
+        return False  # it happens when the trap is sprung
 
     def _blackout(self) -> bool:
         """All at once: killed, or, where more than the promise is asked for, without power."""
@@ -344,7 +384,7 @@ class Faults:
         return True
 
     def _controller(self) -> bool:
-        """Whoever is the controller goes: where it is a broker too, as a broker may."""
+        """The controller goes: where it is a broker too, as a broker may."""
         active = [n for n in self._nodes if n.up and n.is_active_controller]
         if not active:
             return False
@@ -369,7 +409,8 @@ class Faults:
             return False
         node.disk.bytes_max = node.disk.used_bytes + self._random.randrange(4096)
         self._history.chronicle.note(node.host, "disk is full")
-        # It refuses produces; but a broker that cannot write down the epoch of its leadership ends, as Kafka's does.
+        # It refuses produces; but a broker that cannot write down the epoch of its leadership ends,
+        # as Kafka's does.
 
         def room() -> None:
             node.disk.bytes_max = None
@@ -381,7 +422,8 @@ class Faults:
         return True
 
     def _sync_fails(self) -> bool:
-        """The next sync of a log fails: its directory is done with, and what was unsynced may be lost."""
+        """The next sync of a log fails: its directory is done with, and what was unsynced may be
+        lost."""
         node = self._victim()
         if node is None or not self._may_crash(node, power=True):
             return False

@@ -1,4 +1,6 @@
-"""Members of a consumer group: join, be assigned, read, commit, and hold what is committed against what was."""
+"""Members of a consumer group of the classic protocol: join, be assigned, read, commit, and hold
+what is committed against what was. Now and then one stands still for longer than its session, and
+goes on as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -35,6 +37,8 @@ from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 SESSION_MS: Final = 6_000
 REBALANCE_MS: Final = 6_000
 HEARTBEAT_S: Final = 1.0
+ZOMBIE: Final = 0.01
+"""How often a member stands still with what it has read and not committed."""
 REJOIN: Final = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -66,7 +70,7 @@ class Group:
     beyond_promise: bool = False
 
 
-class _Rejoin(Exception):
+class Rejoin(Exception):
     """Membership is over: join again."""
 
 
@@ -83,6 +87,10 @@ class Member(SimClient):
         self.generation = -1
         self.coordinator = -1
         self.positions: dict[int, int] = {}
+        self.committed: dict[int, int] = {}
+        """What this member has committed, or has found committed."""
+
+        self._beat_at = 0.0
 
     async def run(self) -> None:
         """Be a member for ever."""
@@ -96,10 +104,11 @@ class Member(SimClient):
             except PeerLost:
                 self.coordinator = -1
                 await self.pause()
-            except _Rejoin:
+            except Rejoin:
                 await self.pause()
             finally:
                 self.positions = {}
+                self.committed = {}
 
     async def _find(self) -> None:
         while self.coordinator < 0:
@@ -113,7 +122,8 @@ class Member(SimClient):
                 await self.pause()
 
     def _check(self, code: int) -> bool:
-        """True for no error, False where it may be tried again there. Raises _Rejoin and PeerLost."""
+        """True for no error, False where it may be tried again there. Raises Rejoin and
+        PeerLost."""
         if code == 0:
             return True
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
@@ -121,7 +131,7 @@ class Member(SimClient):
         if code in REJOIN:
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
-            raise _Rejoin
+            raise Rejoin
         if code in AGAIN:
             return False
         raise Violation(
@@ -179,7 +189,7 @@ class Member(SimClient):
         )
         answer = await self.ask(self.coordinator, request, REBALANCE_MS + REQUEST_MS)
         if not self._check(answer.error_code):
-            raise _Rejoin
+            raise Rejoin
         assigned = decode_whole(ConsumerProtocolAssignment, answer.assignment[2:], 1)
         mine = [p for topic in assigned.assigned_partitions for p in topic.partitions]
         self.positions = dict.fromkeys(mine, 0)
@@ -189,9 +199,16 @@ class Member(SimClient):
         return self.place(self.group.topic, 0).key[0]
 
     async def _fetch_committed(self) -> None:
-        if not self.positions:
-            return
-        before = {p: self.group.progress[p].committed for p in self.positions}
+        """The committed offsets of what is assigned, once no transaction is about to change
+        them."""
+        while self.positions and not await self._fetch_stable(list(self.positions)):
+            await self.pause()
+            await self._beat_if_due()
+
+    async def _fetch_stable(self, partitions: list[int]) -> bool:
+        """Begin at the committed offsets of these partitions; False where some are not stable
+        yet."""
+        before = {p: self.group.progress[p].committed for p in partitions}
         request = OffsetFetchRequest(
             groups=[
                 OffsetFetchRequestGroup(
@@ -200,7 +217,7 @@ class Member(SimClient):
                         OffsetFetchRequestTopics(
                             name=self.group.topic,
                             topic_id=self._topic_id(),
-                            partition_indexes=list(self.positions),
+                            partition_indexes=partitions,
                         )
                     ],
                 )
@@ -210,12 +227,15 @@ class Member(SimClient):
         answer = await self.ask(self.coordinator, request)
         (found,) = answer.groups
         if not self._check(found.error_code):
-            raise _Rejoin
-        for topic in found.topics:
-            for one in topic.partitions:
-                if not self._check(one.error_code):
-                    raise _Rejoin
-                self._committed(one.partition_index, one.committed_offset, before)
+            raise Rejoin
+        answers = [one for topic in found.topics for one in topic.partitions]
+        if any(one.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT for one in answers):
+            return False
+        for one in answers:
+            if not self._check(one.error_code):
+                raise Rejoin
+            self._committed(one.partition_index, one.committed_offset, before)
+        return True
 
     def _committed(self, partition: int, offset: int, before: dict[int, int]) -> None:
         progress = self.group.progress[partition]
@@ -234,14 +254,15 @@ class Member(SimClient):
                 f"{where}: {offset} is fetched, {progress.processed} was read",
                 "__consumer_offsets",
             )
-        self.positions[partition] = max(offset, 0)
+        else:
+            progress.committed = max(progress.committed, offset)
+        self.positions[partition] = self.committed[partition] = max(offset, 0)
 
     def _promised(self) -> bool:
         unsafe = self.history.unsafe
         return "__consumer_offsets" not in unsafe and self.group.topic not in unsafe
 
     async def _work(self) -> None:
-        last = trio.current_time()
         while True:
             if self.positions:
                 good = await fetch_once(self, self.group.topic, self.positions, 400)
@@ -251,26 +272,40 @@ class Member(SimClient):
                 for partition, position in self.positions.items():
                     progress = self.group.progress[partition]
                     progress.processed = max(progress.processed, position)
+                await self.stand_still()
                 await self._commit()
             else:
                 await self.pause()
-            if trio.current_time() - last > HEARTBEAT_S:
-                last = trio.current_time()
-                answer = await self.ask(
-                    self.coordinator,
-                    HeartbeatRequest(
-                        group_id=self.group.name,
-                        generation_id=self.generation,
-                        member_id=self.member_id,
-                    ),
-                )
-                self._check(answer.error_code)
+            await self._beat_if_due()
+
+    async def stand_still(self, chance: float = ZOMBIE) -> None:
+        """Do nothing for a while, now and then: long enough to be taken for dead."""
+        if not self.idle and self.random.random() < chance:
+            seconds = self.random.random() * 2.5 * SESSION_MS / 1000
+            self.note(f"stands still for {seconds:.1f} s")
+            await trio.sleep(seconds)
+
+    async def _beat_if_due(self) -> None:
+        if trio.current_time() - self._beat_at > HEARTBEAT_S:
+            self._beat_at = trio.current_time()
+            await self._beat()
+
+    async def _beat(self) -> None:
+        answer = await self.ask(
+            self.coordinator,
+            HeartbeatRequest(
+                group_id=self.group.name,
+                generation_id=self.generation,
+                member_id=self.member_id,
+            ),
+        )
+        self._check(answer.error_code)
 
     async def _commit(self) -> None:
         due = {
             p: position
             for p, position in self.positions.items()
-            if position > self.group.progress[p].committed
+            if position > self.committed.get(p, 0)
         }
         if not due:
             return
@@ -296,4 +331,5 @@ class Member(SimClient):
             for one in topic.partitions:
                 if self._check(one.error_code):
                     progress = self.group.progress[one.partition_index]
+                    self.committed[one.partition_index] = due[one.partition_index]
                     progress.committed = max(progress.committed, due[one.partition_index])

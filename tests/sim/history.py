@@ -1,12 +1,15 @@
-"""What must hold: the history of a run, as its cluster and its clients let it be seen, and the invariants over it.
+"""What must hold: the history of a run, as its cluster and its clients let it be seen, and the
+invariants over it.
 
-Two things are written down as they become true and may never change again: the events of the metadata log once an append
-of them returned, and the batches of a partition once some leader's high watermark passed them. Everything that is seen
-later is held against them: what replicas have below their watermarks, what a new leader and every in-sync replica must
-have, what clients are told and read.
+Two things are written down as they become true and may never change again: the events of the
+metadata log once an append of them returned, and the batches of a partition once some leader's high
+watermark passed them. Everything that is seen later is held against them: what replicas have below
+their watermarks, what a new leader and every in-sync replica must have, what clients are told and
+read.
 
-What acks=all promises has bounds (fewer than min.insync.replicas of ISR and ELR lose unsynced bytes at once). A fault
-beyond them is told to the history (`Partition.promised`), which then asks of that partition no more than shape.
+What acks=all promises has bounds (fewer than min.insync.replicas of ISR and ELR lose unsynced bytes
+at once). A fault beyond them is told to the history (`Partition.promised`), which then asks of that
+partition no more than shape.
 """
 
 from __future__ import annotations
@@ -113,8 +116,8 @@ class Metadata:
         self._advance(self.image.apply(events), events)
 
     def _known(self, offset: int, events: list[Event]) -> bool:
-        """Whether these events are at `offset` since somebody loaded them, and nobody was told yet that they are: who
-        appended may stand still before the answer comes."""
+        """Whether these events are at `offset` since a process loaded them, and no other knows yet
+        that they are: who appended may stand still before the answer comes."""
         before, after = self._images.get(offset), self._images.get(offset + len(events))
         if before is None or offset in self._answered:
             return False
@@ -122,8 +125,8 @@ class Metadata:
         return after is not None and before.apply(events) == after
 
     def loaded(self, process: Process, image: MetadataImage, durable: int) -> None:
-        """A controller read the log: the `durable` events of when it asked are there, and what else was tried at
-        most."""
+        """A controller read the log: the `durable` events of when it asked are there, and what else
+        was tried at most."""
         if image.offset < durable:
             raise Violation(
                 "metadata log",
@@ -136,7 +139,7 @@ class Metadata:
                     self._advance(grown, events)
                     break
             else:
-                raise Violation("metadata log", f"{process} loads events that nobody appended")
+                raise Violation("metadata log", f"{process} loads events that were never appended")
         self._same(process, image)
 
     def published(self, process: Process, image: MetadataImage) -> None:
@@ -200,9 +203,12 @@ class History:
         self.metadata = Metadata(self)
         self.partitions: dict[Key, PartitionHistory] = {}
         self.dirty: set[Key] = set()
-        """Partitions whose in-sync replicas are to be looked at."""
+        """Partitions whose in-sync replicas must be checked."""
         self.unsafe: set[str] = set()
         """Topics that a fault put beyond their promise."""
+        self.compacts = False
+        """Whether internal topics are compacted: then what is committed in them is kept, but not
+        its batches."""
         self._seen: dict[Process, dict[Partition, _Seen]] = {}
 
     def partition(self, key: Key) -> PartitionHistory:
@@ -230,7 +236,7 @@ class History:
     # --- what the brokers let be seen ---
 
     def leader_appended(self, partition: Partition, epoch: int) -> None:
-        """Somebody appended as the leader of `epoch`: nobody else ever does."""
+        """A leader appended in `epoch`: no other ever does."""
         process = OWNER.get()
         if process is None or not process.alive:
             return
@@ -302,7 +308,8 @@ class History:
                     "nothing below HW is cut", f"{where}: {last.verified} → {end}", topic
                 )
             last.verified = min(last.verified, end)
-        # One that led when it was last seen may have moved its watermark before it heard that it does not.
+        # One that led when it was last seen may have moved its watermark before it heard that it
+        # does not.
         may_commit = partition.leads or last.leads
         last.epoch, last.leads, last.end, last.watermark = epoch, partition.leads, end, watermark
         image = self.metadata.image.topics_by_id.get(key[0])
@@ -335,15 +342,20 @@ class History:
             try:
                 data = partition.log.read(start, READ_BYTES, end).slice.read()
             except StorageError:
-                return  # its disk has failed: it serves nobody any more
+                return  # its disk has failed: it serves no client any more
             for position, header in iter_headers(data):
                 if header.next_offset > start:
                     raw = memoryview(data)[position : position + header.size]
                     self._committed(where, known, partition, header, crc32(raw), may_commit)
                 start = max(start, header.next_offset)
+            if not data and self._may_have_holes(partition):
+                break
             if not data:
                 raise Violation("HW ≤ LEO", f"{where}: nothing to read at {start} below {end}")
         last.verified = max(last.verified, end)
+
+    def _may_have_holes(self, partition: Partition) -> bool:
+        return self.compacts and partition.tp.topic.startswith("__")
 
     def _committed(
         self,
@@ -358,7 +370,7 @@ class History:
         topic = partition.tp.topic
         if header.base_offset < known.end:
             was = known.at(header.base_offset)
-            if was != found:
+            if was != found and not self._may_have_holes(partition):
                 raise Violation(
                     "replicas agree below HW", f"{where}: {found} where {was} is committed", topic
                 )
@@ -423,7 +435,8 @@ class History:
     def acknowledged(
         self, key: Key, offset: int, producer_id: int, sequence: int, epoch: int = 0
     ) -> None:
-        """A producer was told that its batch, with this first sequence, is safe at `offset` (-1: where is not said)."""
+        """A producer was told that its batch, with this first sequence, is safe at `offset` (-1:
+        where is not said)."""
         known = self.partition(key)
         if not known.promised:
             return

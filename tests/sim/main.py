@@ -51,35 +51,35 @@ def outcome_of(result: Result) -> Outcome:
     )
 
 
-def run_one(seed: int) -> Outcome:
+def run_one(seed: int, options: Options) -> Outcome:
     """Run a seed in this process."""
-    return outcome_of(run_seed(seed))
+    return outcome_of(run_seed(seed, options))
 
 
-def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+def outcomes(seeds: Iterable[int], jobs: int, options: Options) -> Iterator[Outcome]:
     """Run seeds, in so many processes."""
     if jobs == 1:
-        yield from map(run_one, seeds)
+        yield from (run_one(seed, options) for seed in seeds)
         return
     left = iter(seeds)
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         # Seeds may be without end: only a few are handed out ahead.
-        running = {pool.submit(run_one, seed) for seed in islice(left, AHEAD * jobs)}
+        running = {pool.submit(run_one, seed, options) for seed in islice(left, AHEAD * jobs)}
         try:
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
-                running |= {pool.submit(run_one, seed) for seed in islice(left, len(done))}
+                running |= {pool.submit(run_one, seed, options) for seed in islice(left, len(done))}
                 yield from (one.result() for one in done)
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def run_many(seeds: Iterable[int], jobs: int, minutes: float | None) -> int:
+def run_many(seeds: Iterable[int], jobs: int, minutes: float | None, options: Options) -> int:
     """Run seeds until they or the time is up; how many failed."""
     started = told = monotonic()
     failed: list[Outcome] = []
     count, cpu_s, virtual_s, messages, records, faults = 0, 0.0, 0.0, 0, 0, 0
-    for one in outcomes(seeds, jobs):
+    for one in outcomes(seeds, jobs, options):
         count += 1
         cpu_s += one.cpu_s
         virtual_s += one.virtual_s
@@ -106,12 +106,12 @@ def run_many(seeds: Iterable[int], jobs: int, minutes: float | None) -> int:
     return len(failed)
 
 
-def run_with_timeline(seed: int, timeline: bool, planted: str | None) -> int:
+def run_with_timeline(seed: int, options: Options, planted: str | None) -> int:
     """Run one seed and tell what happened."""
     bug = PLANTED[planted] if planted is not None else None
-    result = run_seed(seed, Options(detail=timeline), bug)
+    result = run_seed(seed, options, bug)
     about = result.violation.about if result.violation is not None else ""
-    if timeline:
+    if options.detail:
         for line in result.chronicle.timeline(about):
             print(line)
     print(
@@ -146,18 +146,24 @@ def main() -> int:
         help="with --seed: print what happened, message by message",
     )
     parser.add_argument(
+        "--everything",
+        action="store_true",
+        help="every workload and kind of fault in each seed, and not the part that it draws",
+    )
+    parser.add_argument(
         "--planted",
         choices=[*PLANTED, "all"],
         help="plant a bug: with --seed run it so, else look for the first seed that finds it",
     )
     given = parser.parse_args()
+    options = Options(detail=given.timeline, everything=given.everything)
     if given.seed is not None:
-        return run_with_timeline(given.seed, given.timeline, given.planted)
+        return run_with_timeline(given.seed, options, given.planted)
     if given.planted is not None:
         names = list(PLANTED) if given.planted == "all" else [given.planted]
-        return search(names, given.seeds or range(1, 501))
+        return search(names, given.seeds or range(1, 501), given.jobs, options)
     seeds = given.seeds or (range(1, 1 << 30) if given.minutes is not None else range(1, 101))
-    return int(run_many(seeds, given.jobs, given.minutes) > 0)
+    return int(run_many(seeds, given.jobs, given.minutes, options) > 0)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""The network between simulated processes: connections that carry encoded frames, and all that can befall them.
+"""The network between simulated processes: connections that carry encoded frames, and all that can
+befall them.
 
-A connection is two pipes. What goes into a pipe comes out in order, after a delay that chance draws for each piece;
-between connections nothing is ordered. A cut (one way or both) holds what is under way, as TCP does, until it heals or an
-end gives up; a new connection through it is not made. A killed process's machine resets its connections; a machine
-without power says nothing at all, until it is up again and resets what it does not know.
+A connection is two pipes. What goes into a pipe comes out in order, after a delay that chance draws
+for each piece; between connections nothing is ordered. A cut (one way or both) holds what is under
+way, as TCP does, until it heals or an end gives up; a new connection through it is not made. A
+killed process's machine resets its connections; a machine without power says nothing at all, until
+it is up again and resets what it does not know.
 
-Time moves only here and in the nodes' own timers, so `on_step`, called before each delivery, sees the cluster after all
-that came before has been worked off.
+Time moves only here and in the nodes' own timers, so `on_step`, called before each delivery, sees
+the cluster after all that came before has been worked off.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import trio
 from sim.chronicle import Chronicle
 from sim.processes import Process
+from sim.virtual_time import VirtualClock
 
 from pk.core.wire.types import Part
 from pk.net.frames import FrameBuffer
@@ -33,7 +37,7 @@ Address = tuple[str, int]
 
 
 class Refused(Exception):
-    """Nobody listens there."""
+    """No process listens there."""
 
 
 class End:
@@ -92,7 +96,7 @@ class End:
             self.woken()
 
     def woken(self) -> None:
-        """Have whoever waits look again."""
+        """Wake the tasks that wait."""
         self._arrived.set()
         if self.on_arrival is not None:
             self.on_arrival()
@@ -152,18 +156,18 @@ class Network:
         self._listeners: dict[Address, tuple[Process, Callable[[End], None]]] = {}
         self._ends: dict[int, tuple[End, End]] = {}
         self._stuck: list[Pipe] = []
-        self._scope: trio.CancelScope | None = None
+        self._clock: VirtualClock | None = None
 
     async def run(self) -> None:
         """Deliver, for ever."""
         heap = self._heap
+        clock = self._clock = cast("VirtualClock", trio.lowlevel.current_clock())
         while True:
-            while not heap or heap[0][0] > trio.current_time():
-                with trio.CancelScope(deadline=heap[0][0] if heap else float("inf")) as scope:
-                    self._scope = scope
-                    await trio.sleep_forever()
+            while not heap or heap[0][0] > clock.now:
+                clock.alarm_at = heap[0][0] if heap else inf
+                await clock.sleep_until_alarm()
             self.on_step()
-            now = trio.current_time()
+            now = clock.now
             while heap and heap[0][0] <= now:
                 _, _, due = heappop(heap)
                 if isinstance(due, Pipe):
@@ -182,7 +186,8 @@ class Network:
         self._listeners = {a: v for a, v in self._listeners.items() if v[0] is not process}
 
     async def dial(self, process: Process, host: str, port: int, deadline: float) -> End | None:
-        """A connection to an address; None where no answer came until `deadline`. Raises Refused."""
+        """A connection to an address; None where no answer came until `deadline`. Raises
+        Refused."""
         outcome: list[End | None] = []
         answered = trio.Event()
 
@@ -246,7 +251,8 @@ class Network:
             return
         _, data = pipe.under_way.popleft()
         if receiver.closed or receiver.broken:
-            # A machine that does not know the connection, or whose process has closed it, resets it.
+            # A machine that does not know the connection, or whose process has closed it, resets
+            # it.
             if data is not RESET and not sender.broken:
                 self.after(self.weather.delay(link[1], link[0]), lambda: self._break(sender))
             return
@@ -272,13 +278,14 @@ class Network:
 
     def _push(self, due: float, what: Pipe | Callable[[], None]) -> None:
         heappush(self._heap, (due, next(self._numbers), what))
-        if self._scope is not None and due < self._scope.deadline:
-            self._scope.deadline = due
+        if self._clock is not None and due < self._clock.alarm_at:
+            self._clock.alarm_at = due
 
     # --- faults ---
 
     def process_gone(self, process: Process, *, power: bool) -> None:
-        """A process ended: its ports are closed, its connections reset by its machine, or silent with `power` gone."""
+        """A process ended: its ports are closed, its connections reset by its machine, or silent
+        with `power` gone."""
         self.unlisten(process)
         for pair in list(self._ends.values()):
             for end in pair:
@@ -346,7 +353,12 @@ class SimTransport:
         return len(data)
 
     async def send(self, parts: Sequence[Part]) -> None:
-        self._end.send(b"".join([p if isinstance(p, bytes | bytearray | memoryview) else p.read() for p in parts]))  # fmt: skip
+        # Fmt: skip.
+        self._end.send(
+            b"".join(
+                [p if isinstance(p, bytes | bytearray | memoryview) else p.read() for p in parts]
+            )
+        )
         self.last_sent = trio.current_time()
 
     async def finish(self) -> None:

@@ -1,4 +1,5 @@
-"""A simulated node: a disk that stays, and on it one process after another, each a `Runtime` like any other node's."""
+"""A simulated node: a disk that stays, and on it one process after another, each a `Runtime` like
+any other node's."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 import trio
 from sim.chronicle import Violation
+from sim.deals import Book, DealCoordinators
 from sim.disk import ProcessDisk, SimDisk
 from sim.history import History
 from sim.network import End, Network, SimTransport
@@ -111,6 +113,8 @@ class World:
     """Looks at everything, before a process is gone with what it knew."""
     broken: Callable[[BaseException], None]
     """Called with what must end the run."""
+    book: Book
+    """Of the deals that the nodes coordinate."""
     crashed: Callable[[SimNode], None] = lambda node: None
     """Called when a process has ended by itself, and not well."""
 
@@ -125,6 +129,7 @@ class SimNode:
         self.disk = SimDisk()
         self.process: Process | None = None
         self.runtime: Runtime | None = None
+        self.deals: DealCoordinators | None = None
         self.ready = False
         """Whether the process serves, and the controller knows."""
         self.disk_failed = False
@@ -271,6 +276,9 @@ class SimNode:
             else [],
         )
         self.runtime = runtime
+        deals = self.deals = DealCoordinators(
+            world.book, runtime.broker, process, child(random, "deals"), world.broken
+        )
         server = SimServer(world.network, process, runtime.broker)
         clean = False
         try:
@@ -285,8 +293,11 @@ class SimNode:
                     server.listen(nursery, BROKER_PORT, "PLAINTEXT", APIS)
                 await runtime.serve()
                 self.ready = True
+                if config.is_broker:
+                    nursery.start_soon(deals.make_deals)
                 await self._stopping.wait()
                 await runtime.stop(server.drain)
+                await deals.stop()
                 nursery.cancel_scope.cancel()
             clean = True
         finally:

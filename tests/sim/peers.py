@@ -1,4 +1,5 @@
-"""Channels over the simulated network (`pk.core.broker.peers`): real frames, real versions, and clients use them too."""
+"""Channels over the simulated network (`pk.core.broker.peers`): real frames, real versions, and
+clients use them too."""
 
 from __future__ import annotations
 
@@ -55,6 +56,11 @@ class SimChannel:
     def usable(self) -> bool:
         return not self._lost
 
+    @property
+    def open_at_both_ends(self) -> bool:
+        """Whether the other side, too, takes the connection for usable."""
+        return self.usable and self._end.usable and self._end.peer.usable
+
     def when_lost(self, tell: Callable[[], None]) -> None:
         self._tell = tell
 
@@ -96,7 +102,8 @@ class SimChannel:
         return pending
 
     async def wait(self, pending: Pending, timeout_ms: float) -> Any:
-        """The answer to what was submitted. Without one in time the channel ends. Raises PeerLost."""
+        """The answer to what was submitted. Without one in time the channel ends. Raises
+        PeerLost."""
         with trio.CancelScope(deadline=trio.current_time() + timeout_ms / 1000):
             await pending.answered.wait()
         if not pending.answered.is_set():

@@ -1,28 +1,45 @@
-"""Bugs that are planted to see that the simulator bites: each in force while its context is, none of it in the product."""
+"""Bugs that are planted to see that the simulator bites: each in force while its context is, none
+of it in the product."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from inspect import Parameter, signature
+from multiprocessing import get_context
 from typing import Any, Final
 
-from sim.simulation import run_seed
+import trio
+from sim import swarm
+from sim.faults import KINDS
+from sim.simulation import Options, run_seed
 
 from pk.core.api import produce
+from pk.core.broker.coordinator import write_markers
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
-from pk.core.errors import ErrorCode
+from pk.core.broker.share.share_leader import ShareLeader, Stored
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group import classic_group, transactional_offsets
+from pk.core.group.consumer.group import ConsumerGroup
+from pk.core.group.offsets import Offsets
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.producers import Producers
+from pk.core.log.state import LogState
 from pk.core.machine import Decision
 from pk.core.meta import partitions as meta_partitions
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MemoryStore
+from pk.core.share.batches import RecordState, StateBatch
+from pk.core.share.coordinator import ShareCoordinatorMachine
+from pk.core.share.partition import Acquired, SharePartition, StateWrite
+from pk.core.txn import machine as txn_machine
 from pk.core.txn.machine import TransactionMachine
 from pk.core.txn.records import Record
 from pk.core.txn.transaction import State, Transaction
-from pk.core.values import METADATA_TOPIC
+from pk.core.values import METADATA_TOPIC, NO_PRODUCER_ID
 from pk.core.wire.messages.init_producer_id import InitProducerIdResponse
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -30,8 +47,11 @@ Plant = Callable[[], AbstractContextManager[None]]
 
 @contextmanager
 def patched(owner: Any, **changes: Any) -> Iterator[None]:
-    """What `changes` names of `owner` is something else for a while."""
+    """What `changes` names of `owner` is something else for a while. Raises TypeError if it cannot
+    be called like what it stands for: every seed would "find" that."""
     before = {name: owner.__dict__[name] for name in changes}
+    for name, value in changes.items():
+        _bind_like(before[name], value)
     for name, value in changes.items():
         setattr(owner, name, value)
     try:
@@ -39,6 +59,13 @@ def patched(owner: Any, **changes: Any) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(owner, name, value)
+
+
+def _bind_like(original: Any, change: Any) -> None:
+    parameters = signature(original).parameters.values()
+    by_name = [one.name for one in parameters if one.kind is Parameter.KEYWORD_ONLY]
+    by_place = [one for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    signature(change).bind(*by_place, **dict.fromkeys(by_name))
 
 
 @contextmanager
@@ -55,7 +82,8 @@ def high_watermark_from_log_end() -> Iterator[None]:
 
 @contextmanager
 def truncation_by_high_watermark() -> Iterator[None]:
-    """A follower cuts its log at its own high watermark when it hears of a new leader, as Kafka did before KIP-101."""
+    """A follower cuts its log at its own high watermark when it hears of a new leader, as Kafka did
+    before KIP-101."""
     add = ReplicaFetcher.add
 
     def cut_and_add(self: ReplicaFetcher, partition: Partition) -> None:
@@ -70,7 +98,8 @@ def truncation_by_high_watermark() -> Iterator[None]:
 
 @contextmanager
 def stale_leader_not_fenced() -> Iterator[None]:
-    """Nobody looks at leader epochs: neither a leader that is asked, nor the controller when one proposes an ISR."""
+    """No one checks leader epochs: neither a leader that is asked, nor the controller when one
+    proposes an ISR."""
     objection = meta_partitions._objection
 
     def no_check(self: Partition, current_leader_epoch: int) -> None:
@@ -229,6 +258,281 @@ def transactions_not_verified() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def pending_offsets_forgotten() -> Iterator[None]:
+    """A group's coordinator forgets the offsets of a transaction when the transaction's marker
+    comes."""
+    end = Offsets.end_transaction
+
+    def forgets(self: Offsets, producer_id: int, *, committed: bool) -> None:
+        end(self, producer_id, committed=False)
+
+    with patched(Offsets, end_transaction=forgets):
+        yield
+
+
+@contextmanager
+def offsets_visible_before_commit() -> Iterator[None]:
+    """Offsets of a transaction count at once, whatever becomes of it."""
+    replay = Offsets.replay
+
+    def at_once(self: Offsets, record: Any, record_offset: int, producer_id: int) -> None:
+        replay(self, record, record_offset, NO_PRODUCER_ID)
+
+    with patched(Offsets, replay=at_once):
+        yield
+
+
+@contextmanager
+def unstable_offsets_served() -> Iterator[None]:
+    """OffsetFetch does not wait for the end of a transaction that would change the offset."""
+    fetch = Offsets.fetch
+
+    def impatient(self: Offsets, request: Any, *, require_stable: bool) -> Any:
+        return fetch(self, request, require_stable=False)
+
+    with patched(Offsets, fetch=impatient):
+        yield
+
+
+@contextmanager
+def generation_not_fenced() -> Iterator[None]:
+    """TxnOffsetCommit does not check whether the member still is one, and of this generation
+    (KIP-447)."""
+
+    def anyone(request: Any, group: Any) -> None:
+        return None
+
+    with patched(transactional_offsets, check=anyone):
+        yield
+
+
+@contextmanager
+def member_not_fenced() -> Iterator[None]:
+    """OffsetCommit takes offsets from members that lost their partitions: neither generation nor
+    member epoch is looked at."""
+
+    def anyone(self: Any, committer: Any) -> None:
+        return None
+
+    with ExitStack() as stack:
+        stack.enter_context(patched(classic_group.Group, check_commit=anyone))
+        stack.enter_context(patched(ConsumerGroup, check_commit=anyone))
+        yield
+
+
+@contextmanager
+def partition_given_before_it_is_released() -> Iterator[None]:
+    """A group of KIP-848 assigns a partition while the member that had it has not given it up."""
+
+    def free(self: ConsumerGroup, topic_id: Any, partition: int) -> bool:
+        return False
+
+    with patched(ConsumerGroup, is_held=free):
+        yield
+
+
+@contextmanager
+def fenced_producer_accepted() -> Iterator[None]:
+    """Neither the coordinator nor a partition's leader minds an old producer epoch."""
+    check, end = Producers.check, TransactionMachine.end
+
+    def lenient(self: Producers, header: Any) -> Any:
+        try:
+            return check(self, header)
+        except KafkaError as e:
+            if e.code != ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise
+            return None
+
+    def of_anyone(self: TransactionMachine, transactional_id: str, producer: Any) -> Transaction:
+        txn = self._known(transactional_id)
+        if txn.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return txn
+
+    def ended_by_anyone(self: TransactionMachine, request: Any, *args: Any) -> Any:
+        txn = self.transactions.get(request.transactional_id)
+        if txn is not None and txn.state is State.ONGOING:
+            request.producer_id, request.producer_epoch = txn.producer_id, txn.epoch
+        return end(self, request, *args)
+
+    with ExitStack() as stack:
+        stack.enter_context(patched(Producers, check=lenient))
+        stack.enter_context(
+            patched(TransactionMachine, _of_producer=of_anyone, end=ended_by_anyone)
+        )
+        yield
+
+
+@contextmanager
+def time_out_does_not_fence() -> Iterator[None]:
+    """A transaction that is open for too long is aborted, and its producer keeps its epoch."""
+
+    def keep_epoch(self: TransactionMachine, txn: Transaction, now_ms: int) -> Decision[Any]:
+        return self._prepared(txn.moved(State.PREPARE_ABORT, now_ms, client_version=0), None)
+
+    with patched(TransactionMachine, _fence_and_abort=keep_epoch):
+        yield
+
+
+@contextmanager
+def outcome_forgotten_at_failover() -> Iterator[None]:
+    """A coordinator that takes over aborts what was prepared before it, also what was to be
+    committed."""
+    loaded = TransactionMachine.loaded
+
+    def aborts(self: TransactionMachine, now_ms: int) -> Decision[Any]:
+        decision = loaded(self, now_ms)
+        decision.effects = [one._replace(committed=False) for one in decision.effects]
+        return decision
+
+    with patched(TransactionMachine, loaded=aborts):
+        yield
+
+
+@contextmanager
+def marker_doubled_after_completion() -> Iterator[None]:
+    """Markers are sent again when a transaction is complete, and a leader takes them for those of
+    the next one."""
+    marked = TransactionMachine.marked
+
+    def again(self: TransactionMachine, written: Any, now_ms: int) -> Decision[Any]:
+        decision = marked(self, written, now_ms)
+        for record in decision.records:
+            before = self.transactions[record.transactional_id]
+            decision.effects.append(txn_machine._markers_of(before))
+        return decision
+
+    def unchecked(partition: Any, marker: Any) -> None:
+        pass
+
+    with ExitStack() as stack:
+        stack.enter_context(patched(TransactionMachine, marked=again))
+        stack.enter_context(patched(write_markers, _check_newer=unchecked))
+        yield
+
+
+@contextmanager
+def aborts_lost_by_recovery() -> Iterator[None]:
+    """A log that is opened after a crash does not find its aborted transactions again."""
+    load = LogState.load_producers
+
+    def without(self: LogState, quiet_from: int | None = None) -> Any:
+        producers, _ = load(self, quiet_from)
+        return producers, []
+
+    with patched(LogState, load_producers=without):
+        yield
+
+
+@contextmanager
+def acknowledgement_answered_before_it_is_stored() -> Iterator[None]:
+    """A share partition's leader answers acknowledgements at once, and has them stored a second
+    later."""
+    store = ShareLeader._store
+
+    async def later(self: ShareLeader, write: StateWrite) -> None:
+        await trio.sleep(1)
+        store(self, write)
+
+    def answered(self: ShareLeader, write: StateWrite) -> Stored:
+        assert self.state is not None
+        if write.write_id:
+            self.state.written(write.write_id, stored=True)
+        self._start_soon(later, self, write)
+        stored = Stored()
+        stored.done(None)
+        return stored
+
+    with patched(ShareLeader, _store=answered):
+        yield
+
+
+@contextmanager
+def locked_records_acquired() -> Iterator[None]:
+    """A share partition gives a member records that another one holds."""
+    acquire = SharePartition.acquire
+
+    def unlocked(self: SharePartition, *args: Any, **kwargs: Any) -> list[Acquired]:
+        for run in self._runs:
+            if run.is_locked:
+                run.state = RecordState.AVAILABLE
+        return acquire(self, *args, **kwargs)
+
+    with patched(SharePartition, acquire=unlocked):
+        yield
+
+
+@contextmanager
+def acknowledged_by_any_member() -> Iterator[None]:
+    """A share partition takes acknowledgements of records from members that do not hold them."""
+    check = SharePartition._check_held
+
+    def lenient(self: SharePartition, member_id: str, first: int, last: int) -> None:
+        for run in self._between(first, last):
+            check(self, run.member_id, max(first, run.first), min(last, run.last))
+
+    with patched(SharePartition, _check_held=lenient):
+        yield
+
+
+@contextmanager
+def start_offset_moves_back() -> Iterator[None]:
+    """A share coordinator tells a new leader a start offset that delivery was past already."""
+    read = ShareCoordinatorMachine.read
+
+    def before(self: ShareCoordinatorMachine, *args: Any) -> Decision[Any]:
+        decision = read(self, *args)
+        start_offset = decision.reply.start_offset
+        if start_offset > 0:
+            decision.reply = decision.reply._replace(start_offset=start_offset - 1)
+        return decision
+
+    with patched(ShareCoordinatorMachine, read=before):
+        yield
+
+
+@contextmanager
+def delivery_count_forgotten_at_failover() -> Iterator[None]:
+    """A new leader of a share partition counts deliveries from nought."""
+    load = SharePartition._load
+
+    def uncounted(self: SharePartition, batch: StateBatch) -> None:
+        load(self, batch._replace(delivery_count=0))
+
+    with patched(SharePartition, _load=uncounted):
+        yield
+
+
+@contextmanager
+def records_in_flight_skipped_at_failover() -> Iterator[None]:
+    """A new leader of a share partition takes records for done with that were in flight before."""
+    load = SharePartition._load
+
+    def skipping(self: SharePartition, batch: StateBatch) -> None:
+        known = len(self._runs)
+        load(self, batch)
+        for run in self._runs[known:-1]:
+            self._settle(run, RecordState.ARCHIVED)
+
+    with patched(SharePartition, _load=skipping):
+        yield
+
+
+@contextmanager
+def time_out_gives_record_up() -> Iterator[None]:
+    """A record whose lock runs out is not delivered again."""
+    after = SharePartition._state_after
+
+    def archived(self: SharePartition, kind: Any, run: Any) -> RecordState:
+        state = after(self, kind, run)
+        return RecordState.ARCHIVED if state is RecordState.AVAILABLE else state
+
+    with patched(SharePartition, _state_after=archived):
+        yield
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "hw-from-leo": high_watermark_from_log_end,
     "truncate-by-hw": truncation_by_high_watermark,
@@ -243,26 +547,95 @@ PLANTED: Final[dict[str, Plant]] = {
     "aborted-not-told": aborted_transactions_not_told,
     "open-not-fenced": open_transaction_not_fenced,
     "not-verified": transactions_not_verified,
+    "pending-forgotten": pending_offsets_forgotten,
+    "offsets-at-once": offsets_visible_before_commit,
+    "unstable-served": unstable_offsets_served,
+    "generation-not-fenced": generation_not_fenced,
+    "member-not-fenced": member_not_fenced,
+    "two-owners": partition_given_before_it_is_released,
+    "fenced-accepted": fenced_producer_accepted,
+    "time-out-not-fenced": time_out_does_not_fence,
+    "outcome-forgotten": outcome_forgotten_at_failover,
+    "marker-doubled": marker_doubled_after_completion,
+    "aborts-lost": aborts_lost_by_recovery,
+    "share-stored-late": acknowledgement_answered_before_it_is_stored,
+    "share-lock-ignored": locked_records_acquired,
+    "share-any-member": acknowledged_by_any_member,
+    "share-start-back": start_offset_moves_back,
+    "share-count-forgotten": delivery_count_forgotten_at_failover,
+    "share-in-flight-skipped": records_in_flight_skipped_at_failover,
+    "share-time-out-final": time_out_gives_record_up,
 }
 """Name → the bug."""
 
+_TRANSACTIONS: Final = frozenset({swarm.TRANSACTIONS})
+_CHAIN: Final = frozenset({swarm.CHAIN})
+_SHARE_GROUP: Final = frozenset({swarm.SHARE_GROUP})
+SEEN_BY: Final[dict[str, frozenset[str]]] = {
+    "topic-fsync": frozenset({swarm.SYNCED}),
+    "lost-markers": _TRANSACTIONS,
+    "one-marker": _TRANSACTIONS,
+    "lso-passes-open": _TRANSACTIONS,
+    "aborted-not-told": _TRANSACTIONS,
+    "open-not-fenced": _TRANSACTIONS,
+    "not-verified": _TRANSACTIONS,
+    "pending-forgotten": _CHAIN,
+    "offsets-at-once": _CHAIN,
+    "unstable-served": _CHAIN,
+    "generation-not-fenced": _CHAIN,
+    "member-not-fenced": frozenset({swarm.CLASSIC_GROUP, swarm.CONSUMER_GROUP}) | _CHAIN,
+    "two-owners": frozenset({swarm.CONSUMER_GROUP}) | _CHAIN,
+    "fenced-accepted": _TRANSACTIONS,
+    "time-out-not-fenced": _TRANSACTIONS,
+    "outcome-forgotten": _TRANSACTIONS,
+    "marker-doubled": _TRANSACTIONS,
+    "aborts-lost": _TRANSACTIONS,
+    "share-stored-late": _SHARE_GROUP,
+    "share-lock-ignored": _SHARE_GROUP,
+    "share-any-member": _SHARE_GROUP,
+    "share-start-back": _SHARE_GROUP,
+    "share-count-forgotten": _SHARE_GROUP,
+    "share-in-flight-skipped": _SHARE_GROUP,
+    "share-time-out-final": _SHARE_GROUP,
+}
+"""Bug → the workloads of which one must run for the bug to do anything. Without them a seed runs as
+it does without the bug, so that the search counts it and does not run it."""
 
-def find(name: str, seeds: Iterable[int]) -> tuple[int, int, str] | None:
+
+def _can_see(seed: int, name: str, options: Options) -> bool:
+    if options.everything or name not in SEEN_BY:
+        return True
+    return bool(SEEN_BY[name] & swarm.draw(seed, tuple(KINDS)).on)
+
+
+def find(name: str, seeds: Iterable[int], options: Options) -> tuple[int, int, str] | None:
     """(how many seeds it took, the seed, what was found), None where none of them finds it."""
     for tried, seed in enumerate(seeds, 1):
-        result = run_seed(seed, planted=PLANTED[name])
+        if not _can_see(seed, name, options):
+            continue
+        result = run_seed(seed, options, PLANTED[name])
         if result.failed:
             what = str(result.violation or result.error.strip().splitlines()[-1])
             return tried, seed, what
     return None
 
 
-def search(names: Iterable[str], seeds: Iterable[int]) -> int:
-    """Look for each bug and tell; how many were not found."""
+def _found(
+    names: list[str], seeds: list[int], jobs: int, options: Options
+) -> Iterator[tuple[str, tuple[int, int, str] | None]]:
+    if jobs == 1:
+        yield from ((name, find(name, seeds, options)) for name in names)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        running = [pool.submit(find, name, seeds, options) for name in names]
+        yield from ((name, one.result()) for name, one in zip(names, running, strict=True))
+
+
+def search(names: Iterable[str], seeds: Iterable[int], jobs: int, options: Options) -> int:
+    """Look for each bug, so many at a time, and tell; how many were not found."""
     missed = 0
-    seeds = list(seeds)
-    for name in names:
-        found = find(name, seeds)
+    seeds, names = list(seeds), list(names)
+    for name, found in _found(names, seeds, jobs, options):
         if found is None:
             missed += 1
             print(f"{name}: NOT found in {len(seeds)} seeds", flush=True)

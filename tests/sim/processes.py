@@ -1,9 +1,10 @@
 """A run of trio as a function of its seed, and processes inside it that can be stopped and killed.
 
-trio shuffles the tasks that are ready; seeded, and with its sort before the shuffle, equal seeds give equal runs. A task
-belongs to the simulated process in whose context it was started. While a process is frozen (SIGSTOP) its tasks that
-become ready are put aside, and run when it is thawed: its timers expire meanwhile, as a machine's clock goes on, and all
-of them fire at once afterwards. Nothing of the tasks themselves is changed, so they cannot know.
+trio shuffles the tasks that are ready; seeded, and with its sort before the shuffle, equal seeds
+give equal runs. A task belongs to the simulated process in whose context it was started. While a
+process is frozen (SIGSTOP) its tasks that become ready are put aside, and run when it is thawed:
+its timers expire meanwhile, as a machine's clock goes on, and all of them fire at once afterwards.
+Nothing of the tasks themselves is changed, so they cannot know.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _reschedule = cast("Callable[..., None]", _run.Runner.reschedule)
 
 
 class Process:
-    """One simulated process: a node's incarnation, or a client. What it holds is dead once it is."""
+    """One simulated process: a node's incarnation, or a client. What it holds is dead once it
+    is."""
 
     def __init__(self, name: str, host: str, incarnation: int = 0) -> None:
         self.name = name
@@ -34,6 +36,8 @@ class Process:
         self.incarnation = incarnation
         self.alive = True
         self.frozen = False
+        self.ran = True
+        """Whether it may have done something since its `ran` was last set to False."""
         self._held: list[tuple[Any, tuple[Any, ...]]] = []
         self._calls: list[Callable[[], None]] = []
 
@@ -53,6 +57,7 @@ class Process:
         for call in calls:
             self.soon(call)
         held, self._held = self._held, []
+        self.ran = True
         for task, next_send in held:
             _reschedule(task._runner, task, *next_send)
 
@@ -61,10 +66,12 @@ class Process:
         if self.frozen:
             self._calls.append(call)
         elif self.alive:
+            self.ran = True
             call()
 
     def kill(self) -> None:
-        """SIGKILL: from here on nothing it does has an effect. Its tasks are for its owner to cancel."""
+        """SIGKILL: from here on nothing it does has an effect. Its tasks are for its owner to
+        cancel."""
         self.alive = False
         self.thaw()
 
@@ -77,10 +84,12 @@ class Process:
 
 def _held_or_rescheduled(self: Any, task: Any, *next_send: Any) -> None:
     process = task.context.get(OWNER)
-    if process is not None and process.frozen:
-        process.hold(task, next_send)
-    else:
-        _reschedule(self, task, *next_send)
+    if process is not None:
+        if process.frozen:
+            process.hold(task, next_send)
+            return
+        process.ran = True
+    _reschedule(self, task, *next_send)
 
 
 @contextmanager
@@ -99,8 +108,8 @@ def deterministic(seed: int) -> Iterator[None]:
 
 
 def abandon_run(error: BaseException) -> None:
-    """End the run that `error` came out of, if it has not ended: an alarm may ring in the few lines of trio.run around its
-    loop, and then no other run could begin in this process."""
+    """End the run that `error` came out of, if it has not ended: an alarm may ring in the few lines
+    of trio.run around its loop, and then no other run could begin in this process."""
     for frame, _ in walk_tb(error.__traceback__):
         loop = frame.f_locals.get("gen") if frame.f_code is trio.run.__code__ else None
         if loop is not None:

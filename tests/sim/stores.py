@@ -1,10 +1,12 @@
 """Where a simulated cluster keeps its metadata, and how its nodes find the controller.
 
-`Ensemble` plays ZooKeeper: a log that outlives every node, sessions that end when nothing was heard from a process for a
-while, and an office that goes to whoever waits for it next. What a process asks takes the network's way there and back;
-a request that is under way when its process stops still arrives.
+`Ensemble` plays ZooKeeper: a log that outlives every node, sessions that end when nothing was heard
+from a process for a while, and an office that goes to the next in the queue. What a process asks
+takes the network's way there and back; a request that is under way when its process stops still
+arrives.
 
-`ObservedStore` stands before any store and tells the history what was appended, and what was loaded.
+`ObservedStore` stands before any store and tells the history what was appended, and what was
+loaded.
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ class Ensemble:
             self.holder = None
 
     def depose(self, controller_id: int) -> None:
-        """Whoever has the office under this id, though its session may last."""
+        """The process that has the office under this id, though its session may last."""
         if self.holder is not None and self.holder_id == controller_id and self._waiting:
             self.network.chronicle.note("zookeeper", f"{self.holder} is deposed")
             self.holder = None
@@ -209,7 +211,8 @@ class EnsembleStore:
             self._ensemble.leave(self._process)
 
     async def _ask(self, do: Callable[[], Any]) -> Any:
-        """Have `do` done there; its result. Raises what it raises, and StoreFailed where no answer comes."""
+        """Have `do` done there; its result. Raises what it raises, and StoreFailed where no answer
+        comes."""
         network, process = self._ensemble.network, self._process
         if not process.alive:
             raise StoreFailed("the process is dead")
@@ -302,7 +305,7 @@ class ObservedStore:
 
 
 class EnsembleLocator:
-    """Whoever holds the office, as far as a process can see."""
+    """The holder of the office, as far as a process can see."""
 
     def __init__(
         self, ensemble: Ensemble, process: Process, endpoint_of: Callable[[int], Endpoint]

@@ -1,4 +1,5 @@
-"""What the simulator itself is made of: processes that stand still, a network that loses and holds, a disk that forgets."""
+"""What the simulator itself is made of: processes that stand still, a network that loses and holds,
+a disk that forgets."""
 
 from __future__ import annotations
 
@@ -8,18 +9,21 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
-from sim import simulation
+from sim import planted, simulation, swarm
 from sim.chronicle import Chronicle
 from sim.disk import ProcessDisk, SimDisk
+from sim.faults import KINDS
 from sim.network import End, Network, Refused
 from sim.processes import Process, deterministic, owned_by
-from sim.simulation import Simulation, run_seed
+from sim.simulation import Options, Result, Simulation, run_seed
+from sim.virtual_time import VirtualClock
+
+from pk.core.log.state import LogState
 
 
 def simulated(main: Callable[[], Awaitable[Any]], seed: int = 1) -> Any:
     with deterministic(seed):
-        return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+        return trio.run(main, clock=VirtualClock())
 
 
 def network_of(seed: int = 1) -> Network:
@@ -104,7 +108,8 @@ def test_a_frozen_process_can_be_killed() -> None:
             await trio.sleep(10)
             process.kill()
             scope.cancel()
-        # Its timer had fired: the cancellation comes at its next checkpoint, as the next thing it does.
+        # Its timer had fired: the cancellation comes at its next checkpoint, as the next thing it
+        # does.
         assert reached in ([], ["end"])
         assert trio.current_time() == 11
 
@@ -248,13 +253,60 @@ def test_after_a_run_that_was_stuck_another_can_begin(
         await trio.sleep_forever()
 
     with monkeypatch.context() as patch:
-        patch.setattr(simulation, "WALL_S", 0.1)
+        patch.setattr(simulation, "CPU_S", 0.1)
         patch.setattr(Simulation, "run", main)
         result = run_seed(1)
     assert stuck.is_set() and result.stuck
     assert result.error.endswith("Stuck: more than 0.1 s\n")
     monkeypatch.undo()
     assert simulated(echo_of_nothing) is None
+
+
+def test_a_signal_that_ends_the_process_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ended() -> None:
+        raise SystemExit(143)
+
+    async def main(_: Simulation) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ended)
+
+    monkeypatch.setattr(Simulation, "run", main)
+    with pytest.raises(SystemExit, match="143"):
+        run_seed(1)
+
+
+def test_every_planted_bug_can_be_called_like_what_it_changes() -> None:
+    for plant in planted.PLANTED.values():
+        with plant():
+            pass
+    with (
+        pytest.raises(TypeError),
+        planted.patched(LogState, load_producers=lambda self: self),
+    ):
+        pass
+
+
+def test_the_search_for_a_bug_counts_seeds_that_cannot_show_it_and_does_not_run_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[int] = []
+
+    def run(seed: int, *_: Any) -> Result:
+        ran.append(seed)
+        return Result(seed, error="found" if len(ran) == 5 else "")
+
+    monkeypatch.setattr(planted, "run_seed", run)
+    assert planted.SEEN_BY.keys() <= planted.PLANTED.keys()
+    assert frozenset().union(*planted.SEEN_BY.values()) <= set(swarm.WORKLOADS)
+    drawn = [seed for seed in range(1, 101) if swarm.SHARE_GROUP in swarm.draw(seed, tuple(KINDS))]
+    assert planted.find("share-stored-late", range(1, 101), Options()) == (
+        drawn[4],
+        drawn[4],
+        "found",
+    )
+    assert ran == drawn[:5]
+    ran.clear()
+    assert planted.find("hw-from-leo", range(1, 101), Options()) == (5, 5, "found")
 
 
 async def echo_of_nothing() -> None:

@@ -1,4 +1,5 @@
-"""The ensemble that plays ZooKeeper: sessions end, the office moves, and who lost it writes nothing more."""
+"""The ensemble that plays ZooKeeper: sessions end, the office moves, and who lost it writes nothing
+more."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from sim.history import History
 from sim.network import Network
 from sim.processes import Process, deterministic, owned_by
 from sim.stores import HOST, SESSION_S, Ensemble, EnsembleStore, ObservedStore
+from sim.virtual_time import VirtualClock
 
 from pk.core.meta.controller import take_over
 from pk.core.meta.events import ClusterCreated, FeatureChanged
@@ -46,7 +48,7 @@ def simulated(main: Callable[[Here], Awaitable[None]]) -> None:
             nursery.cancel_scope.cancel()
 
     with deterministic(1):
-        trio.run(begin, clock=trio.testing.MockClock(autojump_threshold=0))
+        trio.run(begin, clock=VirtualClock())
 
 
 def test_the_office_moves_when_its_holder_stands_still_and_the_old_one_is_fenced() -> None:

@@ -1,11 +1,14 @@
-"""Producers whose transactions write to several partitions, and a reader that must see each of them whole or not at all.
+"""Producers whose transactions write to several partitions, and a reader that must see each of them
+whole or not at all.
 
-A transaction writes one record to every partition of its topic, named by the producer and the number of the transaction. What
-a producer was told of its end is noted in `Ledger`; where it was told nothing certain, either end will do, but only one.
+A transaction writes one record to every partition of its topic, named by the producer and the
+number of the transaction. What a producer was told of its end is noted in `Ledger`; where it was
+told nothing certain, either end will do, but only one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,7 +26,7 @@ from sim.clients import (
 
 from pk.core.broker.peers import PeerLost
 from pk.core.errors import ErrorCode, error_name
-from pk.core.record.batch import iter_headers, records
+from pk.core.record.batch import Record, iter_headers, records
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.end_txn import EndTxnRequest
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -45,7 +48,8 @@ OVER: Final = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""After these the transaction cannot commit any more: the producer begins again under a new epoch."""
+"""After these the transaction cannot commit any more: the producer begins again under a new
+epoch."""
 
 
 @dataclass(slots=True)
@@ -55,9 +59,11 @@ class Ledger:
     topic: str
     partitions: int
     ended: dict[tuple[str, int], bool | None] = field(default_factory=dict)
-    """Whether it was committed; None where nobody was told."""
+    """Whether it was committed; None where it is unknown."""
     seen: dict[tuple[str, int], set[int]] = field(default_factory=dict)
     """The partitions in which a reader of committed records saw it."""
+    places: set[tuple[int, int]] = field(default_factory=set)
+    """(partition, offset) of every record that a reader of committed records saw."""
 
     def end(self, transaction: tuple[str, int], committed: bool | None) -> None:
         """A producer was told, or not, how its transaction ended."""
@@ -94,61 +100,34 @@ class Ledger:
         return ""
 
 
-class _Over(Exception):
+class Over(Exception):
     """The transaction cannot go on."""
 
 
-class TransactionalProducer(SimClient):
-    """One transaction after another, of the second protocol (KIP-890)."""
+class Transactor(SimClient):
+    """Who writes in transactions of the second protocol (KIP-890): the requests, without a plan."""
 
-    def __init__(self, *args: Any, ledger: Ledger, rate_s: float, timeout_ms: int) -> None:
+    def __init__(self, *args: Any, topic: str, timeout_ms: int) -> None:
         super().__init__(*args)
-        self.ledger = ledger
-        self.rate_s = rate_s
+        self.topic = topic
         self.timeout_ms = timeout_ms
         self.transactional_id = str(self.process.name)
         self.producer_id = self.epoch = -1
         self.coordinator = -1
-        self.number = 0
-        self.open = False
-        self.undone: tuple[str, int] | None = None
-        """A transaction whose commit was never asked for: whoever fences it aborts it."""
 
-    async def run(self) -> None:
-        """Begin, write, end, for ever."""
-        await self.places(self.ledger.topic, self.ledger.partitions)
-        while True:
-            await trio.sleep(self.rate_s * self.random.random() * 2)
-            if self.idle and not self.open:
-                continue
-            self.open = True
-            try:
-                if self.producer_id < 0:
-                    await self._init()
-                    if self.undone is not None:
-                        self.ledger.end(self.undone, False)
-                        self.undone = None
-                    self.open = False  # what was open before is over
-                    continue
-                await self._transact()
-            except _Over as e:
-                self.note(f"begins again: {e}")
-                self.producer_id = -1
+    async def init(self) -> None:
+        """InitProducerId: a new epoch; what was open is aborted. Raises Over."""
+        answer = await self._coordinated(
+            lambda: InitProducerIdRequest(
+                transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms
+            )
+        )
+        self.judge(answer.error_code)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.note(f"has producer id {self.producer_id}, epoch {self.epoch}")
 
-    async def _transact(self) -> None:
-        ledger, self.number = self.ledger, self.number + 1
-        transaction = (self.transactional_id, self.number)
-        commit = self.random.random() < 0.7
-        ledger.ended[transaction] = None
-        self.undone = transaction
-        for partition in range(ledger.partitions):
-            await self._send(partition)
-            if self.random.random() < 0.1:
-                await trio.sleep(self.random.random() * 3)
-            if self.random.random() < 0.05:
-                raise _Over("it dies, and starts again")
-        if commit:
-            self.undone = None
+    async def end(self, *, commit: bool) -> None:
+        """EndTxn: returns once it is settled. Raises Over."""
         answer = await self._coordinated(
             lambda: EndTxnRequest(
                 transactional_id=self.transactional_id,
@@ -157,29 +136,15 @@ class TransactionalProducer(SimClient):
                 committed=commit,
             )
         )
-        if answer.error_code:
-            self._judge(answer.error_code)
-        ledger.end(transaction, commit)
-        self.undone = None
+        self.judge(answer.error_code)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-        self.open = False
-
-    async def _init(self) -> None:
-        answer = await self._coordinated(
-            lambda: InitProducerIdRequest(
-                transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms
-            )
-        )
-        self._judge(answer.error_code)
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
-        self.note(f"has producer id {self.producer_id}, epoch {self.epoch}")
 
     async def _coordinated(self, make: Any) -> Any:
         """The coordinator's answer, as soon as it is not one to ask again after."""
         while True:
             try:
                 if self.coordinator < 0:
-                    await self._find()
+                    await self._find_transaction_coordinator()
                 answer = await self.ask(self.coordinator, make())
             except PeerLost:
                 self.coordinator = -1
@@ -194,7 +159,7 @@ class TransactionalProducer(SimClient):
                 self.coordinator = -1
             await self.pause()
 
-    async def _find(self) -> None:
+    async def _find_transaction_coordinator(self) -> None:
         answer = await self.ask_any(
             FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
         )
@@ -203,12 +168,12 @@ class TransactionalProducer(SimClient):
             raise PeerLost("no coordinator")
         self.coordinator = one.node_id
 
-    async def _send(self, partition: int) -> None:
+    async def send(self, partition: int, values: list[bytes]) -> None:
+        """The transaction's one batch for a partition. Raises Over."""
         now_ms = 1_700_000_000_000 + int(trio.current_time() * 1000)
-        value = f"{self.transactional_id} {self.number}".encode()
         data = bytes(
             build_batch(
-                [(now_ms, None, value, ())],
+                [(now_ms, None, value, ()) for value in values],
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
                 base_sequence=0,
@@ -216,7 +181,7 @@ class TransactionalProducer(SimClient):
             )
         )
         while True:
-            place: Place = self.place(self.ledger.topic, partition)
+            place: Place = self.place(self.topic, partition)
             request = produce_request(place, data, -1, PRODUCE_MS)
             request.transactional_id = self.transactional_id
             try:
@@ -227,69 +192,153 @@ class TransactionalProducer(SimClient):
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 return
             if code not in LATER:
-                self._judge(code)
+                self.judge(code)
             await self.pause()
-            await self.refresh([self.ledger.topic])
+            await self.refresh([self.topic])
 
-    def _judge(self, code: int) -> None:
+    def judge(self, code: int) -> None:
+        """Raise Over for an error after which the transaction is over, Violation for one that
+        should not come."""
         if code in OVER:
-            raise _Over(error_name(code))
-        if code and {STATE_TOPIC, self.ledger.topic} & self.history.unsafe:
-            raise _Over(error_name(code))
+            raise Over(error_name(code))
+        if code and {STATE_TOPIC, self.topic} & self.history.unsafe:
+            raise Over(error_name(code))
         if code:
             raise Violation(
                 "a transactional producer goes on",
                 f"{self.process}: {error_name(code)}",
-                self.ledger.topic,
+                self.topic,
             )
 
 
-class CommittedReader(SimClient):
-    """Reads committed records of every partition, from the beginning."""
+class TransactionalProducer(Transactor):
+    """One transaction after another, each with a record for every partition."""
 
-    def __init__(self, *args: Any, ledger: Ledger) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, ledger: Ledger, rate_s: float, timeout_ms: int) -> None:
+        super().__init__(*args, topic=ledger.topic, timeout_ms=timeout_ms)
         self.ledger = ledger
-        self.positions = dict.fromkeys(range(ledger.partitions), 0)
+        self.rate_s = rate_s
+        self.number = 0
+        self.open = False
+        self.undone: tuple[str, int] | None = None
+        """A transaction whose commit was never asked for: fencing aborts it."""
+
+    async def run(self) -> None:
+        """Begin, write, end, for ever."""
+        await self.places(self.ledger.topic, self.ledger.partitions)
+        while True:
+            await trio.sleep(self.rate_s * self.random.random() * 2)
+            if self.idle and not self.open:
+                continue
+            self.open = True
+            try:
+                if self.producer_id < 0:
+                    await self.init()
+                    if self.undone is not None:
+                        self.ledger.end(self.undone, False)
+                        self.undone = None
+                    self.open = False  # what was open before is over
+                    continue
+                await self._transact()
+            except Over as e:
+                self.note(f"begins again: {e}")
+                self.producer_id = -1
+
+    async def _transact(self) -> None:
+        ledger, self.number = self.ledger, self.number + 1
+        transaction = (self.transactional_id, self.number)
+        commit = self.random.random() < 0.7
+        ledger.ended[transaction] = None
+        self.undone = transaction
+        for partition in range(ledger.partitions):
+            await self.send(partition, [f"{self.transactional_id} {self.number}".encode()])
+            if self.random.random() < 0.1:
+                await trio.sleep(self.random.random() * 3)
+            if self.random.random() < 0.05:
+                raise Over("it dies, and starts again")
+        if commit:
+            self.undone = None
+        await self.end(commit=commit)
+        ledger.end(transaction, commit)
+        self.undone = None
+        self.open = False
+
+
+class CommittedReader(SimClient):
+    """Reads committed records of every partition of a topic, from the beginning."""
+
+    def __init__(self, *args: Any, topic: str, partitions: int) -> None:
+        super().__init__(*args)
+        self.topic = topic
+        self.positions = dict.fromkeys(range(partitions), 0)
+
+    def take(self, partition: int, record: Record) -> None:
+        """A committed record was read."""
+        raise NotImplementedError
 
     async def run(self) -> None:
         """Read for ever."""
-        topic = self.ledger.topic
-        await self.places(topic, self.ledger.partitions)
+        await self.places(self.topic, len(self.positions))
         while True:
             for partition in self.positions:
-                place = self.place(topic, partition)
-                request = fetch_request([place], self.positions, 300)
-                request.isolation_level = READ_COMMITTED
-                try:
-                    answer = await self.ask(place.leader, request, REQUEST_MS)
-                except PeerLost:
+                found = await fetch_committed(self, self.topic, self.positions, partition)
+                if found is None:
                     await self.pause()
-                    await self.refresh([topic])
-                    continue
-                for one in (p for r in answer.responses for p in r.partitions):
-                    if one.error_code:
-                        await self.pause()
-                        await self.refresh([topic])
-                    else:
-                        self._take(place, one)
+                    await self.refresh([self.topic])
+                elif not {self.topic, STATE_TOPIC} & self.history.unsafe:
+                    for record in found[0]:
+                        self.take(partition, record)
+                    self.positions[partition] = found[1]
 
-    def _take(self, place: Place, one: Any) -> None:
-        if self.ledger.topic in self.history.unsafe or STATE_TOPIC in self.history.unsafe:
-            return
-        partition, raw = one.partition_index, bytes(one.records or b"")
-        aborted = sorted(one.aborted_transactions or (), key=lambda a: a.first_offset)
-        dropped: set[int] = set()
-        for at, header in iter_headers(raw):
-            while aborted and aborted[0].first_offset <= header.last_offset:
-                dropped.add(aborted.pop(0).producer_id)
-            if header.is_control:
-                dropped.discard(header.producer_id)
-            elif (
-                header.producer_id not in dropped
-                and header.base_offset >= self.positions[partition]
-            ):
-                for record in records(raw[at : at + header.size], header):
-                    name, number = (record.value or b"").decode().split()
-                    self.ledger.read((name, int(number)), partition)
-            self.positions[partition] = max(self.positions[partition], header.next_offset)
+
+class LedgerReader(CommittedReader):
+    """Holds what it reads against what the transactional producers were told."""
+
+    def __init__(self, *args: Any, ledger: Ledger, late: bool = False) -> None:
+        super().__init__(*args, topic=ledger.topic, partitions=ledger.partitions)
+        self.ledger = ledger
+        self.late = late
+        """Whether it begins when the faults are over, and reads what the logs hold then."""
+
+    async def run(self) -> None:
+        """Read for ever."""
+        while self.late and not self.idle:
+            await self.pause()
+        await super().run()
+
+    def take(self, partition: int, record: Record) -> None:
+        """See `CommittedReader`."""
+        name, number = (record.value or b"").decode().split()
+        self.ledger.read((name, int(number)), partition)
+        self.ledger.places.add((partition, record.offset))
+
+
+async def fetch_committed(
+    client: SimClient, topic: str, positions: Mapping[int, int], partition: int
+) -> tuple[list[Record], int] | None:
+    """The committed records of one partition from a position on, and the position after them; None
+    where its leader did not answer well."""
+    place = client.place(topic, partition)
+    request = fetch_request([place], dict(positions), 300)
+    request.isolation_level = READ_COMMITTED
+    try:
+        answer = await client.ask(place.leader, request, REQUEST_MS)
+    except PeerLost:
+        return None
+    (one,) = (p for r in answer.responses for p in r.partitions)
+    if one.error_code:
+        return None
+    raw, position = bytes(one.records or b""), positions[partition]
+    aborted = sorted(one.aborted_transactions or (), key=lambda a: a.first_offset)
+    dropped: set[int] = set()
+    found: list[Record] = []
+    end = position
+    for at, header in iter_headers(raw):
+        while aborted and aborted[0].first_offset <= header.last_offset:
+            dropped.add(aborted.pop(0).producer_id)
+        if header.is_control:
+            dropped.discard(header.producer_id)
+        elif header.producer_id not in dropped and header.base_offset >= position:
+            found += records(raw[at : at + header.size], header)
+        end = max(end, header.next_offset)
+    return found, end

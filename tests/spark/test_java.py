@@ -107,3 +107,9 @@ def test_pyspark_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(SparkMissing, match="pyspark is not installed; pip install"):
         java.require_pyspark()
+
+
+def test_workers_find_an_installed_pyspark_by_themselves(tmp_path: Path) -> None:
+    assert java.workers_find(java.require_pyspark(), {})
+    assert not java.workers_find(tmp_path / "pyspark", {})
+    assert java.workers_find(tmp_path / "pyspark", {"PYTHONPATH": f"/elsewhere:{tmp_path}"})

@@ -1,5 +1,6 @@
 """What counts in an export's directory, whatever happened to earlier runs."""
 
+import json
 import os
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def a_name(index: int, run_id: str = "00000001") -> str:
 
 
 def write(folder: Path, name: str) -> Path:
-    path = folder / f"part-{name}"
+    path = folder / f"part-{name.replace('/', '-')}"
     path.write_text("data")
     return path
 
@@ -144,3 +145,34 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
         holder.kill()
     with open_directory(tmp_path) as directory:
         assert directory.manifest is None
+
+
+def test_a_manifest_of_an_earlier_format_is_read() -> None:
+    said = json.loads(a_manifest(a_name(0)).dump())
+    for name in ("export_id", "partition_by", "table", "table_name"):
+        del said[name]
+    second = Manifest.load(json.dumps(said | {"format": 2}))
+    assert second == a_manifest(a_name(0))
+    for name in ("isolation", "cluster_id", "leader_epochs"):
+        del said[name]
+    assert Manifest.load(json.dumps(said | {"format": 1})) == second
+    with pytest.raises(ValueError, match="it has format 4; this version reads 1 to 3"):
+        Manifest.load(json.dumps(said | {"format": 4}))
+
+
+def test_files_in_directories_by_value_are_part_of_the_export(tmp_path: Path) -> None:
+    first, second = f"date=2026-01-01/{a_name(0)}", f"date=2026-01-02/hour=7/{a_name(1)}"
+    commit(tmp_path, first, second)
+    assert (tmp_path / first).exists() and (tmp_path / second).exists()
+    left = tmp_path / f"date=2026-01-03/hour=0/{a_name(2, '00000002')}"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    with open_directory(tmp_path) as directory:
+        directory.clean()
+    assert contents(tmp_path) == {MANIFEST, "date=2026-01-01", "date=2026-01-02"}
+    commit(tmp_path, first)
+    assert contents(tmp_path) == {MANIFEST, "date=2026-01-01"}
+    (tmp_path / "date=2026-01-01" / "notes.txt").touch()
+    refusal = r"date=2026-01-01/notes\.txt"
+    with pytest.raises(DirectoryRefused, match=refusal), open_directory(tmp_path):
+        pass

@@ -1,12 +1,15 @@
 """The data source's options: Spark's names, and what is refused."""
 
+import subprocess
+import sys
+
 import pytest
 
 from pk.core.values import TopicPartition
 from pk.net.client.errors import ConfigError
 from pk.net.client.results import EARLIEST, LATEST, IsolationLevel
 from pk.spark.errors import OptionError
-from pk.spark.options import Bound, parse_options
+from pk.spark.options import BatchLimits, Bound, parse_options
 from pk.spark.read_options import FETCH_BYTES
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -94,7 +97,7 @@ def test_a_timestamp_for_all_goes_before_those_for_each_and_those_before_offsets
         (ONE | {"startingOffsetsByTimestampStrategy": "earliest"}, "error or latest"),
         (ONE | {"minPartitions": "0"}, "at least 1"),
         (ONE | {"includeHeaders": "yes"}, "must be true or false"),
-        (ONE | {"maxOffsetsPerTrigger": "5"}, "for streaming queries"),
+        (ONE | {"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is for streaming queries"),
         (ONE | {"groupIdPrefix": "g"}, "this source joins none"),
         (ONE | {"kafka.group.id": "g"}, "this source joins none"),
         (ONE | {"kafka.session.timeout.ms": "6000"}, "no effect in a read without a group"),
@@ -107,8 +110,71 @@ def test_refused_with_the_reason(given: dict[str, str], said: str) -> None:
     assert said in str(raised.value)
 
 
+def test_a_stream_begins_at_latest_and_has_limits() -> None:
+    options = parse_options(ONE, stream=True)
+    assert (options.begin, options.end) == (Bound(LATEST), Bound(LATEST))
+    assert options.limits == BatchLimits(None, None, 900_000)
+    limited = parse_options(
+        ONE
+        | {
+            "startingOffsets": '{"orders":{"0":-1,"1":-2,"2":5}}',
+            "maxOffsetsPerTrigger": "500",
+            "minOffsetsPerTrigger": "20",
+            "maxTriggerDelay": "2min",
+        },
+        stream=True,
+    )
+    assert limited.limits == BatchLimits(500, 20, 120_000)
+    assert limited.begin.offsets is not None
+    assert list(limited.begin.offsets.values()) == [LATEST, EARLIEST, 5]
+    earliest = parse_options(ONE | {"startingOffsets": "earliest"}, stream=True)
+    assert earliest.begin == Bound(EARLIEST)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("1500", 1_500), ("500us", 0), ("90s", 90_000), (" 3h ", 10_800_000)]
+)
+def test_delays_are_written_as_in_spark(text: str, ms: int) -> None:
+    options = parse_options(ONE | {"maxTriggerDelay": text}, stream=True)
+    assert options.limits.delay_max_ms == ms
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets is for batch reads, and this is a stream"),
+        ({"endingTimestamp": "5"}, "endingTimestamp is for batch reads"),
+        ({"maxOffsetPerTrigger": "5"}, "did you mean maxOffsetsPerTrigger?"),
+        ({"maxOffsetsPerTrigger": "0"}, "at least 1"),
+        ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "must not be above"),
+        ({"maxTriggerDelay": "soon"}, "must look like 500ms"),
+        ({"startingOffsets": "newest"}, "not JSON"),
+        ({"startingOffsets": '{"orders":{"0":-3}}'}, "-1 (latest) or -2 (earliest)"),
+        ({"kafka.group.id": "g"}, "this source joins none"),
+    ],
+)
+def test_what_a_stream_refuses(given: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        parse_options(ONE | given, stream=True)
+    assert said in str(raised.value)
+
+
 def test_wrong_client_keys_are_refused_in_the_driver() -> None:
     with pytest.raises(ConfigError, match="isolation.level"):
         parse_options(ONE | {"kafka.isolation.level": "dirty"})
     with pytest.raises(ConfigError, match="did you mean"):
         parse_options(ONE | {"kafka.fetch.min.byte": "1"})
+
+
+def test_a_source_without_schemas_does_not_import_the_client_of_a_registry() -> None:
+    # Each process that plans would, which takes 0.13 s of CPU.
+    program = """
+import sys
+from pk.spark.source import KafkaSource
+from pyspark.sql.types import StructType
+
+source = KafkaSource({"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"})
+source.streamReader(StructType())
+assert "pk.net.schemas.blocking" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

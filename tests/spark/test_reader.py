@@ -14,6 +14,7 @@ from confluent_kafka import Producer, TopicPartition
 from spark_records import CODECS, Made, produce, records
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.spark.connections import connections
 from pk.spark.errors import DataLost
 from pk.spark.ranges import OffsetRange, split
 from pk.spark.read_options import ReadOptions
@@ -109,7 +110,7 @@ def test_a_topic_made_again_is_not_the_one_that_was_planned(kafka: Kafka, fresh:
         rows(OffsetRange(topic, 0, 0, 10, bytes(range(16))), kafka)
 
 
-def test_a_topic_that_is_not_there(kafka: Kafka, fresh: Fresh) -> None:
+def test_a_missing_topic(kafka: Kafka, fresh: Fresh) -> None:
     with pytest.raises(KafkaError) as raised:
         rows(
             OffsetRange(fresh("none"), 0, 0, 1),
@@ -120,15 +121,21 @@ def test_a_topic_that_is_not_there(kafka: Kafka, fresh: Fresh) -> None:
     assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_reader_that_is_closed_early_ends_its_thread(kafka: Kafka, fresh: Fresh) -> None:
+def test_a_reader_that_is_closed_early_ends_its_fetching(
+    kafka: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pk.spark.reader.ROWS_BYTES", 10_000)
     topic = topics.create_topic(kafka, fresh("read"))
     produce(kafka, topic, records(5_000, 1), batch_bytes=5_000)
     client = {"max.partition.fetch.bytes": "5000"}
     reading = read(OffsetRange(topic, 0, 0, 5_000), ReadOptions(kafka.bootstrap, client))
+    kept = connections()  # starts the thread that all reads of this process share
     before = threading.active_count()
     taken = list(islice(reading, 1))
     assert isinstance(taken[0], pa.RecordBatch)
+    assert len(kept.jobs) == 1
     reading.close()  # type: ignore[attr-defined]
+    assert not kept.jobs
     assert threading.active_count() <= before
 
 

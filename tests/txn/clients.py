@@ -1,4 +1,5 @@
-"""A transactional producer that speaks the protocol by hand, to a cluster in memory, and readers that see what it left."""
+"""A transactional producer that speaks the protocol by hand, to a cluster in memory, and readers
+that see what it left."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ KEYS = {
 async def prepare(
     cluster: Cluster, *, version: int = 2, nodes: tuple[int, ...] = (1, 2, 3)
 ) -> None:
-    """Internal topics of one partition led by the first node, a topic "t" of two, led by two nodes."""
+    """Internal topics of one partition led by the first node, a topic "t" of two, led by two
+    nodes."""
     await cluster.decide(FeatureChanged(TRANSACTION_VERSION, version))
     configs = {"min.insync.replicas": "2"} if len(nodes) > 2 else {}
     await cluster.create(*nodes, topic=TRANSACTIONS_TOPIC, configs=configs)
@@ -94,7 +96,7 @@ class TransactionalProducer:
         self.sequences: dict[str, int] = {}
 
     async def _until_told(self, topic: str, request: Any, version: int) -> Any:
-        """The answer of whoever leads `topic`, asked until it is not one to ask again after."""
+        """The answer of the leader of `topic`, asked until it is not one to ask again after."""
         while True:
             node = leader(self.cluster, topic)
             if node > 0 and self.cluster._members[node].broker is not None:
@@ -231,7 +233,8 @@ async def fetched(
 
 
 def seen(data: Any) -> list[bytes | None]:
-    """The values in a partition's answer, without those of aborted transactions, as a client leaves them out."""
+    """The values in a partition's answer, without those of aborted transactions, as a client leaves
+    them out."""
     aborted = sorted(data.aborted_transactions or (), key=lambda a: a.first_offset)
     dropping: set[int] = set()
     values: list[bytes | None] = []

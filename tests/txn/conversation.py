@@ -1,7 +1,8 @@
-"""A conversation with transaction coordinators and leaders, request by request; what was answered, as text.
+"""A conversation with transaction coordinators and leaders, request by request; what was answered,
+as text.
 
-It is the same with pk as with Apache Kafka (tests/api/test_transactions.py). Producer ids are told as distances from the first
-that an id got, errors of partitions without their order.
+It is the same with pk as with Apache Kafka (tests/api/test_transactions.py). Producer ids are told
+as distances from the first that an id got, errors of partitions without their order.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ PRODUCED_MS = 1_700_000_000_000
 
 
 class Producer:
-    """One transactional id, as whoever speaks for it knows it."""
+    """One transactional id, as its client knows it."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -189,7 +190,8 @@ class Conversation:
         transactional: bool = True,
         transactional_id: str | None = "",
         again: bool = False,
-    ) -> None:
+    ) -> int:
+        """The offset that the answer gives the batch."""
         data = build_batch(
             [(PRODUCED_MS, None, b"x", ())],
             producer_id=p.producer_id,
@@ -204,7 +206,9 @@ class Conversation:
             timeout_ms=5000,
             topic_data=[TopicProduceData(name=self.topic, partition_data=[sent])],
         )
-        self.say(what, await self.ask(request, version, again=again))
+        answer = await self.ask(request, version, again=again)
+        self.say(what, answer)
+        return answer.responses[0].partition_responses[0].base_offset
 
     async def commit(
         self,
@@ -398,8 +402,27 @@ async def first_protocol(c: Conversation) -> None:
     await c.produce(b, "produce: outside of any", 10, sequence=2, transactional=False)
 
 
+async def sequence_used_twice(c: Conversation) -> None:
+    """A producer of the first protocol that aborts, and gives the sequence of an aborted batch to
+    the next transaction's: that is a duplicate, which is answered with the first one's offset and
+    not written. (librdkafka 2.16 does so with a batch whose answer it never got, and tells its
+    caller that the second one was delivered.)"""
+    b = await c.producer("twice")
+    await c.init(b, "init", again=True)
+    await c.add(b, "add")
+    first = await c.produce(b, "produce", 10, again=True)
+    await c.end(b, "abort", 4, commit=False)
+    await c.describe(b, "aborted")
+    await c.add(b, "add: next", again=True)
+    same = await c.produce(b, "produce: the same sequence", 10, again=True)
+    c.lines.append(f"its offset is {same - first} above the first one's")
+    await c.produce(b, "produce: the sequence after it", 10, sequence=1, again=True)
+    await c.end(b, "commit", 4)
+    await c.describe(b, "committed")
+
+
 async def strangers(c: Conversation) -> None:
-    """Ids that nobody knows, and the empty one; lists."""
+    """Unknown ids, and the empty one; lists."""
     u, nobody = await c.producer("unknown"), Producer("")
     await c.add(u, "add")
     await c.add(u, "add v5", 5)
@@ -422,4 +445,4 @@ async def strangers(c: Conversation) -> None:
     await c.list("by an empty pattern", 2, transactional_id_pattern="")
 
 
-SCRIPTS = (second_protocol, first_protocol, strangers)
+SCRIPTS = (second_protocol, first_protocol, sequence_used_twice, strangers)

@@ -1,4 +1,5 @@
-"""A transaction machine with a log: what it decides is encoded, decoded and replayed, as its coordinator would."""
+"""A transaction machine with a log: what it decides is encoded, decoded and replayed, as its
+coordinator would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Transactions through brokers: what readers see, who is refused, and what survives the death of a coordinator."""
+"""Transactions through brokers: what readers see, who is refused, and what survives the death of a
+coordinator."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from broker.cluster import Cluster, running_cluster
 from group.brokers import simulated
 from txn.clients import (
@@ -23,6 +25,7 @@ from pk.core.broker.replication.partition import READ_COMMITTED
 from pk.core.errors import ErrorCode
 from pk.core.txn.transaction import State, Transaction
 from pk.core.values import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from pk.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from pk.core.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -128,7 +131,8 @@ async def test_a_fenced_producer_is_refused(second: bool) -> None:
 )
 @simulated
 async def test_a_partition_that_was_not_added(version: int, code: ErrorCode) -> None:
-    """The leader asks the coordinator before the first batch of a transaction; from version 12 on it adds the partition."""
+    """The leader asks the coordinator before the first batch of a transaction; from version 12 on
+    it adds the partition."""
     async with running_cluster(KEYS) as cluster:
         await prepare(cluster)
         producer = TransactionalProducer(cluster)
@@ -176,6 +180,70 @@ async def test_a_batch_cannot_get_behind_the_marker_of_its_transaction() -> None
 
 
 @simulated
+async def test_who_begins_to_lead_while_the_coordinator_is_asked_has_verified_nothing() -> None:
+    """The batch is refused as by who does not lead, and sent again; INVALID_TXN_STATE would end the
+    producer's transaction."""
+    async with running_cluster(KEYS) as cluster:
+        await prepare(cluster)
+        producer = TransactionalProducer(cluster, second=False)
+        await producer.init()
+        await producer.add("t", "u")
+        node = leader(cluster, "u")
+        assert node != leader(cluster, "t")
+        led, other = producer.batch("u", b"1"), producer.batch("t", b"2")
+        asked, goes_on = trio.Event(), trio.Event()
+
+        async def held(asker: int, asked_node: int, request: object) -> None:
+            if isinstance(request, AddPartitionsToTxnRequest):
+                asked.set()
+                await goes_on.wait()
+
+        cluster.before = held
+        answers: list[Any] = []
+
+        async def send() -> None:
+            led.topic_data += other.topic_data
+            answers.append(await cluster.ask(node, led, 10))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await asked.wait()
+            await cluster.change("t", leader=node)
+            await cluster.until(lambda: cluster.partition(node, "t").leads)
+            goes_on.set()
+        assert codes(answers[0]) == [E.NONE, E.NOT_LEADER_OR_FOLLOWER]
+        other.topic_data = other.topic_data[-1:]
+        assert first_error(await cluster.ask(node, other, 10)) == E.NONE
+        assert await producer.end() == E.NONE
+
+
+@simulated
+async def test_the_marker_of_the_last_transaction_leaves_the_next_one_verified() -> None:
+    """In the second protocol EndTxn answers before the markers are written. Here the last one comes
+    when the leader has begun to ask for the next transaction; INVALID_TXN_STATE would end the
+    producer."""
+    async with running_cluster(KEYS) as cluster:
+        await prepare(cluster)
+        producer = await begun(cluster)
+        topic = next(t for t in "tu" if leader(cluster, t) != leader(cluster, TRANSACTIONS_TOPIC))
+        asked = trio.Event()
+
+        async def marker_first(asker: int, node: int, request: object) -> None:
+            if isinstance(request, WriteTxnMarkersRequest):
+                await asked.wait()
+            elif isinstance(request, AddPartitionsToTxnRequest):
+                asked.set()
+                await idle(cluster, State.COMPLETE_COMMIT)
+
+        cluster.before = marker_first
+        assert await producer.end() == E.NONE
+        assert await producer.send(topic, b"3") == E.NONE
+        assert asked.is_set()
+        assert await producer.end() == E.NONE
+        await idle(cluster, State.COMPLETE_COMMIT)
+
+
+@simulated
 async def test_a_later_batch_does_not_get_ahead_of_one_that_is_tried_again() -> None:
     async with running_cluster(KEYS) as cluster:
         await prepare(cluster)
@@ -190,6 +258,40 @@ async def test_a_later_batch_does_not_get_ahead_of_one_that_is_tried_again() -> 
         assert first_error(await cluster.ask(node, second, 12)) == E.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert first_error(await cluster.ask(node, first, 12)) == E.NONE
         assert first_error(await cluster.ask(node, second, 12)) == E.NONE
+
+
+@simulated
+async def test_transactions_that_come_up_meanwhile_are_asked_about_together() -> None:
+    async with running_cluster(KEYS) as cluster:
+        await prepare(cluster)
+        producers = [TransactionalProducer(cluster, f"tx{n}", second=n % 2 == 0) for n in range(6)]
+        for producer in producers:
+            await producer.init()
+            if not producer.second:
+                await producer.add("u")
+        asked: list[list[str]] = []
+        goes_on = trio.Event()
+
+        async def held(asker: int, node: int, request: object) -> None:
+            if isinstance(request, AddPartitionsToTxnRequest):
+                asked.append([one.transactional_id for one in request.transactions])
+                await goes_on.wait()
+
+        cluster.before = held
+        answers: list[ErrorCode] = []
+
+        async def send(producer: TransactionalProducer) -> None:
+            answers.append(await producer.send("u", b"1"))
+
+        async with trio.open_nursery() as nursery:
+            for producer in producers:
+                nursery.start_soon(send, producer)
+                await trio.testing.wait_all_tasks_blocked()
+            goes_on.set()
+        assert answers == [E.NONE] * 6
+        assert asked == [["tx0"], ["tx1", "tx2", "tx3", "tx4", "tx5"]]
+        for producer in producers:
+            assert await producer.end() == E.NONE
 
 
 @simulated
@@ -223,6 +325,35 @@ async def test_offsets_pend_until_their_transaction_ends(second: bool) -> None:
         assert await producer.commit_offset("g", 9) == E.NONE
         await producer.end(commit=False)
         await idle(cluster, State.COMPLETE_ABORT)
+        assert await committed_offset(cluster, "g", require_stable=True) == 5
+
+
+@simulated
+async def test_a_marker_that_comes_while_the_coordinator_is_asked_ends_no_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last transaction's marker ends the verification: the client tries again, and is not told
+    that it is at fault."""
+    async with running_cluster(KEYS) as cluster:
+        await prepare(cluster)
+        producer = await begun(cluster)
+        broker = cluster.broker(leader(cluster, OFFSETS_TOPIC))
+        ask, times = broker.add_partitions.ask, 0
+
+        async def ask_while_a_marker_comes(*words: Any) -> Any:
+            nonlocal times
+            answer = await ask(*words)
+            times += 1
+            if times == 1:
+                partition = broker.coordinators.coordinator("g").partition
+                partition.log.producers.drop_verification(producer.producer_id)
+            return answer
+
+        monkeypatch.setattr(broker.add_partitions, "ask", ask_while_a_marker_comes)
+        assert await producer.commit_offset("g", 5) == E.NONE
+        assert times == 2
+        await producer.end()
+        await idle(cluster, State.COMPLETE_COMMIT)
         assert await committed_offset(cluster, "g", require_stable=True) == 5
 
 
@@ -265,7 +396,8 @@ async def test_a_transaction_that_is_open_for_too_long_is_aborted(second: bool) 
         assert transaction(cluster).state is State.ONGOING
         await idle(cluster, State.COMPLETE_ABORT)
         assert await fetched(cluster, "t", committed=True) == ([], 2)
-        # With an epoch of one less it might be the producer that asked for this end, and did not hear of it.
+        # With an epoch of one less it might be the producer that asked for this end, and did not
+        # hear of it.
         assert await producer.end() == (E.INVALID_TXN_STATE if second else E.PRODUCER_FENCED)
         assert await producer.send("t", b"late") == E.INVALID_PRODUCER_EPOCH
 
@@ -342,7 +474,7 @@ async def test_the_coordinator_is_killed_in_each_state(state: State, second: boo
 
 @simulated
 async def test_an_end_that_was_not_safe_has_no_markers() -> None:
-    """The coordinator dies with an EndTxn that nobody else has: the transaction is still open."""
+    """The coordinator dies with an EndTxn that no other node has: the transaction is still open."""
     async with running_cluster(KEYS) as cluster:
         await prepare(cluster)
         producer = await begun(cluster)

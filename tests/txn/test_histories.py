@@ -1,4 +1,5 @@
-"""Random lives of one transactional id: clients of both protocols, time-outs, and coordinators that die between any two steps."""
+"""Random lives of one transactional id: clients of both protocols, time-outs, and coordinators that
+die between any two steps."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class History(RuleBasedStateMachine):
         self.given: list[ProducerKey] = []
         """What producers were told they are, newest last."""
         self.promised: dict[ProducerKey, bool] = {}
-        """Under which producer and epoch the markers of a transaction go out, and whether it commits."""
+        """Under which producer and epoch the markers of a transaction go out, and whether it
+        commits."""
         self.before: tuple[State, ProducerKey] | None = None
         self.seen = 0
 
@@ -110,7 +112,7 @@ class History(RuleBasedStateMachine):
                 assert marker.committed == (txn.state is State.PREPARE_COMMIT)
                 assert marker.partitions == txn.partitions
         if self.c.machine.transactions and self.c.state().is_prepared:
-            assert self.c.markers, "nobody ends what is prepared"
+            assert self.c.markers, "a prepared transaction is ended"
 
 
 TestHistory = History.TestCase

@@ -8,6 +8,7 @@ import pytest
 from txn.coordinator import START_MS, TIMEOUT_MS, A, B, Coordinator
 
 from pk.core.errors import ErrorCode
+from pk.core.turns import at_once
 from pk.core.txn.machine import EXPIRED_AT_ONCE, Marked, ProducerKey, TransactionSettings
 from pk.core.txn.transaction import EPOCH_MAX, State
 from pk.core.values import TopicPartition
@@ -340,7 +341,7 @@ def test_ten_thousand_that_time_out_are_aborted_in_rounds() -> None:
     assert len(c.markers) == 10_000
 
 
-def test_ids_that_nobody_uses_are_forgotten() -> None:
+def test_unused_ids_are_forgotten() -> None:
     c = Coordinator(TransactionSettings(id_expiration_ms=10 * HOUR_MS))
     begun(c)
     for n in range(2 * EXPIRED_AT_ONCE):
@@ -399,5 +400,5 @@ def test_transactions_are_listed_by_filters(c: Coordinator, filters: Any, found:
     begun(c)
     c.init("u")
     c.now_ms += 100
-    listed = c.take(c.machine.list_transactions(*filters, now_ms=c.now_ms))
+    listed = c.take(at_once(c.machine.list_transactions(*filters, now_ms=c.now_ms)))
     assert [one.transactional_id for one in listed] == found

@@ -13,8 +13,12 @@ from wire.apache import GOLDEN, Case, apache_versions, ask, json_fields
 from wire.values import Maker, all_messages
 
 from pk.core.wire.codec import decode_whole, encode
+from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
 
-CLASSES = {cls.__name__: cls for cls in all_messages()}
+OWN = {PkFaultsRequest, PkFaultsResponse}
+"""Messages that Apache Kafka does not have."""
+
+CLASSES = {cls.__name__: cls for cls in all_messages() if cls not in OWN}
 VALUES_EACH = 8
 
 

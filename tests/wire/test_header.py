@@ -49,7 +49,7 @@ def test_tags_of_a_header_are_skipped() -> None:
 
 
 def test_api_versions_of_any_version_can_be_parsed() -> None:
-    """A version that nobody knows yet is flexible, and must be answered, so its header must be
+    """A version that is not known yet is flexible, and must be answered, so its header must be
     readable.
     """
     head = bytes.fromhex("0012 0063 00000007 0002 6d65 00")

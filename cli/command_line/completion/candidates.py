@@ -1,7 +1,7 @@
 """Completion: what may come next on a command line. The shell scripts and `pk shell` both ask here.
 
-Static words come from the command tree; names of topics, groups and brokers from `Names`, which never asks a broker.
-Nothing heavy is imported: this answers while somebody holds the Tab key.
+Static words come from the command tree; names of topics, groups and brokers from `Names`, which
+never asks a broker. Imports nothing heavy: the user waits for the Tab key.
 """
 
 import os
@@ -14,31 +14,32 @@ from pk.cli.config_keys.words import KINDS, about, config_words, values_of
 
 
 class Candidate(NamedTuple):
-    """A word that may come next, and what it is."""
+    """A word that may come next, and its meaning."""
 
     word: str
     meaning: str = ""
 
 
 class Names(Protocol):
-    """Where names of a cluster come from, and what is set there. Nothing here may wait for a broker."""
+    """The source of a cluster's names and configs. It must never wait for a broker."""
 
     def names(self, kind: str) -> Iterable[Candidate]:
-        """Topics (what they are begins with their number of partitions; `topic/` is the same with a slash behind), groups,
-        brokers, features, and config keys beyond those in the table."""
+        """Topics (what they are begins with their number of partitions; `topic/` is the same with a
+        slash behind), groups, brokers, features, and config keys beyond those in the table."""
         ...
 
     def configs(self, kind: str, name: str) -> Mapping[str, str]:
-        """What is set on a topic, broker or group, as far as that is known."""
+        """The configs set on a topic, broker or group, if known."""
         ...
 
     def current(self, kind: str) -> str | None:
-        """The topic or group that a command is about where it names none."""
+        """The topic or group for commands that name none."""
         ...
 
 
-class Place(NamedTuple):
-    """Where the cursor is: the node reached, what is being completed, and the words that matter for it."""
+class CursorContext(NamedTuple):
+    """What the cursor is on: the command, the option or argument being completed, and the words
+    before it."""
 
     node: Command | Group
     option: Option | None
@@ -49,12 +50,12 @@ class Place(NamedTuple):
 
 
 POSITIONS = (
-    Candidate("start", "the first record there is"),
+    Candidate("start", "the first record"),
     Candidate("end", "after the last record"),
     Candidate("-10", "10 records before the end"),
     Candidate("+10", "10 records after the start"),
     Candidate("committed", "the committed offset"),
-    Candidate("start..end", "everything there is now"),
+    Candidate("start..end", "all current records"),
     Candidate("-10..end", "the last 10 records, then stop"),
     Candidate("@-1h", "an hour ago"),
     Candidate("@-1h..end", "the last hour, then stop"),
@@ -62,14 +63,14 @@ POSITIONS = (
     Candidate("@yesterday..@today", "yesterday"),
 )
 _ENDS = (
-    Candidate("end", "as it is now"),
+    Candidate("end", "the current end"),
     Candidate("@-1h", "an hour ago"),
     Candidate("@today", "midnight"),
     Candidate("@yesterday", "the midnight before"),
 )
 _RECORD_FIELDS = (
     Candidate("key"),
-    Candidate("value", "value.FIELD looks into JSON"),
+    Candidate("value", "value.FIELD is a field of JSON"),
     Candidate("headers", "headers.NAME is one header"),
     Candidate("timestamp"),
     Candidate("offset"),
@@ -78,10 +79,12 @@ _RECORD_FIELDS = (
 )
 
 _VALUES: dict[str, tuple[Candidate, ...]] = {
-    "top-tab": tuple(map(Candidate, ("cluster", "topics", "groups", "isr", "reassign"))),
+    "top-tab": tuple(
+        map(Candidate, ("cluster", "topics", "groups", "isr", "reassign", "requests"))
+    ),
     "shell": (Candidate("bash"), Candidate("zsh"), Candidate("fish")),
     "feature-action": (
-        Candidate("list", "what there is"),
+        Candidate("list", "show features"),
         Candidate("upgrade", "raise a feature's level"),
         Candidate("downgrade", "lower a feature's level"),
         Candidate("disable", "set a feature's level to 0"),
@@ -141,7 +144,7 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
 _FAKE = (
     Candidate("orders", "orders of customers, with keys"),
     Candidate("users", "people with names and addresses"),
-    Candidate("clicks", "what people look at"),
+    Candidate("clicks", "page views"),
 )
 _BY_LONG_NAME: dict[tuple[str, str], tuple[Candidate, ...]] = {
     ("console-producer", "--fake"): _FAKE,
@@ -155,8 +158,8 @@ _BY_LONG_NAME: dict[tuple[str, str], tuple[Candidate, ...]] = {
 """Values of options that say nothing of their completion, by the command's name and theirs."""
 
 
-def locate(root: Group, words: Sequence[str]) -> Place:
-    """Where a cursor after `words` stands. Words that make no sense are passed over."""
+def locate(root: Group, words: Sequence[str]) -> CursorContext:
+    """The context of a cursor after `words`. Skips words that make no sense."""
     node: Command | Group = root
     options: dict[str, Option] = {n: o for o in root.options for n in o.names}
     plain: list[str] = []
@@ -187,7 +190,7 @@ def locate(root: Group, words: Sequence[str]) -> Place:
         else:
             plain.append(word)
     argument = _next_argument(node, plain) if isinstance(node, Command) else None
-    return Place(node, waiting, argument, tuple(plain), tuple(given), only_values)
+    return CursorContext(node, waiting, argument, tuple(plain), tuple(given), only_values)
 
 
 def _last_short(options: dict[str, Option], word: str) -> tuple[Option | None, str]:
@@ -207,88 +210,92 @@ def _next_argument(command: Command, plain: Sequence[str]) -> Argument | None:
 
 
 def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> list[Candidate]:
-    """What may replace `typed` after `words`, in the order to show it; prefixes are not filtered here."""
-    place = locate(root, words)
-    if place.option is not None:
-        return _values(place.option, place, typed, names)
-    if typed.startswith("-") and not place.only_values:
+    """What may replace `typed` after `words`, in the order to show it; prefixes are not filtered
+    here."""
+    cursor = locate(root, words)
+    if cursor.option is not None:
+        return _values(cursor.option, cursor, typed, names)
+    if typed.startswith("-") and not cursor.only_values:
         name, equals, text = typed.partition("=")
         if equals and name.startswith("--"):
-            for option in place.node.options:
+            for option in cursor.node.options:
                 if name in option.names and not option.is_flag:
-                    found = _values(option, place, text, names)
+                    found = _values(option, cursor, text, names)
                     return [Candidate(f"{name}={c.word}", c.meaning) for c in found]
             return []
-        return list(_options(place))
-    if isinstance(place.node, Group):
-        return _commands(place.node, typed)
-    return [*_of_assumed(place.node, words), *_of_argument(root, place, typed, names)]
+        return list(_options(cursor))
+    if isinstance(cursor.node, Group):
+        return _commands(cursor.node, typed)
+    return [*_of_assumed(cursor.node, words), *_of_argument(root, cursor, typed, names)]
 
 
 def _commands(group: Group, typed: str) -> list[Candidate]:
-    """The commands of a noun; of its other number (`brokers` beside `broker`) only those that are being written."""
+    """The commands of a noun; of its other number (`brokers` beside `broker`) only those that are
+    being written."""
     nouns = (group, group.also) if typed and group.also else (group,)
     return [Candidate(c.name, c.help) for noun in nouns for c in noun.children if not c.hidden]
 
 
 def _of_assumed(command: Command, words: Sequence[str]) -> Iterator[Candidate]:
-    """The values of an option that may stand without one, where it is the last word (`-z `)."""
+    """The values of an option with an optional value, if it is the last word (`-z `)."""
     for option in command.options:
         if option.assumed is not None and words and words[-1] in option.names:
             yield from map(Candidate, option.choices)
 
 
-def _of_argument(root: Group, place: Place, typed: str, names: Names) -> list[Candidate]:
-    if place.argument is not None and place.argument.complete == "help-page":
-        return _help(root, place.plain)
-    if place.argument is not None and place.argument.complete == "config-key":
-        return _keys_of_named(place, names)
-    if place.argument is not None and place.argument.complete == "client-key":
+def _of_argument(root: Group, cursor: CursorContext, typed: str, names: Names) -> list[Candidate]:
+    if cursor.argument is not None and cursor.argument.complete == "help-page":
+        return _help(root, cursor.plain)
+    if cursor.argument is not None and cursor.argument.complete == "config-key":
+        return _keys_of_named(cursor, names)
+    if cursor.argument is not None and cursor.argument.complete == "client-key":
         return _client_keys(typed)
-    if place.argument is not None and place.argument.complete:
-        return list(_of_kind(place.argument.complete, place, typed, names))
+    if cursor.argument is not None and cursor.argument.complete:
+        return list(_of_kind(cursor.argument.complete, cursor, typed, names))
     return []
 
 
-def _values(option: Option, place: Place, typed: str, names: Names) -> list[Candidate]:
+def _values(option: Option, cursor: CursorContext, typed: str, names: Names) -> list[Candidate]:
     """What an option's value may be."""
     if option.choices:
         return [Candidate(choice) for choice in option.choices]
     if option.kind == "list":
-        # One more entry: behind what stands there, and none of it twice.
+        # One more list entry: after the present ones, without repeats.
         head, comma, _ = typed.rpartition(",")
         used = set(head.split(","))
-        found = _plain_values(option, place, typed.rpartition(",")[2], names)
+        found = _plain_values(option, cursor, typed.rpartition(",")[2], names)
         return [Candidate(head + comma + c.word, c.meaning) for c in found if c.word not in used]
-    return list(_plain_values(option, place, typed, names))
+    return list(_plain_values(option, cursor, typed, names))
 
 
-def _plain_values(option: Option, place: Place, typed: str, names: Names) -> Iterable[Candidate]:
+def _plain_values(
+    option: Option, cursor: CursorContext, typed: str, names: Names
+) -> Iterable[Candidate]:
     kind = option.complete
     if kind in _CONFIG_KINDS:
-        return _configs(kind, option, place, typed, names)
+        return _configs(kind, option, cursor, typed, names)
     if kind == "column":
-        return _columns(place, typed)
+        return _columns(cursor, typed)
     if kind is not None:
-        return _of_kind(kind, place, typed, names)
+        return _of_kind(kind, cursor, typed, names)
     if option.dest in ("where", "fail_if"):
-        return _conditions(place, typed)
+        return _conditions(cursor, typed)
     if option.dest in ("partitions", "partition") and option.kind in ("list", "int"):
-        return _partition_numbers(place, names)
-    return _BY_LONG_NAME.get((place.node.name, option.long_name), ())
+        return _partition_numbers(cursor, names)
+    return _BY_LONG_NAME.get((cursor.node.name, option.long_name), ())
 
 
-def _options(place: Place) -> Iterator[Candidate]:
-    used = {option.dest for option, _ in place.given if not option.repeat}
-    for option in place.node.options:
+def _options(cursor: CursorContext) -> Iterator[Candidate]:
+    used = {option.dest for option, _ in cursor.given if not option.repeat}
+    for option in cursor.node.options:
         if not option.hidden and option.dest not in used:
             yield Candidate(option.long_name, option.help)
-    yield Candidate("--help", "Show help and stop.")
+    yield Candidate("--help", "Show this help.")
 
 
-def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Candidate]:
+def _of_kind(kind: str, cursor: CursorContext, typed: str, names: Names) -> Iterable[Candidate]:
     if kind in ("position", "place"):
-        takes = [*place.node.options, *getattr(place.node, "arguments", ())]
+        takes = [*cursor.node.options, *getattr(cursor.node, "arguments", ())]
         commits = any(each.complete == "group" for each in takes)
         return _positions(typed, commits, ranges=kind == "position")
     if kind in _VALUES:
@@ -306,20 +313,20 @@ def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Cand
 
         return [Candidate(*node) for node in nodes_running()]
     if kind == "entity-name":
-        return _entities(place, names)
+        return _entities(cursor, names)
     if kind == "partition":
         return _partitions(typed, names)
     if kind in ("member", "instance"):
-        return _members(kind, place, names)
+        return _members(kind, cursor, names)
     return names.names(kind)
 
 
-def _members(kind: str, place: Place, names: Names) -> list[Candidate]:
+def _members(kind: str, cursor: CursorContext, names: Names) -> list[Candidate]:
     """The members of the group that the command is about."""
     from pk.cli.command_line.completion.name_cache import members_mark
 
-    given = [text for option, text in place.given if option.dest in ("group", "groups") and text]
-    group = next(iter((*place.plain, *given)), None) or names.current("group")
+    given = [text for option, text in cursor.given if option.dest in ("group", "groups") and text]
+    group = next(iter((*cursor.plain, *given)), None) or names.current("group")
     if group is None:
         return []
     mark = members_mark(group)
@@ -328,7 +335,7 @@ def _members(kind: str, place: Place, names: Names) -> list[Candidate]:
 
 
 def _partitions(typed: str, names: Names) -> list[Candidate]:
-    """`orders/`, and then what may follow: all partitions of all topics at once would be too many to look at."""
+    """`orders/`, and then its partitions: those of all topics at once would be too many."""
     from pk.cli.command_line.completion.name_cache import partition_count
 
     topic, slash, _ = typed.rpartition("/")
@@ -358,8 +365,8 @@ def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
 
 
 def _positions(typed: str, commits: bool, *, ranges: bool) -> list[Candidate]:
-    """Positions, those of a group's commits where there is a group, ranges where one may stand; behind `0=5,1=` those of a
-    partition."""
+    """Positions, those of a group's commits where there is a group, ranges where one may stand;
+    behind `0=5,1=` those of a partition."""
     head, dots, _ = typed.rpartition("..")
     if dots and ranges:
         return [Candidate(f"{head}..{c.word}", c.meaning) for c in _ENDS]
@@ -371,36 +378,37 @@ def _positions(typed: str, commits: bool, *, ranges: bool) -> list[Candidate]:
     ]
 
 
-def _columns(place: Place, typed: str) -> list[Candidate]:
-    """Columns of the command at hand; behind a minus those that are left out, or sorted the other way round."""
+def _columns(cursor: CursorContext, typed: str) -> list[Candidate]:
+    """Columns of the command at hand; behind a minus those that are left out, or sorted the other
+    way round."""
     from pk.cli.output.schema import columns_of
 
-    if not isinstance(place.node, Command):
+    if not isinstance(cursor.node, Command):
         return []
     sign = typed[:1] if typed[:1] in ("-", "+") else ""
-    given = {option.dest: text or True for option, text in place.given}
-    return [Candidate(sign + name) for name in columns_of(place.node, given)]
+    given = {option.dest: text or True for option, text in cursor.given}
+    return [Candidate(sign + name) for name in columns_of(cursor.node, given)]
 
 
-def _conditions(place: Place, typed: str) -> list[Candidate]:
-    """The name of a column, wherever a condition may begin."""
+def _conditions(cursor: CursorContext, typed: str) -> list[Candidate]:
+    """The name of a column, wherever a condition may start."""
     head, blank, _ = typed.rpartition(" ")
     if blank and head.split()[-1:] not in (["and"], ["or"], ["not"]):
         return []
     fields = (
         list(_RECORD_FIELDS)
-        if place.node.name in ("console-consumer", "cp", "cat")
-        else _columns(place, "")
+        if cursor.node.name in ("console-consumer", "cp", "cat")
+        else _columns(cursor, "")
     )
     return [Candidate(head + blank + c.word, c.meaning) for c in fields]
 
 
-def _partition_numbers(place: Place, names: Names) -> list[Candidate]:
+def _partition_numbers(cursor: CursorContext, names: Names) -> list[Candidate]:
     """The partitions of the topic that the command is about."""
-    given = [text for option, text in place.given if option.dest in ("topic", "topics")]
-    node = place.node
+    given = [text for option, text in cursor.given if option.dest in ("topic", "topics")]
+    node = cursor.node
     if isinstance(node, Command) and node.arguments and node.arguments[0].complete == "topic":
-        given += place.plain[:1] if node.name == "console-producer" else place.plain
+        given += cursor.plain[:1] if node.name == "console-producer" else cursor.plain
     topic = given[0] if given else names.current("topic")
     meaning = next((c.meaning for c in names.names("topic") if c.word == topic), "")
     from pk.cli.command_line.completion.name_cache import partition_count
@@ -413,9 +421,12 @@ _CONFIG_KINDS = frozenset(
 )
 
 
-def _configs(kind: str, option: Option, place: Place, typed: str, names: Names) -> list[Candidate]:
-    """Config keys with what they are and what they are set to; behind `KEY=` the values there are."""
-    of, name = _configured(kind, place, names)
+def _configs(
+    kind: str, option: Option, cursor: CursorContext, typed: str, names: Names
+) -> list[Candidate]:
+    """Config keys with what they are and what they are set to; behind `KEY=` the values there
+    are."""
+    of, name = _configured(kind, cursor, names)
     present: Mapping[str, str] = names.configs(of, name) if name else {}
     table = config_words(of)
     key, equals, value = typed.partition("=")
@@ -430,7 +441,7 @@ def _configs(kind: str, option: Option, place: Place, typed: str, names: Names) 
     known = {*table}
     more = [c for c in names.names(f"{of}-config") if c.word not in known]
     if option.dest in ("delete", "delete_config", "delete_configs") and present:
-        # What is not set cannot be taken back.
+        # Only configs that are set can be deleted.
         return [Candidate(k, about(k, table.get(k, ("-", "", "")), v)) for k, v in present.items()]
     return [*found, *(Candidate(c.word + end, c.meaning) for c in more)]
 
@@ -447,24 +458,24 @@ def _client_keys(typed: str) -> list[Candidate]:
     return [Candidate(f"{k}=", about(k, w, None)) for k, w in table.items()]
 
 
-def _keys_of_named(place: Place, names: Names) -> list[Candidate]:
+def _keys_of_named(cursor: CursorContext, names: Names) -> list[Candidate]:
     """Config keys of what the word before names: a topic, unless --type says otherwise."""
-    of = next((text for option, text in place.given if option.dest == "type" and text), "topic")
-    present: Mapping[str, str] = names.configs(of, place.plain[-1]) if place.plain else {}
+    of = next((text for option, text in cursor.given if option.dest == "type" and text), "topic")
+    present: Mapping[str, str] = names.configs(of, cursor.plain[-1]) if cursor.plain else {}
     return [Candidate(k, about(k, w, present.get(k))) for k, w in config_words(of).items()]
 
 
-def _configured(kind: str, place: Place, names: Names) -> tuple[str, str | None]:
-    """What kind of thing the configs are of, and which one, where that is said."""
+def _configured(kind: str, cursor: CursorContext, names: Names) -> tuple[str, str | None]:
+    """The resource type of the configs, and the resource, if given."""
     if kind == "client-key":
         return "client", None
-    plain = list(place.plain)
+    plain = list(cursor.plain)
     if kind != "config-key":
         of = kind.removesuffix("-config")
         topic = names.current("topic") if of == "topic" and not plain else None
-        existing = place.argument is None or place.argument.complete is not None
+        existing = cursor.argument is None or cursor.argument.complete is not None
         return of, (plain[0] if plain else topic) if existing else None
-    for option, text in place.given:
+    for option, text in cursor.given:
         if option.dest in ("topic", "broker", "group"):
             return option.dest, text
         if option.dest == "entity_type" and text:
@@ -479,13 +490,13 @@ def _configured(kind: str, place: Place, names: Names) -> tuple[str, str | None]
 _ENTITY_NAMES = {"topic": "topic", "broker": "broker", "broker-logger": "broker", "group": "group"}
 
 
-def _entities(place: Place, names: Names) -> Iterable[Candidate]:
-    kind = _ENTITY_NAMES.get((place.plain[0] if place.plain else "").removesuffix("s"))
+def _entities(cursor: CursorContext, names: Names) -> Iterable[Candidate]:
+    kind = _ENTITY_NAMES.get((cursor.plain[0] if cursor.plain else "").removesuffix("s"))
     return names.names(kind) if kind else ()
 
 
 def profiles() -> list[Candidate]:
-    """The profiles there are, each with its cluster."""
+    """All profiles, each with its cluster."""
     from pk.cli.runtime.exits import CommandError
     from pk.cli.runtime.settings import read_profiles
 
@@ -527,13 +538,14 @@ def matching(
     names: Names,
     choose: Callable[[str, Iterable[Candidate]], list[Candidate]] = prefixed,
 ) -> list[Candidate]:
-    """The candidates for `typed`, chosen by `choose`; files and directories where those are wanted."""
-    place = locate(root, words)
+    """The candidates for `typed`, chosen by `choose`; files and directories where those are
+    wanted."""
+    cursor = locate(root, words)
     wanted = (
-        place.option.complete
-        if place.option
-        else place.argument.complete
-        if place.argument
+        cursor.option.complete
+        if cursor.option
+        else cursor.argument.complete
+        if cursor.argument
         else None
     )
     if wanted in ("file", "directory") and not typed.startswith("-"):

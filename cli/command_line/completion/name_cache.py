@@ -1,12 +1,14 @@
-"""Names of a cluster (topics, groups, brokers, partitions) seen lately, kept on disk so that completion never has to ask a
-broker, and works while the cluster is down.
+"""Names of a cluster (topics, groups, brokers, partitions) seen lately, kept on disk so that
+completion never has to ask a broker, and works while the cluster is down.
 
-A file for each cluster (by its bootstrap address) and kind, so that a Tab reads no more than it needs. Each command that
-lists names leaves them here, and `pk.cli.command_line.completion.name_refresh` fetches them all in a process of its own. A lost or broken file costs
-nothing but candidates.
+A file for each cluster (by its bootstrap address) and kind, so that a Tab reads no more than it
+needs. Each command that lists names leaves them here, and
+`pk.cli.command_line.completion.name_refresh` fetches them all in a process of its own. A lost or
+broken file costs nothing but candidates.
 
-Names come with a meaning, which is what a shell shows beside them: a topic's number of partitions, a group's state, a
-broker's address. Partitions are not kept by name: a topic's meaning says how many it has.
+Names come with a meaning, which is what a shell shows beside them: a topic's number of partitions,
+a group's state, a broker's address. Partitions are not kept by name: a topic's meaning says how
+many it has.
 """
 
 import json
@@ -75,9 +77,11 @@ def partitions_meaning(number: int) -> str:
 
 
 def remember(bootstrap: str, kind: str, names: Iterable[str] | Mapping[str, str]) -> None:
-    """Keeps `names` for completion, instead of those known; does nothing where the file cannot be written.
+    """Keeps `names` for completion, instead of those known; does nothing where the file cannot be
+    written.
 
-    Names without a meaning keep the one they had. Partitions (`topic/0`) add to what is known of their topics.
+    Names without a meaning keep the one they had. Partitions (`topic/0`) add to what is known of
+    their topics.
     """
     if kind == "partition":
         _remember_partitions(bootstrap, names)
@@ -108,7 +112,8 @@ def _remember_partitions(bootstrap: str, names: Iterable[str]) -> None:
 
 
 def remember_members(bootstrap: str, group: str, members: "Iterable[MemberDescription]") -> None:
-    """Keeps the members of a group, instead of those known of it: the id of each, its instance's, and where it runs."""
+    """Keeps the members of a group, instead of those known of it: the id of each, its instance's,
+    and where it runs."""
     mark = members_mark(group)
     lists: dict[str, dict[str, str]] = {"member": {}, "instance": {}}
     for member in members:

@@ -1,9 +1,10 @@
-"""Fetching the names that completion offers, without anybody waiting for it.
+"""Fetches the names that completion offers, in the background.
 
-A Tab answers from the files of `pk.cli.command_line.completion.name_cache`, and where those are old it starts this program once more, detached, to fetch
-what there is now; the next Tab has it. The process writes nothing but those files and ends within seconds, whether the
-cluster answers or not. How to reach the cluster is handed over in the environment, which other users cannot read as they
-can arguments.
+A Tab answers from the files of `pk.cli.command_line.completion.name_cache`, and where those are old
+it starts this program once more, detached, to fetch the names it has; the next Tab has the new
+ones. The process writes nothing but those files and ends within seconds, whether the cluster
+answers or not. How to reach the cluster is handed over in the environment, which other users cannot
+read as they can arguments.
 
 What is fetched is the same for the shell, which asks by itself over the connection it has.
 """
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from pk.net.client.results import TopicDescription
 
 STALE_S = 30.0
-"""Names older than this are fetched anew when somebody asks for them."""
+"""Names older than this are fetched again when they are needed."""
 
 _CHANGED_S = 2.0
 _DEADLINE_S = 20.0
@@ -39,10 +40,12 @@ CONNECTING = ("bootstrap_server", "profile", "client_properties", "config_file")
 
 
 def refresh_soon(bootstrap: str, given: Mapping[str, Any], *, changed: bool = False) -> bool:
-    """Starts a process that fetches the names of a cluster, unless that was done lately; whether it was started.
+    """Starts a process that fetches the names of a cluster, unless that was done lately; whether it
+    was started.
 
-    `given` is what was given for the options in CONNECTING. After a change the names are fetched even if they are not old.
-    Nothing is started where the environment says PK_COMPLETION_REFRESH=never.
+    `given` is what was given for the options in CONNECTING. After a change the names are fetched
+    even if they are not old. Nothing is started where the environment says
+    PK_COMPLETION_REFRESH=never.
     """
     if os.environ.get("PK_COMPLETION_REFRESH") == "never":
         return False
@@ -93,7 +96,7 @@ def _spawn(given: Mapping[str, Any]) -> None:
 
 
 def refresh() -> int:
-    """`pk __refresh`: fetches the names once. An exit code, which nobody reads."""
+    """`pk __refresh`: fetches the names once. Returns an exit code."""
     import signal
 
     from pk.cli.command_line.option_sets import Reach
@@ -116,7 +119,7 @@ def refresh() -> int:
         from pk.cli.runtime.connect import run_loop
 
         run_loop(_fetch_and_keep, settings)
-    except Exception:  # noqa: BLE001 - there is nobody to tell: completion goes on with what it has
+    except Exception:  # noqa: BLE001 - no one to report to: completion continues with what it has
         return 1
     return 0
 
@@ -150,17 +153,18 @@ class Seen(NamedTuple):
     """Group → its state; None where they did not come in time."""
 
     brokers: Mapping[int, str]
-    """Broker → its address; empty for one that is not there."""
+    """Broker → its address; empty for a missing one."""
 
     down: frozenset[int]
-    """Brokers that are fenced, or hold replicas and are not there."""
+    """Brokers that are fenced, or missing although they hold replicas."""
 
     controller: int | None
 
 
 async def fetch(admin: "Admin") -> Seen:
-    """Asks a cluster for all of it. Raises KafkaError and ClientError, and trio.TooSlowError where there is no first answer
-    within seconds: a client tries for longer, but nobody waits for this."""
+    """Asks a cluster for all of it. Raises KafkaError and ClientError, and trio.TooSlowError where
+    there is no first answer within seconds: a client tries for longer, but nothing waits for
+    this."""
     import trio
 
     from pk.cli.cluster.brokers import describe_nodes
@@ -200,7 +204,8 @@ def keep(bootstrap: str, seen: Seen) -> None:
 
 
 async def keep_members(admin: "Admin", bootstrap: str, seen: Seen) -> None:
-    """Keeps who is in the groups that have members, as far as they are not too many to ask for. Raises ClientError."""
+    """Keeps who is in the groups that have members, as far as they are not too many to ask for.
+    Raises ClientError."""
     from pk.cli.command_line.completion.name_cache import remember_members
     from pk.net.client.results import GroupDescription
 
@@ -215,7 +220,8 @@ async def keep_members(admin: "Admin", bootstrap: str, seen: Seen) -> None:
 async def set_configs(
     admin: "Admin", resources: "list[Any]"
 ) -> dict[tuple[int, str], dict[str, str]]:
-    """(Resource type, name) → the configs that are not its defaults. What cannot be described is left out."""
+    """(Resource type, name) → the configs that are not its defaults. What cannot be described is
+    left out."""
     from pk.net.client.results import ConfigSource
 
     if not resources:

@@ -1,5 +1,5 @@
-"""Completion outside the shell: names of a cluster are what earlier commands left on this machine, so that Tab waits for no
-broker and works when none is there."""
+"""Completion outside the shell: names of a cluster are what earlier commands left on this machine,
+so that Tab waits for no broker and works when none is there."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,8 @@ from pk.cli.command_line.completion.candidates import Candidate, locate, matchin
 
 
 class CachedNames:
-    """Names from the files that earlier commands left; where they are old, others are fetched for the next time."""
+    """Names from the files that earlier commands left; where they are old, others are fetched for
+    the next time."""
 
     def __init__(self, words: Sequence[str], *, fetch: bool = False) -> None:
         self.words = words
@@ -83,9 +84,10 @@ def _bootstrap(given: Mapping[str, object]) -> str:
 
 
 def answer(words: Sequence[str], *, fetch: bool = False) -> str:
-    """What the scripts in `completions/` read: a line for each candidate, word and meaning parted by a tab.
+    """What the scripts in `completions/` read: a line for each candidate, word and meaning parted
+    by a tab.
 
-    With `fetch`, names that are old are fetched anew for the next time, by a process of its own.
+    With `fetch`, a background process refreshes old names for the next time.
     """
     from pk.cli.command_line.tree import tree
 

@@ -1,5 +1,5 @@
-"""`pk broker start`, `stop` and `status`: one broker by Kafka's own config; and, with a node's number, those and `kill`,
-`restart`, `pause`, `resume` of a node of `pk up --brokers N`."""
+"""`pk broker start`, `stop` and `status`: a broker with Kafka's own config; and, with a node's
+number, those and `kill`, `restart`, `pause`, `resume` for a node of `pk up --brokers N`."""
 
 import os
 import select
@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from pk.cli.command_line.values import Pair
 from pk.cli.nouns.broker.options import StartBroker, StopBroker
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.broker.rows import DetachedBrokerRow, NodeRow
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.settings import read_properties
@@ -28,7 +28,8 @@ def _given(
     data: str | None,
     port: int | None = None,
 ) -> dict[str, str]:
-    """The keys on the command line: the file's, then the options', then -X. Raises Unusable without log.dirs."""
+    """The broker's configs: the file's, then the options', then -X. Raises Unusable without
+    log.dirs."""
     given = read_properties(config_file) if config_file else {}
     if data is not None:
         given["log.dirs"] = data
@@ -38,12 +39,14 @@ def _given(
         given["listeners"] = f"PLAINTEXT://:{check_port(port)}"
     given |= dict(properties)
     if not given.get("log.dirs") and not given.get("log.dir"):
-        raise Unusable("Say where the data lies: --data DIR, or log.dirs in the file or by -X.")
+        raise Unusable(
+            "The data directory is missing: --data DIR, or log.dirs in the file or with -X."
+        )
     return given
 
 
 def _directory(given: dict[str, str]) -> str:
-    """Where pk.pid and pk.log lie: the first of the log directories."""
+    """The directory of pk.pid and pk.log: the first of the log directories."""
     return (given.get("log.dirs") or given["log.dir"]).split(",")[0].strip()
 
 
@@ -59,19 +62,23 @@ def start(context: Context, options: StartBroker) -> int | None:
     return run(lambda context: _foreground(context, given), context)
 
 
-async def _foreground(context: Context, given: dict[str, str]) -> None:
-    from pk.cli.up.node import broker_config, log_to_stderr, ready_line, run_broker
+async def _foreground(context: Context, given: dict[str, str]) -> int:
+    from pk.cli.up.logs import log_to_stderr
+    from pk.cli.up.node import broker_config, ready_line, run_broker
 
     started = time.monotonic()
     log_to_stderr()
     if "node.id" not in given and "broker.id" not in given:
-        raise Unusable("Say which node this is: -X node.id=1, or node.id in the file.")
+        raise Unusable("The node id is missing: -X node.id=1, or node.id in the file.")
     config = broker_config(given)
     directory = _directory(given)
     notify = int(os.environ.pop("PK_NOTIFY_FD", "-1"))
     pid_file = os.path.join(directory, _PID) if notify >= 0 else None
 
-    def on_ready(address: str) -> None:
+    async def on_ready(address: str) -> None:
+        tell(address)
+
+    def tell(address: str) -> None:
         line = ready_line(config, address, started, f"data in {directory}")
         context.write(line)
         if pid_file is not None:
@@ -81,7 +88,7 @@ async def _foreground(context: Context, given: dict[str, str]) -> None:
             os.close(notify)
 
     try:
-        await run_broker(config, memory=False, on_ready=on_ready)
+        return await run_broker(config, memory=False, on_ready=on_ready)
     finally:
         _forget(pid_file)
 
@@ -104,7 +111,8 @@ def _start_detached(context: Context, options: StartBroker, given: dict[str, str
     running = running_pid(directory)
     if running is not None:
         raise CommandError(
-            f"A broker runs in {directory} already, as process {running}; `pk broker stop` ends it."
+            f"A broker is already running in {directory}, as process {running}; `pk broker stop` "
+            "stops it."
         )
     words = [sys.executable, "-m", "pk.cli.main", "broker", "start", *_asked(options)]
     reader, writer = os.pipe()
@@ -131,13 +139,17 @@ def _start_detached(context: Context, options: StartBroker, given: dict[str, str
         log.seek(before)
         said = log.read().decode(errors="replace").strip().splitlines()
     raise CommandError(
-        f"The broker did not start: {said[-1] if said else f'it ended with {code}'} (more in {log_path})",
+        (
+            f"The broker did not start: {said[-1] if said else f'it exited with code {code}'} "
+            f"(more in {log_path})"
+        ),
         Exit(code) if code in set(Exit) and code else Exit.FAILED,
     )
 
 
 def _asked(options: StartBroker) -> list[str]:
-    """The command line's words that say which broker: never what the file says, which everybody may read there."""
+    """The words of the command line that identify the broker, without secrets: anyone can read a
+    process's arguments."""
     named = {"--config-file": options.config_file, "--data": options.data, "--port": options.port}
     words = [f"{name}={value}" for name, value in named.items() if value is not None]
     return words + [f"-X{key}={value}" for key, value in options.properties]
@@ -156,7 +168,8 @@ def _await_line(reader: int) -> bytes:
 
 
 def running_pid(directory: str) -> int | None:
-    """The process of the detached broker in `directory`; None where none runs, whatever pk.pid says."""
+    """The process of the detached broker in `directory`; None if none runs, whatever pk.pid
+    says."""
     try:
         with open(os.path.join(directory, _PID), encoding="ascii") as file:
             pid = int(file.read())
@@ -174,19 +187,20 @@ def stop(context: Context, options: StopBroker) -> int | None:
     if pid is None:
         if is_held(directory):
             raise CommandError(
-                f"The broker in {directory} was not started with --detach; end it where it runs (Ctrl-C, or SIGTERM)."
+                f"The broker in {directory} was not started with --detach; stop it where it runs "
+                "(Ctrl-C, or SIGTERM)."
             )
-        raise CommandError(f"No broker runs in {directory}.")
+        raise CommandError(f"No broker is running in {directory}.")
     try:
         os.kill(pid, signal.SIGTERM)
     except OSError as e:
-        raise CommandError(f"Process {pid} cannot be told to stop: {e.strerror}.") from None
+        raise CommandError(f"Process {pid} cannot be stopped: {e.strerror}.") from None
     deadline = time.monotonic() + options.timeout_s
     while is_held(directory) and _alive(pid):
         if time.monotonic() > deadline:
             raise CommandError(
-                f"The broker (process {pid}) still drains after {options.timeout_s:g} s; "
-                f"`kill -TERM {pid}` once more ends it at once.",
+                f"The broker (process {pid}) is still draining after {options.timeout_s:g} s; "
+                f"another `kill -TERM {pid}` ends it at once.",
                 Exit.TIMED_OUT,
             )
         time.sleep(0.02)
@@ -205,30 +219,22 @@ def _alive(pid: int) -> bool:
     return True
 
 
-_STATUS = (
-    Column("directory"),
-    Column("running"),
-    Column("pid", right=True, title="PROCESS"),
-    Column("log", wide=True),
-)
-
-
 def status(
     context: Context, config_file: str | None, properties: Sequence[Pair], data: str | None
 ) -> int:
-    """`pk broker status`. Exit code 1 where it does not run; of a cluster, where not all of it does."""
+    """`pk broker status`. Exit code 1 if the broker, or any node of the cluster, is not running."""
     if (state := _cluster_asked_for(config_file, properties, data)) is not None:
         return _cluster_status(context, state)
     directory = _directory(_given(config_file, properties, data))
     running = is_held(directory)
     log = os.path.join(directory, _LOG)
-    row: dict[str, Any] = {
+    row: DetachedBrokerRow = {
         "directory": directory,
         "running": running,
         "pid": running_pid(directory),
         "log": log if os.path.exists(log) else None,
     }
-    context.show(Listing(_STATUS, [row]))
+    context.show(listing(DetachedBrokerRow, [row]))
     return Exit.OK if running else Exit.FAILED
 
 
@@ -261,7 +267,7 @@ _DONE = {
     "kill": "was killed",
     "restart": "is ready again at {address}",
     "pause": "is paused",
-    "resume": "goes on",
+    "resume": "has resumed",
 }
 
 
@@ -276,7 +282,8 @@ def _of_cluster(context: Context, do: str, number: int, data: str | None, timeou
 def _cluster_asked_for(
     config_file: str | None, properties: Sequence[Pair], data: str | None
 ) -> cluster_files.ClusterState | None:
-    """The cluster that `status` is about: the one in --data, or, where nothing names a broker, the only one there is."""
+    """The cluster for `status`: the one in --data, or, if nothing names a broker, the only one
+    running."""
     if data is not None:
         return cluster_files.read_state(data)
     if config_file or properties or not cluster_files.running():
@@ -284,20 +291,9 @@ def _cluster_asked_for(
     return cluster_files.find(None)
 
 
-_NODES = (
-    Column("node", right=True),
-    Column("role"),
-    Column("state"),
-    Column("address"),
-    Column("pid", right=True, title="PROCESS"),
-    Column("starts", right=True, wide=True),
-    Column("directory", wide=True),
-)
-
-
 def _cluster_status(context: Context, state: cluster_files.ClusterState) -> int:
     runs = is_held(state.directory)
-    rows: list[dict[str, Any]] = [
+    rows: list[NodeRow] = [
         {
             "node": node.node,
             "role": node.role,
@@ -309,6 +305,6 @@ def _cluster_status(context: Context, state: cluster_files.ClusterState) -> int:
         }
         for node in state.nodes
     ]
-    context.show(Listing(_NODES, rows))
+    context.show(listing(NodeRow, rows))
     all_run = runs and all(node.state == cluster_files.RUNNING for node in state.nodes)
     return Exit.OK if all_run else Exit.FAILED

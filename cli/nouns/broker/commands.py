@@ -1,17 +1,18 @@
-"""`pk broker`: its commands and their options."""
+"""The commands of `pk broker`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Argument, Noun, Option
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Debug, Format, Yes
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.broker.options import (
-    BrokerProperties,
     DataDirectory,
-    PropertiesFile,
     StartBroker,
     StopBroker,
     TimeoutSeconds,
 )
+from pk.cli.nouns.broker.rows import DetachedBrokerRow, NodeRow
+from pk.cli.up.options import BrokerProperties, PropertiesFile
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -21,7 +22,7 @@ BROKER = Noun("broker")
 
 NodeNumber = Annotated[
     int,
-    Argument("NODE", help="A node of a cluster of pk up; 0 is its controller.", complete="node"),
+    Argument("NODE", help="A node of a `pk up` cluster; 0 is its controller.", complete="node"),
 ]
 
 ClusterDirectory = Annotated[
@@ -29,7 +30,7 @@ ClusterDirectory = Annotated[
     Option(
         "--data",
         value="DIR",
-        help="The cluster's directory (default: the only cluster that runs here).",
+        help="The cluster's directory (default: that of the only running cluster).",
         complete="directory",
     ),
 ]
@@ -46,7 +47,7 @@ ClusterDirectory = Annotated[
     blocking=True,
 )
 def start(context: "Context", options: StartBroker) -> int | None:
-    """Start a broker; in the foreground unless --detach is given."""
+    """Start a broker, in the foreground unless --detach is given."""
     from pk.cli.nouns.broker.broker import start
 
     return start(context, options)
@@ -59,7 +60,7 @@ def start(context: "Context", options: StartBroker) -> int | None:
     blocking=True,
 )
 def stop(context: "Context", options: StopBroker) -> int | None:
-    """Drain and stop a detached broker, or one of a cluster."""
+    """Drain and stop a detached broker, or a node of a local cluster."""
     from pk.cli.nouns.broker.broker import stop
 
     return stop(context, options)
@@ -69,10 +70,7 @@ def stop(context: "Context", options: StopBroker) -> int | None:
     "status",
     takes=(Format, Debug),
     examples=("pk broker status --data /var/lib/pk", "pk broker status"),
-    shows=(
-        "directory running:bool~ pid:int? log:str?~ node:int~ role~ state~ address:str?~ "
-        "starts:int~"
-    ),
+    shows=(DetachedBrokerRow, NodeRow),
     blocking=True,
 )
 def status(
@@ -81,7 +79,7 @@ def status(
     properties: BrokerProperties = (),
     data: DataDirectory = None,
 ) -> int | None:
-    """Whether a detached broker runs; without options, how the nodes of the running cluster are."""
+    """Show whether a detached broker runs; without options, the nodes of the running cluster."""
     from pk.cli.nouns.broker.broker import status
 
     return status(context, config_file, properties, data)
@@ -94,7 +92,7 @@ def kill(
     data: ClusterDirectory = None,
     timeout_s: TimeoutSeconds = 60.0,
 ) -> int | None:
-    """End a node of a cluster at once, as kill -9 does."""
+    """Kill a node of a local cluster (SIGKILL)."""
     from pk.cli.nouns.broker.broker import kill
 
     return kill(context, node, data, timeout_s)
@@ -107,7 +105,7 @@ def restart(
     data: ClusterDirectory = None,
     timeout_s: TimeoutSeconds = 60.0,
 ) -> int | None:
-    """Stop a node of a cluster if it runs, and start it."""
+    """Restart a node of a local cluster, or start it if it does not run."""
     from pk.cli.nouns.broker.broker import restart
 
     return restart(context, node, data, timeout_s)
@@ -120,7 +118,7 @@ def pause(
     data: ClusterDirectory = None,
     timeout_s: TimeoutSeconds = 60.0,
 ) -> int | None:
-    """Stop a node of a cluster from running on (SIGSTOP): alive, and silent."""
+    """Pause a node of a local cluster (SIGSTOP): it stays connected but does not respond."""
     from pk.cli.nouns.broker.broker import pause
 
     return pause(context, node, data, timeout_s)
@@ -133,7 +131,7 @@ def resume(
     data: ClusterDirectory = None,
     timeout_s: TimeoutSeconds = 60.0,
 ) -> int | None:
-    """Let a node that is paused go on."""
+    """Resume a paused node."""
     from pk.cli.nouns.broker.broker import resume
 
     return resume(context, node, data, timeout_s)

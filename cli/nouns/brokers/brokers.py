@@ -1,4 +1,5 @@
-"""`pk brokers list`, `describe` and `logdirs`: who is there, what each holds, how much room it has."""
+"""`pk brokers list`, `describe` and `logdirs`: which brokers are up, what each holds, how much
+space it has."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,8 +20,8 @@ from pk.cli.nouns.brokers.rows import (
     ReplicaRow,
 )
 from pk.cli.output.amounts import show_bytes
-from pk.cli.output.formats import Column, Document, Listing, Section
-from pk.cli.output.rows import listing
+from pk.cli.output.formats import Document, Section
+from pk.cli.output.rows import field_listing, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
 from pk.cli.runtime.failures import phrase
@@ -38,55 +39,51 @@ from pk.net.client.results import (
 async def list_brokers(context: Context) -> None:
     """`pk brokers list`."""
     admin = await context.admin()
-    look = await ask_brokers(context, admin)
-    context.show(listing(BrokerRow, broker_rows(look), broker_style))
+    snapshot = await ask_brokers(context, admin)
+    context.show(listing(BrokerRow, broker_rows(snapshot), broker_style))
 
 
-def chosen_brokers(look: BrokerSnapshot, words: Iterable[str]) -> list[int]:
+def chosen_brokers(snapshot: BrokerSnapshot, words: Iterable[str]) -> list[int]:
     """The brokers named, else all. Raises CommandError for one that does not exist."""
-    known = known_brokers(look)
+    known = known_brokers(snapshot)
     wanted = parse_brokers(words, "ID")
     for broker in wanted:
         if broker not in known:
             names = ", ".join(map(str, known))
-            raise CommandError(f"There is no broker {broker}; there are {names}.")
+            raise CommandError(f"Broker {broker} does not exist; the brokers are {names}.")
     return list(wanted) or known
-
-
-_PAIRS = (Column("name"), Column("value"))
 
 
 async def describe(context: Context, ids: Sequence[str]) -> None:
     """`pk brokers describe`."""
     admin = await context.admin()
-    look = await ask_brokers(context, admin)
-    wanted = chosen_brokers(look, ids)
-    configs = await _own_configs(context, admin, [b for b in wanted if _answers(look, b)])
-    rows = {row["broker"]: row for row in broker_rows(look)}
+    snapshot = await ask_brokers(context, admin)
+    wanted = chosen_brokers(snapshot, ids)
+    configs = await _own_configs(context, admin, [b for b in wanted if _answers(snapshot, b)])
+    rows = {row["broker"]: row for row in broker_rows(snapshot)}
     data: list[DescribedBroker] = []
     sections: list[Section] = []
     for broker in wanted:
         row = rows[broker]
-        features = _feature_rows(look.features.get(broker))
-        dirs = _dir_rows(broker, look.dirs.get(broker))
+        features = _feature_rows(snapshot.features.get(broker))
+        dirs = _dir_rows(broker, snapshot.dirs.get(broker))
         sets = configs.get(broker, [])
         data.append({**row, "features": features, "log_dirs": dirs, "configs": sets})
-        named = [
-            {
-                "name": k.replace("_", " "),
-                "value": show_bytes(v) if k.endswith("_bytes") and isinstance(v, int | None) else v,
-            }
-            for k, v in row.items()
-            if k != "broker"
-        ]
-        sections.append(Section(f"Broker {broker}:", Listing(_PAIRS, named)))
+        about = {
+            name: show_bytes(value)
+            if name.endswith("_bytes") and isinstance(value, int | None)
+            else value
+            for name, value in row.items()
+            if name != "broker"
+        }
+        sections.append(Section(f"Broker {broker}:", field_listing(about)))
         if dirs:
             sections.append(Section("", listing(LogDirRow, dirs, without=["broker"])))
         if features:
             sections.append(Section("", listing(FeatureOfBroker, features)))
         if sets:
             sections.append(Section("", listing(ConfigOfBroker, sets)))
-        for error in (look.dirs.get(broker), look.features.get(broker)):
+        for error in (snapshot.dirs.get(broker), snapshot.features.get(broker)):
             if isinstance(error, Exception):
                 context.failed(error, f"broker {broker}")
                 break
@@ -95,14 +92,14 @@ async def describe(context: Context, ids: Sequence[str]) -> None:
     )
 
 
-def _answers(look: BrokerSnapshot, broker: int) -> bool:
-    return isinstance(look.features.get(broker), FeatureDescription)
+def _answers(snapshot: BrokerSnapshot, broker: int) -> bool:
+    return isinstance(snapshot.features.get(broker), FeatureDescription)
 
 
 async def _own_configs(
     context: Context, admin: Admin, brokers: Iterable[int]
 ) -> dict[int, list[ConfigOfBroker]]:
-    """What was set on each broker itself, by its file or while it runs."""
+    """The configs set on each broker itself, in its file or at run time."""
     resources = [ConfigResource(ResourceType.BROKER, str(b)) for b in brokers]
     if not resources:
         return {}
@@ -196,17 +193,17 @@ async def logdirs(
 ) -> None:
     """`pk brokers logdirs`."""
     admin = await context.admin()
-    look = await ask_brokers(context, admin)
+    snapshot = await ask_brokers(context, admin)
     replica_rows: list[ReplicaRow] = []
     dir_rows: list[LogDirRow] = []
     one_by_one = replicas or topics
     for topic in topics:
-        if topic not in look.topics:
+        if topic not in snapshot.topics:
             from pk.cli.cluster.topics import unknown_topic
 
             raise CommandError((await unknown_topic(context, admin, topic)).said)
-    for broker in chosen_brokers(look, ids):
-        dirs = look.dirs.get(broker)
+    for broker in chosen_brokers(snapshot, ids):
+        dirs = snapshot.dirs.get(broker)
         if isinstance(dirs, Exception):
             context.failed(dirs, f"broker {broker}")
         elif dirs is None:

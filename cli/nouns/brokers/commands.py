@@ -1,10 +1,11 @@
-"""`pk brokers`: its commands and their options."""
+"""The commands of `pk brokers`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
 from pk.cli.cluster.broker_rows import BrokerRow
-from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Connection, Listing, Watch
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.brokers.rows import DescribedBroker, LogDirRow, ReplicaRow
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ BrokerIds = Annotated[
     shows=BrokerRow,
 )
 def list_brokers(context: "Context") -> Running:
-    """The brokers, what they hold, and which one is the controller."""
+    """List brokers: what they hold, and which one is the controller."""
     from pk.cli.nouns.brokers.brokers import list_brokers
 
     return list_brokers(context)
@@ -39,7 +40,7 @@ def list_brokers(context: "Context") -> Running:
     rows=BrokerRow,
 )
 def describe(context: "Context", id: BrokerIds = ()) -> Running:
-    """Address, rack, features, log directories and own configs of brokers."""
+    """Show address, rack, features, log directories and own configs of brokers."""
     from pk.cli.nouns.brokers.brokers import describe
 
     return describe(context, id)
@@ -67,13 +68,15 @@ def logdirs(
             "--topic-list",
             value="TOPIC",
             separated=True,
-            help="Only replicas of these topics, one by one.",
+            help="Only replicas of these topics, each on a row.",
             complete="topic",
         ),
     ] = (),
-    replicas: Annotated[bool, Option("--replicas", help="Each replica instead of totals.")] = False,
+    replicas: Annotated[
+        bool, Option("--replicas", help="Show each replica instead of totals.")
+    ] = False,
 ) -> Running:
-    """Log directories: room on their disks, and what lies in them."""
+    """Show log directories: their disk space, and what they contain."""
     from pk.cli.nouns.brokers.brokers import logdirs
 
     return logdirs(context, id, topics, replicas=replicas)

@@ -8,7 +8,7 @@ from pk.cli.output.rows import Shown
 
 
 class FeatureOfBroker(TypedDict):
-    """A feature that a broker supports, and the level that the cluster has settled on."""
+    """A feature that a broker supports, and the level that the cluster has finalized."""
 
     feature: str
     finalized: int

@@ -9,8 +9,8 @@ import trio
 from pk.cli.cluster.broker_rows import BrokerOfCluster
 from pk.cli.cluster.brokers import BrokerSnapshot, ask_brokers, broker_rows, broker_style
 from pk.cli.nouns.cluster.rows import NodeRow
-from pk.cli.output.formats import Column, Document, Listing, Section
-from pk.cli.output.rows import listing
+from pk.cli.output.formats import Document, Section
+from pk.cli.output.rows import field_listing, listing, part_of
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
@@ -25,48 +25,33 @@ from pk.net.client.results import (
 )
 
 _SNAPSHOT_S = 3.0
-_PAIRS = (Column("name"), Column("value"))
 
 
 async def describe(context: Context) -> None:
     """`pk cluster describe`."""
     admin = await context.admin()
-    look = await ask_brokers(context, admin)
-    rows: list[BrokerOfCluster] = [
-        {
-            "broker": row["broker"],
-            "host": row["host"],
-            "port": row["port"],
-            "rack": row["rack"],
-            "controller": row["controller"],
-            "state": row["state"],
-            "leaders": row["leaders"],
-            "replicas": row["replicas"],
-            "fenced": row["fenced"],
-        }
-        for row in broker_rows(look)
-    ]
+    snapshot = await ask_brokers(context, admin)
+    rows = [part_of(BrokerOfCluster, row) for row in broker_rows(snapshot)]
     brokers = listing(BrokerOfCluster, rows, broker_style)
-    summary = summary_of(look)
-    named = [{"name": k.replace("_", " "), "value": v} for k, v in summary.items()]
+    summary = summary_of(snapshot)
     context.show_document(
         Document(
             [{**summary, "brokers": rows}],
-            [Section("", Listing(_PAIRS, named)), Section("", brokers)],
+            [Section("", field_listing(summary)), Section("", brokers)],
             brokers,
         )
     )
 
 
-def summary_of(look: BrokerSnapshot) -> dict[str, Any]:
+def summary_of(snapshot: BrokerSnapshot) -> dict[str, Any]:
     """The cluster in a few numbers."""
-    partitions = look.partitions.values()
-    cluster = look.cluster
+    partitions = snapshot.partitions.values()
+    cluster = snapshot.cluster
     return {
         "cluster_id": cluster.cluster_id,
         "controller_id": None if cluster.controller_id < 0 else cluster.controller_id,
-        "brokers": sum(not node.fenced for node in look.nodes.values()),
-        "topics": len(look.topics),
+        "brokers": sum(not node.fenced for node in snapshot.nodes.values()),
+        "topics": len(snapshot.topics),
         "partitions": len(partitions),
         "under_replicated": sum(p.under_replicated for p in partitions),
         "offline": sum(p.leader_id < 0 for p in partitions),
@@ -82,12 +67,12 @@ async def quorum(context: Context) -> None:
         if e.code != ErrorCode.UNSUPPORTED_VERSION:
             raise
         raise KafkaError(
-            e.code, "it tells nothing of its metadata log, as clusters with ZooKeeper do not"
+            e.code, "it does not describe its metadata log, as is usual with ZooKeeper"
         ) from None
-    look = await ask_brokers(context, admin)
+    brokers = await ask_brokers(context, admin)
     applied = {
         b: f.finalized_epoch
-        for b, f in look.features.items()
+        for b, f in brokers.features.items()
         if isinstance(f, FeatureDescription) and f.finalized_epoch >= 0
     }
     now = now_ms()
@@ -97,7 +82,7 @@ async def quorum(context: Context) -> None:
     behind = [row["lag"] for row in rows if row["lag"] is not None]
     age = max(now - snapshot.made_ms, 0) if snapshot else None
     summary = {
-        "cluster_id": look.cluster.cluster_id,
+        "cluster_id": brokers.cluster.cluster_id,
         "leader_id": found.leader_id,
         "leader_epoch": found.leader_epoch,
         "high_watermark": found.high_watermark,
@@ -107,25 +92,26 @@ async def quorum(context: Context) -> None:
     }
     shown = {k: v for k, v in summary.items() if k != "snapshot_age_ms"}
     shown["snapshot_age"] = "-" if age is None else show_span(age)
-    named = [{"name": k.replace("_", " "), "value": v} for k, v in shown.items()]
     context.show_document(
         Document(
             [{**summary, "nodes": rows}],
-            [Section("", Listing(_PAIRS, named)), Section("", nodes)],
+            [Section("", field_listing(shown)), Section("", nodes)],
             nodes,
         )
     )
 
 
 async def _snapshot(admin: Admin, quorum: QuorumDescription) -> MetadataSnapshot | None:
-    """The controller's newest snapshot, where it can be reached as the brokers are, and tells of one."""
+    """The controller's newest snapshot, if the controller can be reached as brokers are, and
+    reports one."""
     with trio.move_on_after(_SNAPSHOT_S), suppress(ClientError, KafkaError):
         return await admin.describe_metadata_snapshot(quorum)
     return None
 
 
 def quorum_rows(quorum: QuorumDescription, applied: Mapping[int, int], now: int) -> list[NodeRow]:
-    """A row for each voter and observer; `applied` is the metadata offset that each broker says it has applied."""
+    """A row for each voter and observer; `applied` is the metadata offset that each broker reports
+    as applied."""
     end = max(
         (s.log_end_offset for s in (*quorum.voters, *quorum.observers)),
         default=quorum.high_watermark,

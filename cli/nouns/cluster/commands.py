@@ -1,10 +1,11 @@
-"""`pk cluster`: its commands and their options."""
+"""The commands of `pk cluster`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
 from pk.cli.cluster.broker_rows import BrokerOfCluster
-from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.cluster.rows import (
     CheckRow,
     DescribedCluster,
@@ -29,7 +30,7 @@ CLUSTER = Noun("cluster")
     rows=BrokerOfCluster,
 )
 def describe(context: "Context") -> Running:
-    """Its id, brokers, controller, topics, partitions and their health."""
+    """Show the cluster's id, brokers, controller, topics, partitions and health."""
     from pk.cli.nouns.cluster.cluster import describe
 
     return describe(context)
@@ -43,7 +44,7 @@ def describe(context: "Context") -> Running:
     rows=CheckRow,
 )
 def health(context: "Context") -> Running:
-    """What is wrong, and why; exit code 1 when something is."""
+    """Show what is wrong, and why; exit code 1 if anything is."""
     from pk.cli.nouns.cluster.health import health
 
     return health(context)
@@ -57,7 +58,7 @@ def health(context: "Context") -> Running:
     rows=NodeRow,
 )
 def quorum(context: "Context") -> Running:
-    """Who is controller, and how far each node has followed the metadata log."""
+    """Show the active controller, and how far each node has replicated the metadata log."""
     from pk.cli.nouns.cluster.cluster import quorum
 
     return quorum(context)
@@ -87,15 +88,13 @@ def features(
         tuple[str, ...],
         Argument(
             "FEATURE",
-            help="NAME=LEVEL, or NAME for the highest level that all brokers support.",
+            help="NAME=LEVEL, or NAME for the highest level all brokers support.",
             complete="feature",
         ),
     ] = (),
-    unsafe: Annotated[
-        bool, Option("--unsafe", help="Downgrade even where metadata is lost by it.")
-    ] = False,
+    unsafe: Annotated[bool, Option("--unsafe", help="Downgrade even if metadata is lost.")] = False,
 ) -> Running:
-    """Features: list, upgrade, downgrade."""
+    """List, upgrade and downgrade features."""
     from pk.cli.nouns.cluster.features import features
 
     return features(context, action, feature, unsafe=unsafe)

@@ -1,4 +1,5 @@
-"""`pk cluster features`: what the cluster has settled on, what its brokers support, and raising or lowering it."""
+"""`pk cluster features`: the finalized levels, the levels that brokers support, and changing
+them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -21,18 +22,18 @@ from pk.net.client.results import FeatureDescription
 ACTIONS: Final = ("list", "upgrade", "downgrade", "disable")
 
 
-def feature_rows(told: Mapping[int, FeatureDescription]) -> list[FeatureRow]:
-    """A row for each feature that any broker knows. `told` holds the answers by broker."""
-    newest = max(told.values(), key=lambda d: d.finalized_epoch)
+def feature_rows(answers: Mapping[int, FeatureDescription]) -> list[FeatureRow]:
+    """A row for each feature that any broker knows. `answers` holds the answers by broker."""
+    newest = max(answers.values(), key=lambda d: d.finalized_epoch)
     levels = {f.name: f.max_version_level for f in newest.finalized}
-    names = sorted({f.name for d in told.values() for f in d.supported} | set(levels))
+    names = sorted({f.name for d in answers.values() for f in d.supported} | set(levels))
     rows: list[FeatureRow] = []
     for name in names:
         level = levels.get(name, 0)
-        supported = common_range(told, name)
+        supported = common_range(answers, name)
         note = None
         if supported is None:
-            lacking = [b for b, d in told.items() if name not in {f.name for f in d.supported}]
+            lacking = [b for b, d in answers.items() if name not in {f.name for f in d.supported}]
             note = f"not by broker {', '.join(map(str, sorted(lacking)))}"
         elif level < supported[1]:
             note = "can be upgraded"
@@ -51,33 +52,34 @@ def feature_rows(told: Mapping[int, FeatureDescription]) -> list[FeatureRow]:
 
 
 async def _ask(context: Context, admin: Admin) -> dict[int, FeatureDescription]:
-    """What each broker says; of those that do not, it is told why. Raises CommandError or ClientError where none does."""
+    """The answer of each broker; reports those that do not answer. Raises CommandError or
+    ClientError if none does."""
     cluster = await admin.describe_cluster()
-    told: dict[int, FeatureDescription] = {}
+    answers: dict[int, FeatureDescription] = {}
     failed: dict[int, ClientError | KafkaError] = {}
 
     async def ask(node_id: int) -> None:
         try:
-            told[node_id] = await admin.describe_features(node_id)
+            answers[node_id] = await admin.describe_features(node_id)
         except (ClientError, KafkaError) as e:
             failed[node_id] = e
 
     async with trio.open_nursery() as nursery:
         for node in cluster.brokers:
             nursery.start_soon(ask, node.node_id)
-    if not told:
+    if not answers:
         for error in failed.values():
             if isinstance(error, ClientError):
                 raise error
-        raise CommandError("No broker tells of its features; they are too old.")
+        raise CommandError("No broker reports its features: all are too old.")
     for node_id, error in sorted(failed.items()):
         context.failed(error, f"broker {node_id}")
     remember(
         context.settings.bootstrap,
         "feature",
-        {f.name for d in told.values() for f in d.supported},
+        {f.name for d in answers.values() for f in d.supported},
     )
-    return told
+    return answers
 
 
 async def features(
@@ -87,17 +89,17 @@ async def features(
     action = action or "list"
     if action not in ACTIONS:
         hint = did_you_mean(action, ACTIONS)
-        raise Unusable(f"ACTION is one of {', '.join(ACTIONS)}, not {action!r}{hint}")
+        raise Unusable(f"ACTION must be one of {', '.join(ACTIONS)}, not {action!r}{hint}")
     admin = await context.admin()
-    told = await _ask(context, admin)
-    rows = feature_rows(told)
+    answers = await _ask(context, admin)
+    rows = feature_rows(answers)
     if action == "list":
         known = set(words)
         shown = [r for r in rows if not known or r["feature"] in known]
         context.show(listing(FeatureRow, shown))
         return
     if not words:
-        raise Unusable(f"Say what to {action}, such as metadata.version=27.")
+        raise Unusable(f"Give the features to {action}, such as metadata.version=27.")
     by_name = {row["feature"]: row for row in rows}
     levels: dict[str, int] = {}
     for word in words:
@@ -107,31 +109,31 @@ async def features(
 
 
 def _wanted(action: str, word: str, rows: Mapping[str, FeatureRow]) -> tuple[str, int]:
-    """The feature and level that a word means. Raises Unusable."""
+    """The feature and level of a word. Raises Unusable."""
     name, equals, text = word.partition("=")
     row = rows.get(name)
     if row is None:
-        hint = did_you_mean(name, rows, f"; there are {', '.join(rows)}.")
-        raise Unusable(f"There is no feature {name!r}{hint}")
+        hint = did_you_mean(name, rows, f"; the features are {', '.join(rows)}.")
+        raise Unusable(f"Feature {name!r} does not exist{hint}")
     if action == "disable":
         if equals:
-            raise Unusable(f"disable takes names alone, not {word!r}.")
+            raise Unusable(f"disable takes only names, not {word!r}.")
         return name, 0
     if not equals:
         if action == "downgrade":
-            raise Unusable(f"Say how far down: {name}=LEVEL.")
+            raise Unusable(f"Give the new level: {name}=LEVEL.")
         if row["max_supported"] is None:
             raise Unusable(f"Not every broker supports {name}.")
         return name, row["max_supported"]
     if text in METADATA_LEVELS and name == METADATA_VERSION:
         return name, METADATA_LEVELS.index(text) + 1
     if not text.isdecimal():
-        raise Unusable(f"{name} wants a level such as {row['max_supported']}, not {text!r}.")
+        raise Unusable(f"{name} needs a level such as {row['max_supported']}, not {text!r}.")
     level = int(text)
     if action == "upgrade" and level < row["level"]:
-        raise Unusable(f"{name} is at {row['level']}; `downgrade` goes down to {level}.")
+        raise Unusable(f"{name} is at {row['level']}; use `downgrade` for {level}.")
     if action == "downgrade" and level > row["level"]:
-        raise Unusable(f"{name} is at {row['level']}; `upgrade` goes up to {level}.")
+        raise Unusable(f"{name} is at {row['level']}; use `upgrade` for {level}.")
     return name, level
 
 
@@ -147,11 +149,11 @@ async def _update(
     dry_run = context.change.dry_run
     lowering = action != "upgrade"
     if unsafe and not lowering:
-        raise Unusable("--unsafe is for a downgrade.")
+        raise Unusable("--unsafe is only for downgrade.")
     there = {name for name, level in levels.items() if level == rows[name]["level"]}
     if there == set(levels):
         same = ", ".join(f"{name} {_named(name, levels[name])}" for name in levels)
-        context.say(f"That is how it is: {same}; nothing was changed.")
+        context.say(f"Nothing to change: {same} already.")
         context.show_nothing(columns(FeatureChange))
         return
     if not dry_run:
@@ -179,10 +181,10 @@ async def _update(
             }
         )
     context.show(listing(FeatureChange, shown))
-    _tell_first(context, answers.values())
+    _say_first(context, answers.values())
 
 
-def _tell_first(context: Context, answers: Iterable[Exception | None]) -> None:
+def _say_first(context: Context, answers: Iterable[Exception | None]) -> None:
     error = next((e for e in answers if e is not None), None)
     if error is not None:
         context.say(sentence(error))
@@ -195,7 +197,10 @@ def _named(feature: str, level: int) -> str:
 
 def _consequence(action: str, *, unsafe: bool) -> str:
     if action == "upgrade":
-        return "Brokers that support less cannot join afterwards; going back may not be possible."
+        return (
+            "Brokers that support only lower levels cannot join afterwards; a downgrade may be "
+            "impossible."
+        )
     if unsafe:
-        return "What the lower level cannot hold is lost from the cluster's metadata."
-    return "Clients and brokers lose what the higher level gave them."
+        return "Metadata that the lower level does not support is lost."
+    return "Clients and brokers lose the functions of the higher level."

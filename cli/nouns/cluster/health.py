@@ -1,8 +1,8 @@
 """`pk cluster health`: one screen that says what is wrong and why, and an exit code for scripts.
 
-A *problem* is what an operator has to see to: records that cannot be written or read, or copies that are missing. A
-*warning* is what may become one. Only problems make the exit code 1. Replicas that are being added by a reassignment are
-expected to lag, and count as neither.
+A *problem* needs attention: records that cannot be written or read, or missing replicas. A
+*warning* may become one. Only problems make the exit code 1. Replicas that a reassignment is adding
+are expected to lag, and count as neither.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from pk.cli.cluster.throttles import Present, describe, everything, read_throttl
 from pk.cli.nouns.cluster.rows import CheckRow, HealthOfCluster
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.failures import NOT_AUTHORISED, phrase
 from pk.core.errors import KafkaError
@@ -35,26 +35,26 @@ from pk.net.client.results import (
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _FULL = 0.9
 _WIDE = 110
-"""Columns of a terminal that has room for what comes next beside each check."""
+"""Terminal columns needed to show the next step beside each check."""
 _LAG_MAX = 1000
-"""A node that lacks more metadata records than this is behind."""
+"""A node that lacks more metadata records than this counts as behind."""
 _QUORUM_S = 3.0
 
 
 class Facts(NamedTuple):
-    """What the checks look at."""
+    """The data for the checks."""
 
-    look: BrokerSnapshot
+    snapshot: BrokerSnapshot
     min_isr: Mapping[str, int]
     running: Mapping[TopicPartition, Reassignment] | None
-    """What is being moved; None where there is no controller that would say."""
+    """The reassignments in progress; None if there is no controller to ask."""
 
     throttles: Present
     quorum: QuorumDescription | Exception | None
 
 
 class Check(NamedTuple):
-    """One line of the screen."""
+    """A line of the screen."""
 
     check: str
     state: str
@@ -63,24 +63,24 @@ class Check(NamedTuple):
 
 
 def _some(partitions: Iterable[TopicPartition]) -> str:
-    return join([place_name(tp) for tp in sorted(partitions)], 3)
+    return join([partition_name(tp) for tp in sorted(partitions)], 3)
 
 
 def missing(p: PartitionDescription, running: Reassignment | None) -> list[int]:
-    """The replicas that ought to be in sync and are not: those just being added are not expected to be."""
+    """The replicas that should be in sync and are not, except those that are being added."""
     adding = running.adding_replicas if running else ()
     return [b for b in p.replicas if b not in p.isr and b not in adding]
 
 
 def checks(facts: Facts) -> list[Check]:
-    """Every check, the gravest kind first."""
-    partitions = facts.look.partitions
+    """Every check, the most severe kind first."""
+    partitions = facts.snapshot.partitions
     return [
         _controller(facts),
         _brokers(facts),
         _offline(partitions),
         *_in_sync(partitions, facts),
-        _directories(facts.look),
+        _directories(facts.snapshot),
         _metadata(facts),
         _preferred(partitions),
         _single(partitions, facts),
@@ -89,7 +89,7 @@ def checks(facts: Facts) -> list[Check]:
 
 
 def _controller(facts: Facts) -> Check:
-    controller = facts.look.cluster.controller_id
+    controller = facts.snapshot.cluster.controller_id
     if isinstance(facts.quorum, QuorumDescription):
         quorum = facts.quorum
         if quorum.leader_id < 0:
@@ -103,7 +103,7 @@ def _controller(facts: Facts) -> Check:
 
 
 def _brokers(facts: Facts) -> Check:
-    rows = broker_rows(facts.look)
+    rows = broker_rows(facts.snapshot)
     bad = [row for row in rows if row["state"] in ("down", "fenced", "silent")]
     if bad:
         named = join([f"{row['broker']} ({row['state']})" for row in bad])
@@ -145,10 +145,13 @@ def _in_sync(
         what = f"{count(len(under), 'partition')} below it, acks=all is refused: {_some(under)}"
         found.append(Check("min ISR", PROBLEM, what, "pk isr --under-min-isr"))
     elif edge:
-        what = f"{count(len(edge), 'partition')} just at it, one more loss refuses acks=all: {_some(edge)}"
+        what = (
+            f"{count(len(edge), 'partition')} just at it, one more loss refuses acks=all: "
+            f"{_some(edge)}"
+        )
         found.append(Check("min ISR", WARNING, what, "pk isr --at-min-isr"))
     else:
-        found.append(Check("min ISR", OK, "reached everywhere"))
+        found.append(Check("min ISR", OK, "every partition has enough in-sync replicas"))
     if lacking:
         brokers = sorted(
             {b for tp in lacking for b in missing(partitions[tp], (facts.running or {}).get(tp))}
@@ -163,11 +166,11 @@ def _in_sync(
     return found
 
 
-def _directories(look: BrokerSnapshot) -> Check:
+def _directories(snapshot: BrokerSnapshot) -> Check:
     failed: list[str] = []
     full: list[str] = []
     most = (0.0, "")
-    for broker, dirs in look.dirs.items():
+    for broker, dirs in snapshot.dirs.items():
         for d in dirs if isinstance(dirs, tuple) else ():
             name = f"{d.path} of broker {broker}"
             if d.error_code:
@@ -193,7 +196,7 @@ def _used(d: LogDirDescription) -> float | None:
 
 
 def _refused(facts: Facts) -> KafkaError | None:
-    """Why the controller says nothing to this user."""
+    """The controller's refusal to answer this user."""
     error = facts.quorum
     return error if isinstance(error, KafkaError) and error.code in NOT_AUTHORISED else None
 
@@ -202,9 +205,9 @@ def _metadata(facts: Facts) -> Check:
     quorum = facts.quorum
     if not isinstance(quorum, QuorumDescription):
         if refused := _refused(facts):
-            return Check("metadata", WARNING, f"not known: {refused.name}")
+            return Check("metadata", WARNING, f"unknown: {refused.name}")
         state = WARNING if isinstance(quorum, ClientError) else OK
-        return Check("metadata", state, "nothing is told of it")
+        return Check("metadata", state, "status unknown")
     states = (*quorum.voters, *quorum.observers)
     leader = next((s for s in quorum.voters if s.replica_id == quorum.leader_id), None)
     if leader is not None:
@@ -212,11 +215,12 @@ def _metadata(facts: Facts) -> Check:
         if ahead:
             what = (
                 f"the controller's log ends at {leader.log_end_offset:,} and has lost events that "
-                f"{'node' if len(ahead) == 1 else 'nodes'} {join([str(n) for n in ahead], 3)} had from it"
+                f"{'node' if len(ahead) == 1 else 'nodes'} {join([str(n) for n in ahead], 3)} "
+                "received"
             )
             return Check("metadata", PROBLEM, what, "pk cluster quorum")
     end = max((s.log_end_offset for s in states), default=0)
-    live = {b for b, node in facts.look.nodes.items() if not node.fenced}
+    live = {b for b, node in facts.snapshot.nodes.items() if not node.fenced}
     voters = {s.replica_id for s in quorum.voters}
     behind = [
         f"{s.replica_id} ({end - s.log_end_offset:,} records)"
@@ -225,7 +229,7 @@ def _metadata(facts: Facts) -> Check:
     ]
     if behind:
         return Check("metadata", WARNING, f"behind: node {join(behind)}", "pk cluster quorum")
-    return Check("metadata", OK, f"every node follows, up to offset {end:,}")
+    return Check("metadata", OK, f"every node has caught up to about offset {end:,}")
 
 
 def _preferred(partitions: Mapping[TopicPartition, PartitionDescription]) -> Check:
@@ -235,14 +239,14 @@ def _preferred(partitions: Mapping[TopicPartition, PartitionDescription]) -> Che
         if p.leader_id >= 0 and p.replicas and p.leader_id != p.replicas[0]
     ]
     if bad:
-        what = f"{count(len(bad), 'partition')} led by another: {_some(bad)}"
+        what = f"{count(len(bad), 'partition')} not led by their preferred replica: {_some(bad)}"
         return Check("preferred leaders", WARNING, what, "pk partitions elect-leaders")
-    return Check("preferred leaders", OK, "lead everywhere")
+    return Check("preferred leaders", OK, "lead every partition")
 
 
 def _single(partitions: Mapping[TopicPartition, PartitionDescription], facts: Facts) -> Check:
-    """Topics that cannot lose a broker, where there are several."""
-    live = sum(not node.fenced for node in facts.look.nodes.values())
+    """Topics that do not survive the loss of a broker, in a cluster of several."""
+    live = sum(not node.fenced for node in facts.snapshot.nodes.values())
     if live < 2:
         return Check("factors", OK, "one broker, one replica")
     factor: dict[str, int] = {}
@@ -255,21 +259,21 @@ def _single(partitions: Mapping[TopicPartition, PartitionDescription], facts: Fa
         named = " ".join(f"-t {topic}" for topic in one[:3])
         return Check("factors", WARNING, what, f"pk reassign plan {named} --rf {min(3, live)}")
     if tight:
-        what = f"no replica to spare above min.insync.replicas: {join(tight, 3)}"
+        what = f"no more replicas than min.insync.replicas: {join(tight, 3)}"
         topic, wanted = tight[0], facts.min_isr[tight[0]] + 1
-        mend = f"pk reassign plan -t {topic} --rf {wanted}"
+        fix = f"pk reassign plan -t {topic} --rf {wanted}"
         if wanted > live:
             lower = max(factor[topic] - 1, 1)
-            mend = f"pk configs alter topic {topic} -c min.insync.replicas={lower}"
-        return Check("factors", WARNING, what, mend)
-    return Check("factors", OK, "every topic can lose a broker")
+            fix = f"pk configs alter topic {topic} -c min.insync.replicas={lower}"
+        return Check("factors", WARNING, what, fix)
+    return Check("factors", OK, "every topic survives the loss of a broker")
 
 
 def _moving(facts: Facts) -> Check:
     if facts.running is None and (refused := _refused(facts)):
-        return Check("reassignments", WARNING, f"not known: {refused.name}")
+        return Check("reassignments", WARNING, f"unknown: {refused.name}")
     if facts.running is None:
-        return Check("reassignments", WARNING, "not known: no controller answers")
+        return Check("reassignments", WARNING, "unknown: no controller answers")
     if facts.running:
         what = f"{count(len(facts.running), 'partition')} moving"
         return Check("reassignments", OK, what, "pk reassign status -w")
@@ -280,7 +284,7 @@ def _moving(facts: Facts) -> Check:
 
 
 async def gather(context: Context, admin: Admin) -> Facts:
-    """Asks for all that the checks look at. Raises KafkaError and ClientError."""
+    """Requests what the checks need. Raises KafkaError and ClientError."""
     found: list[BrokerSnapshot] = []
     running: Mapping[TopicPartition, Reassignment] | None = None
     quorum: QuorumDescription | Exception | None = RequestTimedOut("no controller answers")
@@ -304,13 +308,13 @@ async def gather(context: Context, admin: Admin) -> Facts:
     async with trio.open_nursery() as nursery:
         for ask in (ask_snapshot, ask_running, ask_quorum):
             nursery.start_soon(ask)
-    (look,) = found
-    topics = {tp.topic for tp in look.partitions}
-    live = [b for b, node in look.nodes.items() if not node.fenced]
-    answering = [b for b in live if not isinstance(look.features.get(b), Exception)]
+    (snapshot,) = found
+    topics = {tp.topic for tp in snapshot.partitions}
+    live = [b for b, node in snapshot.nodes.items() if not node.fenced]
+    answering = [b for b in live if not isinstance(snapshot.features.get(b), Exception)]
     min_isr = await min_isrs(admin, topics)
     throttles = await read_throttles(admin, answering, topics)
-    return Facts(look, min_isr, running, throttles, quorum)
+    return Facts(snapshot, min_isr, running, throttles, quorum)
 
 
 def check_style(row: CheckRow) -> str | None:
@@ -330,9 +334,9 @@ async def health(context: Context) -> int | None:
     problems = sum(check.state == PROBLEM for check in found)
     warnings = sum(check.state == WARNING for check in found)
     every = listing(CheckRow, rows, check_style)
-    look = context.output
-    narrow = look.terminal and look.width < _WIDE
-    # On a narrow terminal the next steps stand below, or the checks would not fit one screen.
+    output = context.output
+    narrow = output.terminal and output.width < _WIDE
+    # On a narrow terminal the next steps are shown below, to keep the checks on one screen.
     shown = listing(CheckRow, rows, check_style, without=["next"]) if narrow else every
     data: HealthOfCluster = {
         "healthy": problems == 0,
@@ -345,6 +349,6 @@ async def health(context: Context) -> int | None:
     verdict = "unhealthy" if problems else "healthy"
     context.say(f"{context.settings.cluster_name} is {verdict}: {said}.")
     steps = dict.fromkeys(check.next for check in found if check.next and check.state != OK)
-    if narrow and steps and not look.narrows:
+    if narrow and steps and not output.narrows:
         context.say(f"See: {' · '.join(map(str, steps))}")
     return Exit.FAILED if problems else None

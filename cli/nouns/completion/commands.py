@@ -1,8 +1,9 @@
-"""`pk completion`: its commands and their options."""
+"""The commands of `pk completion`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Argument, Noun
+from pk.cli.command_line.declare import Noun
+from pk.cli.command_line.parameters import Argument
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -13,11 +14,11 @@ COMPLETION = Noun("completion")
 @COMPLETION.command(
     examples=("source <(pk completion bash)",),
     notes=(
-        "A Tab never asks a cluster: names of topics, groups, brokers and configs come from "
-        "files in the cache directory, which a process in the background refreshes after a "
-        "command at a terminal and when a Tab finds them older than half a minute. "
-        "PK_COMPLETION_REFRESH=never starts none; then they are as the last listings left "
-        "them."
+        "Completion never waits for a cluster. Names of topics, groups, brokers and configs come "
+        "from files in the cache directory. A background process refreshes them after a command at "
+        "a terminal, and when a Tab finds them older than half a minute. "
+        "PK_COMPLETION_REFRESH=never disables it; names are then as of the last listings "
+        "left them."
     ),
     blocking=True,
 )

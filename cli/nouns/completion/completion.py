@@ -1,12 +1,15 @@
-"""`pk completion`: the scripts that teach a shell to complete. They ask `pk __complete` and hold no words themselves.
+"""`pk completion`: the scripts that add completion to a shell. They call `pk __complete` and
+contain no words themselves.
 
-Each shell parts a line into words in its own way, and replaces only what it takes for the word under the cursor:
+Each shell splits a line into words in its own way, and replaces only what it takes for the word
+under the cursor:
 
-- bash breaks words at the characters of COMP_WORDBREAKS too (`=`, `:`, `@`, … stand in our values), so the line is parted
-  again here, by quotes and blanks, and what stands before the last such character is taken off the candidates;
-- zsh and fish hand over words with their quotes on, which are taken off here, and put on again by themselves.
+- bash also breaks words at the characters of COMP_WORDBREAKS (`=`, `:`, `@`, … occur in our
+  values), so the script splits the line again, by quotes and blanks, and removes what precedes the
+  last such character from the candidates;
+- zsh and fish pass words with their quotes; the scripts remove them, and the shells add them again.
 
-Words that end in `=` or `/` go on, so no blank follows them.
+Words that end in `=` or `/` continue, so no blank follows them.
 """
 
 from pk.cli.runtime.context import Context
@@ -88,5 +91,5 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 def completion(context: Context, shell: str) -> None:
     """`pk completion`."""
     if shell not in SCRIPTS:
-        raise Unusable(f"There is completion for {', '.join(SCRIPTS)}, not for {shell!r}.")
+        raise Unusable(f"SHELL must be one of {', '.join(SCRIPTS)}, not {shell!r}.")
     context.write(SCRIPTS[shell].encode())

@@ -1,10 +1,11 @@
-"""`pk configs`: its commands and their options."""
+"""The commands of `pk configs`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
 from pk.cli.cluster.altered_config import AlteredConfig
-from pk.cli.command_line.declare import Argument, Noun, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
+from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.configs.options import AlterConfigs, DescribeConfigs, EditConfigs
 from pk.cli.nouns.configs.rows import ConfigResourceRow, ConfigRow, DocumentedConfigRow
 
@@ -27,7 +28,7 @@ def list_resources(
         str | None, Argument("TYPE", help="Only this type.", complete="entity-type")
     ] = None,
 ) -> Running:
-    """What has configs that were set."""
+    """List what has configs set."""
     from pk.cli.nouns.configs.listing import list_resources
 
     return list_resources(context, type=type)
@@ -44,7 +45,7 @@ def list_resources(
     shows={"": ConfigRow, "docs": DocumentedConfigRow},
 )
 def describe(context: "Context", options: DescribeConfigs) -> Running:
-    """Config values and where each comes from."""
+    """Show config values and where each comes from."""
     from pk.cli.nouns.configs.describe import describe
 
     return describe(context, options)
@@ -61,7 +62,7 @@ def describe(context: "Context", options: DescribeConfigs) -> Running:
     shows=AlteredConfig,
 )
 def alter(context: "Context", options: AlterConfigs) -> Running:
-    """Set, extend or remove configs."""
+    """Set, append to, subtract from or delete configs."""
     from pk.cli.nouns.configs.alter import alter
 
     return alter(context, options)
@@ -72,14 +73,14 @@ def alter(context: "Context", options: AlterConfigs) -> Running:
     takes=(Change, Listing, Connection),
     examples=("pk configs edit topic orders", "pk configs edit broker default"),
     notes=(
-        "The text holds every key with its default and documentation. Only keys that differ "
-        "are sent. A text that is refused, by you or by the broker, is kept in a file whose "
-        "name is said."
+        "The text shows every key with its default and documentation. Only changed keys are "
+        "sent. If you or the broker refuse the change, the text is kept, and its file name is "
+        "shown."
     ),
     shows=AlteredConfig,
 )
 def edit(context: "Context", options: EditConfigs) -> Running:
-    """Open the configs of one thing in $EDITOR; what differs is shown, asked for, and changed."""
+    """Edit configs in $EDITOR; changes are shown and confirmed first."""
     from pk.cli.nouns.configs.edit import edit
 
     return edit(context, options)

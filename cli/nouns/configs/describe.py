@@ -42,13 +42,12 @@ async def describe(context: Context, options: DescribeConfigs) -> None:
             context.failed(answer, spoken_name(resource))
             continue
         remember_keys(resource, answer)
-        _tell_unknown_keys(context, options.keys, resource, answer)
+        _say_unknown_keys(context, options.keys, resource, answer)
         shown = [e for e in answer if options.all or options.keys or was_set(e)]
         hidden += len(answer) - len(shown)
         rows += [_config_row(resource, entry) for entry in sorted(shown, key=lambda e: e.name)]
-    heads = columns(DocumentedConfigRow if options.docs else ConfigRow)
-    heads = tuple(c._replace(wide=c.wide or (c.key == "resource" and not several)) for c in heads)
-    listing = Listing(heads, rows, _style)
+    kind = DocumentedConfigRow if options.docs else ConfigRow
+    listing = Listing(columns(kind, wide=() if several else ("resource",)), rows, _style)
     if options.docs and context.output.format == "table":
         narrowed = narrow(listing, context.output._replace(format="wide"))
         context.write(prose(narrowed.rows, context, several=several).encode())
@@ -88,7 +87,7 @@ def _style(row: Row) -> str | None:
     return "dim" if row.get("source") == "default" else None
 
 
-def _tell_unknown_keys(
+def _say_unknown_keys(
     context: Context, keys: Sequence[str], resource: ConfigResource, answer: Sequence[ConfigEntry]
 ) -> None:
     """Says which of the `keys` asked for do not exist, with the nearest names."""
@@ -97,11 +96,14 @@ def _tell_unknown_keys(
         if key not in found:
             known = keys_of(resource.type)
             hint = did_you_mean(key, known) if key not in known else "."
-            context.failed(CommandError(f"There is no config {key!r}{hint}"), spoken_name(resource))
+            context.failed(
+                CommandError(f"Config {key!r} does not exist{hint}"), spoken_name(resource)
+            )
 
 
 def prose(rows: Sequence[Row], context: Context, *, several: bool) -> str:
-    """Configs with their documentation, as a page to read: the columns of a table would be too narrow."""
+    """Configs with their documentation, as a page to read: the columns of a table would be too
+    narrow."""
     width = min(context.streams.width if context.streams.out_terminal else 100, 100)
     lines: list[str] = []
     for row in rows:

@@ -1,9 +1,10 @@
 """`pk configs edit`: the configs of one thing as a text in the user's editor.
 
-The text is a properties file: a line `key=value` is what the thing itself holds, every other key stands beneath as a
-comment with its default and what it is for. Taking the `#` away sets a key; removing a line (or putting a `#` before it)
-goes back to the default. Only what differs from before is sent. The text is kept in a file of the user's until it has been
-applied, so that nothing that was typed is lost, whatever fails.
+The text is a properties file: a line `key=value` is what the thing itself holds, every other key
+stands beneath as a comment with its default and what it is for. Taking the `#` away sets a key;
+removing a line (or putting a `#` before it) goes back to the default. Only what differs from before
+is sent. The text is kept in a file of the user's until it has been applied, so that nothing that
+was typed is lost, whatever fails.
 """
 
 import difflib
@@ -22,7 +23,7 @@ from pk.cli.cluster.config_changes import (
     make_changes,
     plan_changes,
     refusals,
-    tell_consequences,
+    say_consequences,
 )
 from pk.cli.cluster.configs import (
     entity_word,
@@ -92,8 +93,8 @@ async def edit(context: Context, options: EditConfigs) -> None:
 async def _edited(
     context: Context, options: EditConfigs, resource: ConfigResource, before: Entries, path: str
 ) -> Sequence[ConfigChange]:
-    """The changes in the edited text, once the broker would take them. Raises CommandError, naming the file, if the user gives
-    up or there is no terminal."""
+    """The changes in the edited text, once the broker would take them. Raises CommandError, naming
+    the file, if the user gives up or there is no terminal."""
     while True:
         if not options.file or context.streams.in_terminal:
             context.lend_terminal()
@@ -118,12 +119,13 @@ async def _apply(
     changes: Sequence[ConfigChange],
     path: str,
 ) -> None:
-    """Shows the difference, asks, and changes what differs. An error names the file in which the text is kept."""
-    _tell_difference(context, resource, before, changes)
+    """Shows the difference, asks, and changes what differs. An error names the file in which the
+    text is kept."""
+    _say_difference(context, resource, before, changes)
     try:
         await _check_unchanged(context, resource, before, changes)
         plan = await plan_changes(context, {resource: changes})
-        tell_consequences(context, plan)
+        say_consequences(context, plan)
         if not context.change.dry_run:
             await context.agree(
                 f"Change this on {context.settings.cluster_name}?", name=shown_name(resource)
@@ -151,7 +153,8 @@ def _kept(context: Context, resource: ConfigResource, path: str) -> str:
 async def _edit_again(
     context: Context, resource: ConfigResource, path: str, refused: Sequence[Exception]
 ) -> None:
-    """Returns if the user wants another try. Otherwise, or without a terminal, raises Refused, naming the file."""
+    """Returns if the user wants another try. Otherwise, or without a terminal, raises Refused,
+    naming the file."""
     if context.streams.in_terminal and context.streams.err_terminal:
         for error in refused:
             context.say(sentence(error))
@@ -167,7 +170,8 @@ async def _edit_again(
 
 
 async def _entries(context: Context, resource: ConfigResource) -> Entries:
-    """The configs of the resource as they are now, by key. Raises CommandError if it does not exist."""
+    """The configs of the resource as they are now, by key. Raises CommandError if it does not
+    exist."""
     admin = await context.admin()
     answers = await admin.describe_configs([resource], include_documentation=True)
     answer = answers[resource]
@@ -220,7 +224,8 @@ def as_property(value: str) -> str:
 
 
 def changes_in(text: str, resource: ConfigResource, before: Entries) -> list[ConfigChange]:
-    """What a text changes. Raises ConfigError if it cannot be parsed, Unusable for an unknown key."""
+    """What a text changes. Raises ConfigError if it cannot be parsed, Unusable for an unknown
+    key."""
     wanted = parse_properties(text)
     twice = _twice(text)
     if twice:
@@ -253,7 +258,7 @@ def _twice(text: str) -> str | None:
     return None
 
 
-def _tell_difference(
+def _say_difference(
     context: Context, resource: ConfigResource, before: Entries, changes: Sequence[ConfigChange]
 ) -> None:
     """The difference as a diff, in colour on a terminal."""
@@ -289,12 +294,14 @@ async def _check_unchanged(
         was, found = (own_value(resource, e.get(change.name)) for e in (before, now))
         if was != found:
             raise Refused(
-                f"{change.name} was changed meanwhile, from {was!r} to {found!r}; nothing was changed."
+                f"{change.name} was changed meanwhile, from {was!r} to {found!r}; nothing was "
+                "changed."
             )
 
 
 def _write(resource: ConfigResource, text: str) -> str:
-    """Writes the text to a file of the user's, where it survives every failure; its path. Raises CommandError."""
+    """Writes the text to a file of the user's, where it survives every failure; its path. Raises
+    CommandError."""
     try:
         directory = os.path.join(make_user_dir("state"), "edits")
         os.makedirs(directory, mode=0o700, exist_ok=True)

@@ -1,55 +1,15 @@
-"""What the commands of `pk configs` take: the options of those that have many."""
+"""Options of the larger commands of `pk configs`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import Pair, config_pair
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApacheResource:
-    """What the configs are of, as Apache's tool names it."""
-
-    entity_type: Annotated[
-        Literal[
-            "topic",
-            "broker",
-            "broker-logger",
-            "group",
-            "client-metrics",
-            "topics",
-            "brokers",
-            "broker-loggers",
-            "groups",
-        ]
-        | None,
-        Option("--entity-type", value="TYPE", help="The same as TYPE.", hidden=True),
-    ] = None
-    entity_name: Annotated[
-        tuple[str, ...],
-        Option("--entity-name", value="NAME", help="The same as NAME.", hidden=True),
-    ] = ()
-    entity_default: Annotated[
-        bool, Option("--entity-default", help="The same as the name `default`.", hidden=True)
-    ] = False
-    topic: Annotated[
-        str | None,
-        Option("-t", "--topic", value="TOPIC", help="The same as `topic TOPIC`.", complete="topic"),
-    ] = None
-    broker: Annotated[
-        str | None,
-        Option("--broker", value="ID", help="The same as `broker ID`.", complete="broker"),
-    ] = None
-    group: Annotated[
-        str | None,
-        Option("-g", "--group", value="GROUP", help="The same as `group GROUP`.", complete="group"),
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DescribeConfigs(ApacheResource):
-    """What `pk configs describe` takes."""
+class Resources:
+    """The resources whose configs are meant: by type and names, or as Apache's tool names them."""
 
     type: Annotated[
         str | None,
@@ -63,11 +23,56 @@ class DescribeConfigs(ApacheResource):
         tuple[str, ...],
         Argument(
             "NAME",
-            help="Its names; a broker's is its id, or `default` for all of them.",
+            help="Names; for brokers an id, or `default` for all brokers.",
             complete="entity-name",
         ),
     ] = ()
-    all: Annotated[bool, Option("-a", "--all", help="Defaults too, not only what was set.")] = False
+    entity_type: Annotated[
+        Literal[
+            "topic",
+            "broker",
+            "broker-logger",
+            "group",
+            "client-metrics",
+            "topics",
+            "brokers",
+            "broker-loggers",
+            "groups",
+            "users",
+            "clients",
+            "ips",
+        ]
+        | None,
+        Option("--entity-type", value="TYPE", help="Same as the TYPE argument.", hidden=True),
+    ] = None
+    entity_name: Annotated[
+        tuple[str, ...],
+        Option("--entity-name", value="NAME", help="Same as the NAME argument.", hidden=True),
+    ] = ()
+    entity_default: Annotated[
+        bool, Option("--entity-default", help="Same as the name `default`.", hidden=True)
+    ] = False
+    topic: Annotated[
+        str | None,
+        Option("-t", "--topic", value="TOPIC", help="Same as `topic TOPIC`.", complete="topic"),
+    ] = None
+    broker: Annotated[
+        str | None,
+        Option("--broker", value="ID", help="Same as `broker ID`.", complete="broker"),
+    ] = None
+    group: Annotated[
+        str | None,
+        Option("-g", "--group", value="GROUP", help="Same as `group GROUP`.", complete="group"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeConfigs(Resources):
+    """Options of `pk configs describe`."""
+
+    all: Annotated[
+        bool, Option("-a", "--all", help="Show defaults too, not only what was set.")
+    ] = False
     keys: Annotated[
         tuple[str, ...],
         Option(
@@ -85,31 +90,15 @@ class DescribeConfigs(ApacheResource):
             "-v",
             "--docs",
             "--verbose",
-            help="The documentation of each key, its type, and what stands beneath it.",
+            help="Show each key's documentation, type, and the values it overrides.",
         ),
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlterConfigs(ApacheResource):
-    """What `pk configs alter` takes."""
+class AlterConfigs(Resources):
+    """Options of `pk configs alter`."""
 
-    type: Annotated[
-        str | None,
-        Argument(
-            "TYPE",
-            help="topic, broker, broker-logger, group or client-metrics.",
-            complete="entity-type",
-        ),
-    ] = None
-    name: Annotated[
-        tuple[str, ...],
-        Argument(
-            "NAME",
-            help="Its names; a broker's is its id, or `default` for all of them.",
-            complete="entity-name",
-        ),
-    ] = ()
     config: Annotated[
         tuple[Pair, ...],
         Option(
@@ -132,7 +121,7 @@ class AlterConfigs(ApacheResource):
             "--delete-config",
             value="KEY",
             separated=True,
-            help="Go back to a key's default.",
+            help="Reset a key to its default; repeatable.",
             complete="config-key",
         ),
     ] = ()
@@ -141,7 +130,7 @@ class AlterConfigs(ApacheResource):
         Option(
             "--append",
             value="KEY=VALUE",
-            help="Add to a key that is a list.",
+            help="Append to a key that is a list.",
             complete="config-key",
         ),
     ] = ()
@@ -150,7 +139,7 @@ class AlterConfigs(ApacheResource):
         Option(
             "--subtract",
             value="KEY=VALUE",
-            help="Take from a key that is a list.",
+            help="Remove from a key that is a list.",
             complete="config-key",
         ),
     ] = ()
@@ -175,33 +164,17 @@ class AlterConfigs(ApacheResource):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditConfigs(ApacheResource):
-    """What `pk configs edit` takes."""
+class EditConfigs(Resources):
+    """Options of `pk configs edit`."""
 
-    type: Annotated[
-        str | None,
-        Argument(
-            "TYPE",
-            help="topic, broker, broker-logger, group or client-metrics.",
-            complete="entity-type",
-        ),
-    ] = None
-    name: Annotated[
-        tuple[str, ...],
-        Argument(
-            "NAME",
-            help="Its names; a broker's is its id, or `default` for all of them.",
-            complete="entity-name",
-        ),
-    ] = ()
     file: Annotated[
         str | None,
         Option(
             "--file",
             value="FILE",
             help=(
-                "Go on from this text, such as one that was refused; without a terminal it is applied "
-                "as it is."
+                "Start from this text, such as one that was refused; without a terminal, apply it "
+                "unedited."
             ),
             complete="file",
         ),

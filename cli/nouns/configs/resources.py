@@ -5,6 +5,9 @@ from pk.cli.nouns.configs.options import AlterConfigs, DescribeConfigs, EditConf
 from pk.cli.runtime.exits import Unusable
 from pk.net.client.results import ConfigResource
 
+QUOTAS = ("users", "clients", "ips", "user", "client", "client-id", "ip")
+"""What kafka-configs also takes for a type, and pk has other commands for."""
+
 
 def resources_of(options: DescribeConfigs | AlterConfigs | EditConfigs) -> list[ConfigResource]:
     """The resources that the command line names; none if it names a type alone. Raises Unusable."""
@@ -18,6 +21,11 @@ def resources_of(options: DescribeConfigs | AlterConfigs | EditConfigs) -> list[
     if not word:
         raise Unusable(
             "Say what it is about: `topic NAME`, `broker ID`, `broker default` or `group NAME`."
+        )
+    if word in QUOTAS:
+        raise Unusable(
+            "Users, client ids and addresses have quotas: `pk quotas list`, `set` and `delete` "
+            "take the same --entity-type and --entity-name."
         )
     kind = resource_type(word)
     names = [*options.name, *options.entity_name]

@@ -1,4 +1,4 @@
-"""`pk console-consumer`: its commands and their options."""
+"""The commands of `pk console-consumer`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,10 @@ CONSOLE_CONSUMER = Noun("console-consumer")
         "pk console-consumer --topic orders --from-beginning --property print.key=true",
     ),
     notes=(
-        "Records of __consumer_offsets and __transaction_state are decoded; without -f each "
-        "is a line of JSON, its key beside its value.\nPositions: `pk help positions`. "
-        "Formats: `pk help formats`.\nA partition without a leader is read when it has one, "
-        "unless a range is to end: then it is left out, and fails the command."
+        "Records of __consumer_offsets, __transaction_state and __share_group_state are decoded; "
+        "without -f, each is shown as a line of JSON with key and value.\nPositions: `pk help "
+        "positions`. Formats: `pk help formats`.\nA partition without a leader is read once it "
+        "has one. A range that ends skips such a partition, and the command fails."
     ),
 )
 def consume(context: "Context", options: Consume) -> Running:

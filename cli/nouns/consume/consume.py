@@ -1,7 +1,8 @@
 """`pk console-consumer` (`consume`): records to standard output.
 
-It joins a group only with -g. Without -g, or if -g only supplies the commits for a position, it reads the partitions
-directly. A range ends by itself; otherwise the command runs until it is interrupted.
+It joins a group only with -g. Without -g, or if -g only supplies the commits for a position, it
+reads the partitions directly. A range ends by itself; otherwise the command runs until it is
+interrupted.
 """
 
 from contextlib import aclosing, suppress

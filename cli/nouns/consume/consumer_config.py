@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def consumer_config(
     context: Context, options: "Consume", reset: str | None = None
 ) -> dict[str, object]:
-    """The consumer's configs. With `reset` (auto.offset.reset) it joins the group of -g; without, it joins no group."""
+    """The consumer's configs. With `reset` (auto.offset.reset) it joins the group of -g; without,
+    it joins no group."""
     config = client_config(
         ConsumerConfig,
         context.settings,

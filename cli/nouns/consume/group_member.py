@@ -52,7 +52,8 @@ async def consume_in_group(
 async def _commit_shown(consumer: Consumer, shown: Mapping[TopicPartition, int]) -> None:
     """Commits the offsets of what was shown before an interrupt, so that it is not shown again.
 
-    Does not commit the consumer's positions: an interrupt may come while polled records are being written.
+    Does not commit the consumer's positions: an interrupt may come while polled records are being
+    written.
     """
     ours = {tp: offset for tp, offset in shown.items() if tp in consumer.assignment}
     if not ours or not consumer.config.enable_auto_commit:
@@ -65,7 +66,8 @@ async def _commit_shown(consumer: Consumer, shown: Mapping[TopicPartition, int])
 
 
 class _Ends:
-    """The end of each of this member's partitions at assignment, and whether all are read up to it."""
+    """The end of each of this member's partitions at assignment, and whether all are read up to
+    it."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -97,8 +99,8 @@ async def _poll_group(
     output: Output,
     shown: dict[TopicPartition, int],
 ) -> bool:
-    """Shows the records of assigned partitions; returns whether --timeout-ms ended it. Keeps in `shown` the next offset
-    of each partition."""
+    """Shows the records of assigned partitions; returns whether --timeout-ms ended it. Keeps in
+    `shown` the next offset of each partition."""
     to_end, timeout_ms = request.options.exit, request.timeout_ms
     last = trio.current_time()
     ends, silence = _Ends(consumer), Silence(context, consumer)
@@ -124,7 +126,8 @@ async def _poll_group(
 async def _polled(
     consumer: Consumer, left: int | None, wait_ms: float | None, profile: str | None
 ) -> list[Part]:
-    """A member's next records: whole batches, or with -n only as many as are left, since polling marks them as read."""
+    """A member's next records: whole batches, or with -n only as many as are left, since polling
+    marks them as read."""
     if left is None:
         batches = await consumer.poll_batches(timeout_ms=wait_ms)
         return [part for batch in batches if (part := part_of(batch, profile=profile))]

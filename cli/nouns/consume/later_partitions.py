@@ -1,4 +1,5 @@
-"""Partitions that `pk consume` adds while it reads without end. A member of a group gets them by assignment instead."""
+"""Partitions that `pk consume` adds while it reads without end. A member of a group gets them by
+assignment instead."""
 
 from collections.abc import Iterable
 
@@ -24,8 +25,8 @@ _LEADERS_S = 1.0
 
 
 class LaterPartitions:
-    """Adds partitions to a reader: those that had no leader, from where they would have been read, and new ones (with
-    --include also those of new topics), from their start."""
+    """Adds partitions to a reader: those that had no leader, from where they would have been read,
+    and new ones (with --include also those of new topics), from their start."""
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class LaterPartitions:
         self._context.say(f"{named(partitions)} {have} a leader now.")
 
     async def _spans(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Span]:
-        """The offsets to read. Where the position is the end, that is the end from before the leader was lost, not the
-        new leader's end by now."""
+        """The offsets to read. Where the position is the end, that is the end from before the
+        leader was lost, not the new leader's end by now."""
         spans = await spans_of(self._context, self._request, self._isolation, partitions)
         back: dict[TopicPartition, int] = {}
         for tp, span in spans.items():

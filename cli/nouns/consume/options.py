@@ -1,24 +1,33 @@
-"""What the commands of `pk consume` take: the options of those that have many."""
+"""Options of `pk consume`."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.declare import Argument, Option
 from pk.cli.command_line.option_sets import (
+    Decode,
+    DecodeKey,
     FormatterProperties,
     Isolation,
+    ParseJson,
     PartitionNumbers,
+    QuietTimeout,
+    RawRecords,
     RecordCount,
+    RecordFormat,
     RecordHeaders,
     RecordKey,
     RecordWhere,
+    SchemaRegistryUrl,
+    SkipMessageOnError,
+    offset_option,
 )
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Consume:
-    """What `pk console-consumer` takes."""
+    """Options of `pk consume`."""
 
     topic: Annotated[
         tuple[str, ...],
@@ -30,9 +39,7 @@ class Consume:
     ] = ()
     topics: Annotated[
         tuple[str, ...],
-        Option(
-            "-t", "--topic", value="TOPIC", help="A topic; may be given again.", complete="topic"
-        ),
+        Option("-t", "--topic", value="TOPIC", help="A topic; repeatable.", complete="topic"),
     ] = ()
     include: Annotated[
         str | None,
@@ -41,27 +48,21 @@ class Consume:
             "--whitelist",
             "--regex",
             value="REGEX",
-            help="Every topic whose whole name matches, also one that is made meanwhile.",
+            help="Every topic whose whole name matches, including topics created later.",
         ),
     ] = None
     offset: Annotated[
         str | None,
-        Option(
-            "-o",
-            "--offset",
-            value="POSITION",
-            help=(
-                "Where to read: start, end, N, -N, +N, committed, @TIME, a range A..B, or 0=5,1=9 "
-                "(default: end)."
-            ),
-            complete="position",
+        offset_option(
+            "What to read: start, end, N, -N, +N, committed, @TIME, a range A..B, or 0=5,1=9 "
+            "(default: end)."
         ),
     ] = None
     from_beginning: Annotated[
         bool,
         Option(
             "--from-beginning",
-            help="From the start: -o start; with a group, where it has no commit.",
+            help="From the start: -o start; with a group, only where it has no committed offset.",
         ),
     ] = False
     partitions: PartitionNumbers = ()
@@ -71,54 +72,43 @@ class Consume:
             "--tail",
             value="N",
             parser=count,
-            help="The newest N records over all partitions, by time, that pass the filters; then stop.",
+            help="The newest N matching records over all partitions, by time; then stop.",
         ),
     ] = None
-    follow: Annotated[bool, Option("--follow", help="After --tail, go on with what comes.")] = False
+    follow: Annotated[bool, Option("--follow", help="After --tail, continue with new records.")] = (
+        False
+    )
     merge: Annotated[
         bool,
-        Option("--merge", help="Sort all partitions' records by time; wants a range that ends."),
+        Option(
+            "--merge", help="Sort the records of all partitions by time; needs a range that ends."
+        ),
     ] = False
     num: RecordCount = None
     exit: Annotated[
         bool,
-        Option("-e", "--exit", help="Stop at the end as it is now: the same as -o start..end."),
+        Option("-e", "--exit", help="Stop at the current end: same as -o start..end."),
     ] = False
-    timeout_ms: Annotated[
-        int | None,
-        Option(
-            "--timeout-ms", value="MS", help="Stop when no record came for so long; below 0: never."
-        ),
-    ] = None
+    timeout_ms: QuietTimeout = None
     group: Annotated[
         str | None,
         Option(
             "-g",
             "--group",
             value="GROUP",
-            help="Read as a member of this group, and commit; otherwise no group is joined.",
+            help="Read as a member of this group, and commit; default: join no group.",
             complete="group",
         ),
     ] = None
-    format: Annotated[
-        str | None,
-        Option(
-            "-f",
-            "--format",
-            value="FORMAT",
-            help=(
-                "value, json, jsonl, csv, yaml, table, wide, name, cbor; %-tokens such as '%k\\t%v\\n'; "
-                "or a template '{key} {value}\\n'."
-            ),
-            complete="record-format",
-        ),
-    ] = None
+    format: RecordFormat = None
     key: RecordKey = None
     key_partition: Annotated[
         bool,
         Option(
             "--key-partition",
-            help="With -k: read only the partition that the default partitioner gives the key.",
+            help=(
+                "With -k: read only the partition that the default partitioner chooses for the key."
+            ),
         ),
     ] = False
     header: RecordHeaders = ()
@@ -137,8 +127,8 @@ class Consume:
             "--formatter",
             value="CLASS",
             help=(
-                "A formatter of Apache's: Default, NoOp, Offsets, GroupMetadata or "
-                "TransactionLogMessageFormatter."
+                "One of Apache's formatters: Default, NoOp, Offsets, GroupMetadata, "
+                "TransactionLog or ShareGroupStateMessageFormatter."
             ),
             hidden=True,
         ),
@@ -148,7 +138,7 @@ class Consume:
         Option(
             "--key-deserializer",
             value="CLASS",
-            help="A class of Apache's: how keys look (string, long, integer, double, …).",
+            help="Apache's deserializer class for keys (string, long, integer, double, …).",
             hidden=True,
         ),
     ] = None
@@ -157,11 +147,13 @@ class Consume:
         Option(
             "--value-deserializer",
             value="CLASS",
-            help="A class of Apache's: how values look.",
+            help="Apache's deserializer class for values.",
             hidden=True,
         ),
     ] = None
-    skip_message_on_error: Annotated[
-        bool, Option("--skip-message-on-error", help="Go on after a record that cannot be shown.")
-    ] = False
-    raw: Annotated[bool, Option("--raw", help="Internal topics as bytes, not decoded.")] = False
+    parse_json: ParseJson = False
+    skip_message_on_error: SkipMessageOnError = False
+    raw: RawRecords = False
+    decode: Decode = None
+    decode_key: DecodeKey = None
+    schema_registry: SchemaRegistryUrl = None

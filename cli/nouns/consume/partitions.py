@@ -30,8 +30,8 @@ class Leadership(NamedTuple):
 
 
 async def partitions_of(context: Context, request: Request) -> dict[TopicPartition, Leadership]:
-    """The partitions to read without a group, and their leadership. Raises CommandError for a topic or partition that does
-    not exist."""
+    """The partitions to read without a group, and their leadership. Raises CommandError for a topic
+    or partition that does not exist."""
     options = request.options
     admin = await context.admin()
     names = await names_or_included(context, admin, request.topics, options.include)
@@ -61,8 +61,8 @@ def without_leaderless(
 ) -> list[TopicPartition]:
     """The partitions to begin with: those that have a leader. Prints what happens to the others.
 
-    Reading without end adds them as soon as they have a leader. A range skips them, which fails the command, but waits if
-    none has a leader.
+    Reading without end adds them as soon as they have a leader. A range skips them, which fails the
+    command, but waits if none has a leader.
     """
     dead = [tp for tp, lead in found.items() if not lead.led]
     if not dead:

@@ -52,7 +52,8 @@ def _links(context: Context, options: "Consume") -> list[Link]:
 
 
 def _use_profile(context: Context, name: str | None) -> None:
-    """Switches to the links' profile. Raises Unusable if the profile does not exist, or --profile names another."""
+    """Switches to the links' profile. Raises Unusable if the profile does not exist, or --profile
+    names another."""
     if name is None or profile_of(context.settings) == name:
         return
     connection = context.connection
@@ -62,7 +63,8 @@ def _use_profile(context: Context, name: str | None) -> None:
 
 
 async def consume_links(context: Context, options: "Consume") -> int:
-    """Shows the record of each link, in order. A record that no longer exists is reported and fails the command."""
+    """Shows the record of each link, in order. A record that no longer exists is reported and fails
+    the command."""
     links = _links(context, options)
     _use_profile(context, links[0].profile)
     context.about = ConsumerConfig

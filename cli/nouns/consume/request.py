@@ -25,7 +25,8 @@ class Request(NamedTuple):
 
     @property
     def timeout_ms(self) -> int | None:
-        """How long to wait for a record; None for ever. As in Apache's tool, a negative value means for ever."""
+        """How long to wait for a record; None for ever. As in Apache's tool, a negative value means
+        for ever."""
         timeout_ms = self.options.timeout_ms
         return None if timeout_ms is None or timeout_ms < 0 else timeout_ms
 
@@ -55,9 +56,9 @@ def request_of(options: "Consume") -> Request:
     if joins:
         if positions is not None and positions not in (everywhere(START), everywhere(END)):
             raise Unusable(
-                "A group continues from its commits: with -g, -o is start or end, for partitions without a commit, and "
-                "-e stops at the end. `pk groups reset-offsets` moves commits; -o committed..end reads from them "
-                "without joining."
+                "A group continues from its commits: with -g, -o is start or end, for partitions "
+                "without a commit, and -e stops at the end. `pk groups reset-offsets` moves "
+                "commits; -o committed..end reads from them without joining."
             )
         if options.partitions or options.key_partition:
             raise Unusable("A group assigns the partitions; -p does not go with -g.")

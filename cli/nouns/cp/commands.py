@@ -1,4 +1,4 @@
-"""`pk cp`: its commands and their options."""
+"""The commands of `pk cp`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ from pk.cli.command_line.option_sets import (
     Format,
 )
 from pk.cli.nouns.cp.options import Copy
+from pk.cli.nouns.cp.rows import CopiedRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -23,20 +24,24 @@ CP = Noun("cp")
         "pk cp orders orders-copy --create --keep-partition --keep-timestamp --once",
         "pk cp orders '{topic}' --to-profile dr -o @-1h..end --rate 500 --dry-run",
         "pk cp --include 'orders-.*' 'mirror-{topic}' --create --once --state mirror.state -y",
+        "pk cp orders orders-copy --create --exactly-once -g orders-copier --once -y",
         "pk cp pk://orders/0/1 payments -y",
     ),
     notes=(
-        "Keys, values and headers are copied as they are, null as null and empty as empty. A "
-        "record goes to the partition of its key by the default partitioner, unless "
-        "--keep-partition; those of one key stay in order. Nothing is lost: FILE of --state "
-        "is only ever behind what was acknowledged. A copy that was killed and goes on may "
-        "write again what it had written since FILE was last noted: a second's worth, in "
-        "order. Without --state a copy that ends early says where it stood."
+        "Keys, values and headers are copied unchanged: null stays null, empty stays empty. A "
+        "record goes to the partition that the default partitioner chooses for its key, unless "
+        "--keep-partition; records with the same key stay in order. No record is lost: the "
+        "offsets in FILE of --state never exceed what was acknowledged. A copy that was killed "
+        "may, when resumed, write up to a second's worth of records again, in order. Without "
+        "--state, a copy that ends early prints how far it came. With --exactly-once each record "
+        "is copied once for readers of committed records, even if the copy is killed and started "
+        "again, or started twice with the same group: the second copy ends the first. Both topics "
+        "must be on one cluster."
     ),
-    shows="topic partition:int target from:int up_to:int offsets:int copied:int?",
+    shows=CopiedRow,
 )
 def copy(context: "Context", options: Copy) -> Running:
-    """Copy records from topics to a topic, of this cluster or another."""
+    """Copy records to another topic, on this cluster or another."""
     from pk.cli.nouns.cp.cp import copy
 
     return copy(context, options)

@@ -1,7 +1,8 @@
 """`pk cp`: copies records from topics to a topic in this cluster or another.
 
-It shows the plan, asks, and then copies (`pk.cli.nouns.cp.run`). The source's profile guards only the reading and the
-target's the writing, so a source that is guarded as read-only can be copied from.
+It shows the plan, asks, and then copies (`pk.cli.nouns.cp.run`). The source's profile guards only
+the reading and the target's the writing, so a source that is guarded as read-only can be copied
+from.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from pk.cli.cluster.topics import (
     names_or_included,
     partition_numbers,
 )
+from pk.cli.nouns.cp.group_commits import GroupCommits
+from pk.cli.nouns.cp.rows import CopiedRow
 from pk.cli.nouns.cp.run import Job, Totals, copy_records, count_wanted
 from pk.cli.nouns.cp.state import StateFile
 from pk.cli.nouns.cp.target import (
@@ -22,7 +25,8 @@ from pk.cli.nouns.cp.target import (
     target_context,
     target_description,
 )
-from pk.cli.output.formats import Column, Listing, render
+from pk.cli.output.formats import render
+from pk.cli.output.rows import listing
 from pk.cli.positions.grammar import END, START, Positions, everywhere
 from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.positions.resolve import now_ms, positions_option, resolve
@@ -30,7 +34,7 @@ from pk.cli.records.filter import record_filter
 from pk.cli.records.idle_reason import leaderless
 from pk.cli.records.permalinks import SCHEME, Link, parse_link, profile_of
 from pk.cli.records.range_reader import Span
-from pk.cli.runtime.context import Context, count, place_name
+from pk.cli.runtime.context import Context, count, partition_name
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
 from pk.cli.runtime.guards import guarding
 from pk.core.values import TopicPartition
@@ -41,15 +45,6 @@ from pk.net.client.results import IsolationLevel, TopicDescription
 if TYPE_CHECKING:
     from pk.cli.nouns.cp.options import Copy
 
-_COLUMNS = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("target"),
-    Column("from", right=True),
-    Column("up_to", right=True),
-    Column("offsets", right=True),
-    Column("copied", right=True),
-)
 _PLAN_ROWS = 12
 """The question lists the partitions one by one if there are at most this many."""
 
@@ -95,7 +90,10 @@ def _request(context: Context, options: "Copy") -> _Request:
     positions = everywhere(START)
     if options.offset is not None:
         positions = positions_option(options.offset, "-o")
-    check_group(positions, options.group)
+    if options.exactly_once:
+        _check_exactly_once(options, links)
+    else:
+        check_group(positions, options.group)
     if options.once:
         if positions.bounded and options.offset is not None:
             raise Unusable(
@@ -112,6 +110,16 @@ def _request(context: Context, options: "Copy") -> _Request:
     return _Request(options, names, links, positions)
 
 
+def _check_exactly_once(options: "Copy", links: Sequence[Link]) -> None:
+    if options.group is None:
+        raise Unusable("--exactly-once commits offsets of a group: give it one with -g GROUP.")
+    if links or options.state:
+        raise Unusable(
+            "--exactly-once keeps the progress in the group; permalinks and --state do not go with "
+            "it."
+        )
+
+
 async def copy(context: Context, options: "Copy") -> int | None:
     """`pk cp`."""
     request = _request(context, options)
@@ -125,6 +133,11 @@ async def copy(context: Context, options: "Copy") -> int | None:
             await stack.enter_async_context(guarding(target))
         ids = await _ids(admin, target)
         plan = await _plan(context, admin, request, topics, same=ids[0] == ids[1])
+        commits: GroupCommits | None = None
+        if options.exactly_once:
+            commits = await _commits(admin, options, ids)
+            spans = await commits.resumed(context, admin, plan.spans, plan.starts)
+            plan = plan._replace(spans=spans)
         state = StateFile(options.state, plan.targets, ids)
         if not context.change.dry_run:
             stack.enter_context(state.held())
@@ -140,20 +153,28 @@ async def copy(context: Context, options: "Copy") -> int | None:
             _show(context, plan, matching)
             _say_dry(context, target, plan, missing, matching)
             return None
-        await _agree(context, options, target, plan, missing, state)
+        if state.found or (commits is not None and commits.found):
+            where = options.state or f"the offsets of group {options.group}"
+            context.say(f"Continuing from {where}.")
+        await _agree(context, target, plan, missing, options.target)
         await create_targets(context, target, plan.targets, admin, missing, options)
         totals = Totals(dict.fromkeys(plan.spans, 0))
         try:
             await copy_records(
-                context, target, Job(options, plan.spans, plan.targets, wanted), totals, state
+                context,
+                target,
+                Job(options, plan.spans, plan.targets, wanted, plan.starts, commits),
+                totals,
+                state,
             )
         finally:
-            _say_totals(context, totals, state.path)
+            kept = f"the offsets of group {commits.group}" if commits is not None else state.path
+            _say_totals(context, totals, kept)
     _show(context, plan, totals.copied)
     if request.links and wanted is None:
         for tp in (tp for tp, copied in totals.copied.items() if not copied):
             gone = CommandError(f"there is no record at offset {plan.spans[tp].begin}.")
-            context.failed(gone, place_name(tp))
+            context.failed(gone, partition_name(tp))
     return None
 
 
@@ -161,6 +182,21 @@ async def _ids(admin: Admin, target: Context) -> tuple[str | None, str | None]:
     """The ids of both clusters."""
     there = await (await target.admin()).describe_cluster()
     return (await admin.describe_cluster()).cluster_id, there.cluster_id
+
+
+async def _commits(
+    admin: Admin, options: "Copy", ids: tuple[str | None, str | None]
+) -> GroupCommits:
+    """The group that keeps the progress of --exactly-once. Raises Refused if it cannot."""
+    assert options.group is not None
+    if ids[0] != ids[1]:
+        raise Refused(
+            "--exactly-once needs both topics on one cluster: a transaction does not reach over "
+            "two. --state FILE copies at least once."
+        )
+    commits = GroupCommits(options.group)
+    await commits.check_memberless(admin)
+    return commits
 
 
 async def _sources(context: Context, admin: Admin, request: _Request) -> list[TopicDescription]:
@@ -220,7 +256,8 @@ async def _linked(
     topics: Sequence[TopicDescription],
     isolation: IsolationLevel,
 ) -> dict[TopicPartition, Span]:
-    """The offsets of linked records. Raises CommandError for an offset that the partition does not have, Unusable."""
+    """The offsets of linked records. Raises CommandError for an offset that the partition does not
+    have, Unusable."""
     spans: dict[TopicPartition, Span] = {}
     for link in links:
         (described,) = (t for t in topics if t.name == link.topic)
@@ -232,14 +269,14 @@ async def _linked(
             raise found
         if not found.start <= link.offset < found.latest:
             raise CommandError(
-                f"{place_name(tp)} has no record at offset {link.offset}: "
+                f"{partition_name(tp)} has no record at offset {link.offset}: "
                 f"it begins at {found.start} and ends before {found.latest}."
             )
         spans[tp] = Span(link.offset, link.offset + 1)
     return spans
 
 
-def _rows(plan: Plan, copied: Mapping[TopicPartition, int] | None) -> list[dict[str, object]]:
+def _rows(plan: Plan, copied: Mapping[TopicPartition, int] | None) -> list[CopiedRow]:
     return [
         {
             "topic": tp.topic,
@@ -256,11 +293,10 @@ def _rows(plan: Plan, copied: Mapping[TopicPartition, int] | None) -> list[dict[
 
 def _show(context: Context, plan: Plan, copied: Mapping[TopicPartition, int] | None) -> None:
     # Before the copy the last column is empty: only formats for programs have it.
-    *rest, last = _COLUMNS
-    columns = (*rest, last._replace(wide=copied is None))
+    rows = listing(CopiedRow, _rows(plan, copied), wide=("copied",) if copied is None else ())
     # --where filters records here, not the rows of this list.
     look = context.output._replace(where=None)
-    context.write(render(Listing(columns, _rows(plan, copied)), look))
+    context.write(render(rows, look))
 
 
 def _summary(plan: Plan, target: Context) -> str:
@@ -273,12 +309,7 @@ def _summary(plan: Plan, target: Context) -> str:
 
 
 async def _agree(
-    context: Context,
-    options: "Copy",
-    target: Context,
-    plan: Plan,
-    missing: Sequence[object],
-    state: StateFile,
+    context: Context, target: Context, plan: Plan, missing: Sequence[object], name: str
 ) -> None:
     """Shows what would be copied, and asks. Raises Refused."""
     if not context.change.yes:
@@ -287,12 +318,11 @@ async def _agree(
 
             streams = context.streams
             look = OutputOptions(terminal=streams.err_terminal, colour=streams.err_colour)
-            context.say(render(Listing(_COLUMNS[:-1], _rows(plan, None)), look).decode().rstrip())
+            rows = listing(CopiedRow, _rows(plan, None), without=("copied",))
+            context.say(render(rows, look).decode().rstrip())
         if missing:
             context.say(f"{count(len(missing), 'topic')} will be created.")
-    if state.found:
-        context.say(f"Continuing from {options.state}.")
-    await target.agree(f"Copy {_summary(plan, target)}?", name=options.target)
+    await target.agree(f"Copy {_summary(plan, target)}?", name=name)
 
 
 def _say_dry(
@@ -309,8 +339,9 @@ def _say_dry(
     context.say(f"Would copy {_summary(plan, target)}{passing}; {made}nothing was changed.")
 
 
-def _say_totals(context: Context, totals: Totals, state_file: str | None) -> None:
-    """Prints what was copied, even if the copy ended early."""
+def _say_totals(context: Context, totals: Totals, kept: str | None) -> None:
+    """Prints what was copied, even if the copy ended early; `kept` says where its progress is
+    kept."""
     copied, read = sum(totals.copied.values()), totals.read
     left_out = f" of {read:,} read" if read != copied else ""
     lost = f"; {count(totals.lost, 'record')} could not be written" if totals.lost else ""
@@ -319,8 +350,8 @@ def _say_totals(context: Context, totals: Totals, state_file: str | None) -> Non
         f" in {totals.seconds:.1f} s{lost}."
     )
     if totals.read and not totals.finished:
-        where = f"The same command continues from {state_file}."
-        if not state_file:
+        where = f"The same command continues from {kept}."
+        if not kept:
             stood = [f"{tp.partition}={p}" for tp, p in sorted(totals.positions.items())]
             one_topic = len({tp.topic for tp in totals.positions}) == 1
             where = "With --state FILE the copy could be continued."

@@ -1,22 +1,28 @@
-"""What the commands of `pk cp` take: the options of those that have many."""
+"""Options of `pk cp`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
 from pk.cli.command_line.option_sets import (
-    CommitsOf,
+    CODECS,
     Compression,
+    PartitionNumbers,
+    RecordCount,
     RecordHeaders,
     RecordKey,
+    RecordsPerSecond,
     RecordWhere,
+    offset_option,
+    replication_factor_option,
+    topic_config_option,
 )
-from pk.cli.command_line.values import Pair, config_pair, count
+from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.command_line.values import Pair, config_pair
 
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """What `pk cp` takes."""
+    """Options of `pk cp`."""
 
     source: Annotated[
         tuple[str, ...],
@@ -30,62 +36,46 @@ class Copy:
         str,
         Argument(
             "TARGET",
-            help="The topic to write; {topic} in it stands for the source's name.",
+            help="The topic to write to; {topic} becomes the source's name.",
             complete="topic",
         ),
     ]
     include: Annotated[
         str | None,
-        Option(
-            "--include", "--regex", value="REGEX", help="Read every topic whose whole name matches."
-        ),
+        Option("--include", "--regex", value="REGEX", help="Every topic whose whole name matches."),
     ] = None
     offset: Annotated[
         str | None,
+        offset_option("Where to start, or a range to copy (default: start)."),
+    ] = None
+    group: Annotated[
+        str | None,
         Option(
-            "-o",
-            "--offset",
-            value="POSITION",
-            help="Where to begin, or a range to copy (default: start).",
-            complete="position",
+            "-g",
+            "--group",
+            value="GROUP",
+            help=(
+                "The group whose offsets the position `committed` means, or that --exactly-once "
+                "commits to; pk does not join it."
+            ),
+            complete="group",
         ),
     ] = None
-    group: CommitsOf = None
     once: Annotated[
         bool,
-        Option("--once", help="Stop at the end as it is when the copy begins; else it goes on."),
+        Option("--once", help="Stop at the end as of the start of the copy; default: continue."),
     ] = False
-    partitions: Annotated[
-        tuple[str, ...],
-        Option(
-            "-p",
-            "--partitions",
-            "--partition",
-            value="0,1",
-            separated=True,
-            help="Only these partitions of the source.",
-        ),
-    ] = ()
+    partitions: PartitionNumbers = ()
     key: RecordKey = None
     header: RecordHeaders = ()
     where: RecordWhere = None
-    num: Annotated[
-        int | None,
-        Option(
-            "-n",
-            "--num",
-            "--max-messages",
-            value="N",
-            parser=count,
-            help="Stop after so many records copied.",
-        ),
-    ] = None
+    num: RecordCount = None
     set_header: Annotated[
         tuple[Pair, ...],
         Option(
             "--set-header",
             value="NAME=VALUE",
-            help="Give every copy this header, in place of those of that name; may be given again.",
+            help="Set this header on every copy, replacing headers of that name; repeatable.",
         ),
     ] = ()
     drop_header: Annotated[
@@ -93,7 +83,7 @@ class Copy:
         Option(
             "--drop-header",
             value="NAME",
-            help="Leave out the headers of this name; may be given again.",
+            help="Drop headers of this name; repeatable.",
         ),
     ] = ()
     keep_partition: Annotated[
@@ -101,47 +91,46 @@ class Copy:
     ] = False
     keep_timestamp: Annotated[
         bool,
-        Option("--keep-timestamp", help="Keep the records' times (default: the time of the copy)."),
+        Option(
+            "--keep-timestamp", help="Keep the records' timestamps (default: the time of the copy)."
+        ),
     ] = False
-    rate: Annotated[
-        float | None, Option("--rate", value="N", help="At most so many records a second.")
-    ] = None
+    rate: RecordsPerSecond = None
     state: Annotated[
         str | None,
         Option(
             "--state",
             value="FILE",
-            help="Note in FILE how far the copy is, and go on from there if it is noted already.",
+            help="Keep the copy's progress in FILE, and resume from it.",
             complete="file",
         ),
     ] = None
+    exactly_once: Annotated[
+        bool,
+        Option(
+            "--exactly-once",
+            help=(
+                "Commit the copies and the group's offsets in one transaction, and resume from "
+                "those offsets; needs -g."
+            ),
+        ),
+    ] = False
     create: Annotated[
         bool,
         Option(
             "--create",
-            help="Make a target that does not exist, with the source's partitions and configs.",
+            help="Create a missing target with the source's partitions and configs.",
         ),
     ] = False
     replication_factor: Annotated[
         int | None,
-        Option(
-            "-r",
-            "--replication-factor",
-            value="N",
-            parser=count,
-            help="With --create: how many replicas (default: as the source has).",
+        replication_factor_option(
+            "With --create: the number of replicas (default: as the source)."
         ),
     ] = None
     configs: Annotated[
         tuple[Pair, ...],
-        Option(
-            "-c",
-            "--config",
-            value="KEY=VALUE",
-            parser=config_pair,
-            help="With --create: a config of the target's own; may be given again.",
-            complete="topic-config",
-        ),
+        topic_config_option("With --create: a config for the target; repeatable."),
     ] = ()
     compression: Annotated[
         Compression | None,
@@ -149,7 +138,7 @@ class Copy:
             "-z",
             "--compression",
             value="CODEC",
-            help="How the copies are compressed: none, gzip, snappy, lz4 or zstd (default: none).",
+            help=f"The compression: {CODECS} (default: none).",
         ),
     ] = None
     to_profile: Annotated[
@@ -166,7 +155,7 @@ class Copy:
         Option(
             "--to-bootstrap-server",
             value="HOST:PORT[,…]",
-            help="Write to this cluster.",
+            help="Write to the cluster at these brokers.",
             complete="bootstrap",
         ),
     ] = None
@@ -175,7 +164,7 @@ class Copy:
         Option(
             "--to-config-file",
             value="FILE",
-            help="A properties file with keys for the cluster written to.",
+            help="A properties file with client configs for the target cluster.",
             complete="file",
         ),
     ] = None
@@ -185,7 +174,7 @@ class Copy:
             "--to-property",
             value="KEY=VALUE",
             parser=config_pair,
-            help="A key of the producer of the cluster written to; may be given again.",
+            help="A producer config for the target cluster; repeatable.",
             complete="client-key",
         ),
     ] = ()
@@ -193,9 +182,10 @@ class Copy:
         Literal["read_uncommitted", "read_committed"],
         Option(
             "--isolation-level",
+            "--isolation",
             value="LEVEL",
             help=(
-                "Whether records of open and aborted transactions are copied (default: "
+                "Whether to copy records of open and aborted transactions (default: "
                 "read_committed)."
             ),
         ),

@@ -1,8 +1,13 @@
 """The copying of `pk cp`: reads ranges, hands records to the producer, and saves its progress.
 
-The producer sends batches on its own, so at any moment some records are not acknowledged yet. About once a second, reading
-pauses until all of them are; then the offsets read so far go into the state file. A copy that crashes and continues from
-the file therefore loses nothing, and writes again at most the records since the last save.
+The producer sends batches on its own, so at any moment some records are not acknowledged yet. About
+once a second, reading pauses until all of them are; then the offsets read so far go into the state
+file. A copy that crashes and continues from the file therefore loses nothing, and writes again at
+most the records since the last save.
+
+With --exactly-once the progress is a group's offsets, committed in the same transaction as the
+records, also about once a second. What ends the copy early aborts the open transaction: neither its
+records nor its offsets count.
 """
 
 import os
@@ -12,11 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from pk.cli.nouns.cp.group_commits import GroupCommits, take_over
 from pk.cli.nouns.cp.state import StateFile
 from pk.cli.records.filter import Filter
 from pk.cli.records.idle_reason import Silence
 from pk.cli.records.range_reader import Part, RangeReader, Span
 from pk.cli.records.readers import Headers
+from pk.cli.records.transactions import Transactions
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError
@@ -39,7 +46,8 @@ _BEHIND_S = 0.1
 """A copy with --rate that is later than this does not catch up."""
 
 _AHEAD_S = 0.01
-"""Records due within this time are written at once: sleeping for each one would be slower than the rate."""
+"""Records due within this time are written at once: sleeping for each one would be slower than the
+rate."""
 
 _LAST_WORDS_S = 15.0
 """How long an interrupted copy waits for acknowledgements."""
@@ -52,6 +60,11 @@ class Job(NamedTuple):
     spans: Mapping[TopicPartition, Span]
     targets: Mapping[str, str]
     wanted: Filter | None
+    starts: Mapping[TopicPartition, int] = {}
+    """The first offset of each partition."""
+
+    commits: GroupCommits | None = None
+    """Where --exactly-once keeps the progress."""
 
 
 class Totals:
@@ -67,9 +80,21 @@ class Totals:
         self.error: Exception | None = None
         self.finished = False
         self.positions: dict[TopicPartition, int] = {}
-        """The offset in each source partition before which everything was copied and acknowledged."""
+        """The offset in each source partition before which everything was copied and
+        acknowledged."""
 
         self._began = time.monotonic()
+        self._safe = dict(copied)
+
+    def commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """What was copied until now, up to `positions`, is committed."""
+        self.positions = dict(positions)
+        self._safe = dict(self.copied)
+
+    def roll_back(self) -> None:
+        """What was copied since the last commit is aborted."""
+        self.copied.update(self._safe)
+        self.lost = 0
 
     @property
     def seconds(self) -> float:
@@ -102,13 +127,19 @@ def _consumer_config(context: Context, options: "Copy") -> dict[str, object]:
     return config
 
 
-def _producer_config(context: Context, target: Context, options: "Copy") -> dict[str, object]:
+def _producer_config(
+    context: Context, target: Context, options: "Copy", commits: GroupCommits | None
+) -> dict[str, object]:
     defaults: dict[str, object] = {"linger.ms": "20", "batch.size": str(1 << 17)}
     if options.compression:
         defaults["compression.type"] = options.compression
     # With one cluster, -X is for the consumer; the producer takes the keys that it knows.
     about = ConsumerConfig if target is context else ProducerConfig
-    config = client_config(ProducerConfig, target.settings, defaults, about=about)
+    config = client_config(
+        ProducerConfig, target.settings, defaults, about=about, transactional=commits is not None
+    )
+    if commits is not None:
+        config.setdefault("transactional.id", commits.transactional_id)
     # A copy must not lose or reorder records, whatever the profile sets.
     return config | {"acks": "all", "enable.idempotence": "true"}
 
@@ -136,7 +167,8 @@ class _Writer:
         self._due = float("-inf")
 
     async def send(self, part: Part, record: Record) -> None:
-        """Hands one record to the producer; waits while its buffer is full. Raises CommandError if it cannot be sent."""
+        """Hands one record to the producer; waits while its buffer is full. Raises CommandError if
+        it cannot be sent."""
         if self._each_s is not None:
             await self._wait_for_turn(self._each_s)
         headers = record.headers if self._headers is None else self._headers(record.headers)
@@ -189,11 +221,19 @@ async def copy_records(
             ) as consumer,
             open_producer(
                 target.settings.bootstrap,
-                _producer_config(context, target, job.options),
+                _producer_config(context, target, job.options, job.commits),
                 on_delivery=totals.on_delivery,
             ) as producer,
         ):
-            run = _Run(context, job, totals, state, RangeReader(consumer, job.spans), producer)
+            spans = job.spans
+            if job.commits is not None:
+                # An earlier copy may have committed until this moment, and commits nothing from now
+                # on.
+                await take_over(producer)
+                admin = await context.admin()
+                spans = await job.commits.resumed(context, admin, spans, job.starts)
+                totals.positions = {tp: span.begin for tp, span in spans.items()}
+            run = _Run(context, job, totals, state, RangeReader(consumer, spans), producer)
             await run.run()
     except* NoOffset as group:
         where = str(leaf(group)).partition(":")[0]
@@ -224,9 +264,31 @@ class _Run:
         self._left = job.options.num
         self._read_to = dict(totals.positions)
         self._noted = trio.current_time()
+        self._commits = job.commits
+        self._transactions = Transactions(producer)
 
     async def run(self) -> None:
-        """Copies. Whatever ends it, waits for acknowledgements and saves the progress."""
+        """Copies. Whatever ends it, waits for acknowledgements and saves the progress; or aborts
+        the open transaction."""
+        if self._commits is None:
+            await self._run_at_least_once()
+        else:
+            await self._run_in_transactions()
+
+    async def _run_in_transactions(self) -> None:
+        totals = self._totals
+        try:
+            async with self._transactions:
+                await self._copy()
+                await self._note()
+            totals.finished = True
+        except BaseException:
+            totals.roll_back()
+            raise
+        finally:
+            totals.bytes_read = self._reader.bytes_read
+
+    async def _run_at_least_once(self) -> None:
         try:
             await self._copy()
             self._totals.finished = True
@@ -268,6 +330,8 @@ class _Run:
         send, wanted, totals = self._writer.send, self._wanted, self._totals
         for record in part.records:
             if wanted is None or wanted(part.source, record):
+                if self._commits is not None and not self._transactions.is_open:
+                    await self._transactions.begin()
                 await send(part, record)
                 totals.copied[tp] += 1
                 if self._left is not None:
@@ -286,10 +350,26 @@ class _Run:
     async def _note(self) -> None:
         """Waits for acknowledgements, then saves the progress unless a record was refused."""
         read_to = dict(self._read_to)
+        if self._commits is not None:
+            await self._commit(self._commits, read_to)
+            return
         await self._producer.flush()
         if self._totals.error is None:
             self._totals.positions = read_to
             self._state.save(read_to)
+        self._noted = trio.current_time()
+
+    async def _commit(self, commits: GroupCommits, read_to: Mapping[TopicPartition, int]) -> None:
+        """Commits the copies so far, and `read_to` with them. Raises CommandError, KafkaError,
+        ClientError."""
+        moved = {tp: o for tp, o in read_to.items() if o != self._totals.positions[tp]}
+        if moved or self._transactions.is_open:
+            await self._transactions.begin()
+            await self._producer.flush()
+            self._check()
+            await commits.send(self._producer, moved)
+            await self._transactions.commit()
+            self._totals.commit(read_to)
         self._noted = trio.current_time()
 
     def _check(self) -> None:
@@ -309,7 +389,8 @@ async def count_wanted(
     spans: Mapping[TopicPartition, Span],
     wanted: Filter,
 ) -> dict[TopicPartition, int]:
-    """The number of records of each of `spans` that pass the filter. Every span must have an end."""
+    """The number of records of each of `spans` that pass the filter. Every span must have an
+    end."""
     found = dict.fromkeys(spans, 0)
     async with open_consumer(
         context.settings.bootstrap, _consumer_config(context, options)

@@ -1,8 +1,8 @@
 """The file in which a copy saves its progress (`pk cp --state`).
 
-It is JSON, written whole and renamed into place after the target has acknowledged everything before the offsets in it: it
-may be behind what was copied, but never ahead. It holds the ids of both clusters and of the topics, so a copy does not
-continue with another topic of the same name.
+It is JSON, written whole and renamed into place after the target has acknowledged everything before
+the offsets in it: it may be behind what was copied, but never ahead. It holds the ids of both
+clusters and of the topics, so a copy does not continue with another topic of the same name.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pk.cli.records.range_reader import Span
-from pk.cli.runtime.context import Context, count, place_name
+from pk.cli.runtime.context import Context, count, partition_name
 from pk.cli.runtime.exits import CommandError, Refused
 from pk.core.values import TopicPartition, uuid_text
 from pk.net.client.results import TopicDescription
@@ -42,8 +42,8 @@ class StateFile:
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Keeps other copies from using the file while the block runs: both would copy the same records. The lock is a
-        second file, removed afterwards. Raises CommandError."""
+        """Keeps other copies from using the file while the block runs: both would copy the same
+        records. The lock is a second file, removed afterwards. Raises CommandError."""
         if self.path is None:
             yield
             return
@@ -70,7 +70,8 @@ class StateFile:
                 holder = os.pread(fd, 20, 0).decode(errors="replace")
                 os.close(fd)
                 raise CommandError(
-                    f"Another copy, process {holder}, uses {self.path}; stop it, or name another file."
+                    f"Another copy, process {holder}, uses {self.path}; stop it, or name another "
+                    "file."
                 ) from None
             except FileNotFoundError:
                 pass  # its holder has just removed it
@@ -83,7 +84,8 @@ class StateFile:
         starts: Mapping[TopicPartition, int],
         topics: Sequence[TopicDescription],
     ) -> dict[TopicPartition, Span]:
-        """`spans`, starting where the file says. Records deleted since then, before `starts`, are reported as a failure.
+        """`spans`, starting where the file says. Records deleted since then, before `starts`, are
+        reported as a failure.
 
         Raises CommandError, or Refused if the file belongs to another copy.
         """
@@ -109,8 +111,11 @@ class StateFile:
                 continue
             start = starts[tp]
             if at < start:
-                gone = f"{count(start - at, 'offset')} from {at} on were deleted before they were copied."
-                context.failed(CommandError(gone), place_name(tp))
+                gone = (
+                    f"{count(start - at, 'offset')} from {at} on were deleted before they were "
+                    "copied."
+                )
+                context.failed(CommandError(gone), partition_name(tp))
             out[tp] = Span(max(at, start), span.end)
         return out
 
@@ -118,8 +123,8 @@ class StateFile:
         if known.get(what) != now:
             name = "the topic's id" if what == "topic_id" else "the target"
             raise Refused(
-                f"{self.path} belongs to another copy: {name} of {topic} is {now}, but the file has {known.get(what)}; "
-                "name another file, or remove this one to start again."
+                f"{self.path} belongs to another copy: {name} of {topic} is {now}, but the file "
+                f"has {known.get(what)}; name another file, or remove this one to start again."
             )
 
     def _read(self) -> None:
@@ -140,7 +145,8 @@ class StateFile:
             raise CommandError(f"{self.path} was not written by `pk cp --state`.") from None
         if clusters != self._clusters:
             raise Refused(
-                f"{self.path} belongs to a copy between other clusters; name another file, or remove this one."
+                f"{self.path} belongs to a copy between other clusters; name another file, or "
+                "remove this one."
             )
         self.found = any(t["positions"] for t in self._topics.values())
 

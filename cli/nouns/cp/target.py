@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 def target_context(context: Context, options: "Copy") -> Context:
-    """The context of the cluster to write to: `context` itself unless another was named. Raises Unusable."""
+    """The context of the cluster to write to: `context` itself unless another was named. Raises
+    Unusable."""
     check_address(options.to_bootstrap_server, "--to-bootstrap-server")
     if options.to_profile is not None and not options.to_profile.strip():
         raise Unusable("--to-profile is empty; it must be the name of a profile.")
@@ -77,8 +78,8 @@ async def target_description(
 ) -> list[TopicDescription]:
     """The sources whose target must be created.
 
-    Raises CommandError if a target does not exist and --create is missing, or has too few partitions for
-    --keep-partition.
+    Raises CommandError if a target does not exist and --create is missing, or has too few
+    partitions for --keep-partition.
     """
     admin = await target.admin()
     names = list(dict.fromkeys(targets.values()))
@@ -91,8 +92,9 @@ async def target_description(
             most = max(len(s.partitions) for s in ours)
             if options.keep_partition and len(answer.partitions) < most:
                 raise CommandError(
-                    f"{name} has {len(answer.partitions)} partitions, too few for --keep-partition; "
-                    f"`pk topics add-partitions {name} -p {most}` gives it as many as the source has."
+                    f"{name} has {len(answer.partitions)} partitions, too few for "
+                    f"--keep-partition; `pk topics add-partitions {name} -p {most}` gives it as "
+                    "many as the source has."
                 )
         elif not is_unknown(answer):
             raise answer
@@ -105,7 +107,8 @@ async def target_description(
 
 
 async def say_stamped(context: Context, target: Context, names: Iterable[str]) -> None:
-    """Names the targets that replace timestamps by the time of the append, in spite of --keep-timestamp."""
+    """Names the targets that replace timestamps by the time of the append, in spite of
+    --keep-timestamp."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     key = "message.timestamp.type"
     answers = await (await target.admin()).describe_configs(resources, keys=[key])
@@ -124,7 +127,8 @@ async def create_targets(
     missing: Iterable[TopicDescription],
     options: "Copy",
 ) -> None:
-    """Creates targets like their sources: partitions, replicas, and the topic's own configs. Raises the first error."""
+    """Creates targets like their sources: partitions, replicas, and the topic's own configs. Raises
+    the first error."""
     sources = list(missing)
     if not sources:
         return
@@ -157,6 +161,6 @@ async def create_targets(
         if not isinstance(answer, CreatedTopic):
             raise answer
     await until_topics(
-        there, [t.name for t in new], lambda _, told: isinstance(told, TopicDescription)
+        there, [t.name for t in new], lambda _, answer: isinstance(answer, TopicDescription)
     )
     context.say(f"Created {join([t.name for t in new])}.")

@@ -1,9 +1,10 @@
-"""`pk doctor`: its commands and their options."""
+"""The commands of `pk doctor`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pk.cli.command_line.declare import Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Connection, Listing, Watch
+from pk.cli.command_line.parameters import Option
 from pk.cli.nouns.doctor.rows import CheckRow, FindingRow
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ CheckName = Literal[
     "offset-out-of-range",
     "retention-risk",
     "hanging-transactions",
+    "old-transactions",
     "no-spare-replica",
     "single-replica",
     "internal-topics",
@@ -43,8 +45,14 @@ CheckName = Literal[
     "metadata-lag",
     "clock-skew",
     "future-records",
+    "certificates-end",
+    "public-plaintext",
+    "everyone-may-write",
+    "acls-without-resource",
+    "users-without-password",
 ]
-"""The checks of `pk.cli.diagnosis.checks`, which is not imported here; a test holds them equal."""
+"""The names of the checks in `pk.cli.diagnosis.checks`, which help must not import; a test
+compares."""
 
 
 @DOCTOR.command(
@@ -56,9 +64,9 @@ CheckName = Literal[
         "pk doctor --list",
     ),
     notes=(
-        "Looks and changes nothing; joins no group. Only what the chosen checks need is "
-        "asked. A record of a lagging group lives at least until its own time plus "
-        "retention.ms: that is the time left that retention-risk tells."
+        "Only reads; changes nothing and joins no group. Requests only what the chosen checks "
+        "need. A record that a group has not read is kept at least until its timestamp plus "
+        "retention.ms: retention-risk shows the time left until then."
     ),
     shows={"": FindingRow, "list": CheckRow},
 )
@@ -66,21 +74,24 @@ def doctor(
     context: "Context",
     check: Annotated[
         tuple[CheckName, ...],
-        Option("--check", value="NAME", help="Only this check; may be given again."),
+        Option("--check", value="NAME", help="Only this check; repeatable."),
     ] = (),
     list: Annotated[
-        bool, Option("--list", help="The checks there are, with what each looks for.")
+        bool, Option("--list", help="List the checks, and what each looks for.")
     ] = False,
     fail_on: Annotated[
         Literal["error", "warning", "note", "never"],
         Option(
             "--fail-on",
             value="SEVERITY",
-            help="What makes the exit code 1: error (default), warning, note, or never.",
+            help=(
+                "The lowest severity that makes the exit code 1: error (default), warning, "
+                "note, or never."
+            ),
         ),
     ] = "error",
 ) -> Running:
-    """What is wrong with the cluster or soon will be, each with a command that mends it."""
+    """Show current and likely problems of the cluster, each with a fix."""
     from pk.cli.nouns.doctor.doctor import doctor
 
     return doctor(context, check=check, list_checks=list, fail_on=fail_on)

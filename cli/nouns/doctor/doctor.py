@@ -1,7 +1,7 @@
-"""`pk doctor`: everything that is wrong with a cluster or soon will be, each with a command that mends it.
+"""`pk doctor`: current and likely problems of a cluster, each with a fix.
 
-What is looked for stands in `pk.cli.diagnosis`. On a terminal a finding is a few lines to read; in a pipe, and in any format that
-was asked for, it is a row.
+The checks are in `pk.cli.diagnosis`. On a terminal, a finding is a few lines of text; in a pipe,
+and in any format that is requested, it is a row.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -20,7 +20,7 @@ from pk.cli.terminal.styles import styled
 from pk.cli.terminal.text import escaped_lines
 
 _PROSE: Final = 100
-"""Lines of prose longer than that are hard to read, however wide the terminal."""
+"""Longer lines of prose are hard to read, however wide the terminal."""
 _STYLES: Final = {ERROR: "red", WARNING: "yellow", NOTE: "cyan"}
 
 
@@ -60,7 +60,7 @@ async def doctor(
     else:
         context.show(listing(FindingRow, [_row(f) for f in found], _style))
     for what, error in snapshot.unseen.items():
-        context.failed(error, f"not looked at: {what}")
+        context.failed(error, f"not checked: {what}")
     unseen = len(snapshot.unseen)
     context.say(verdict(context.settings.cluster_name, found, chosen, unseen))
     return Exit.FAILED if _fails(found, fail_on) else None
@@ -74,7 +74,7 @@ def _fails(found: Iterable[Finding], least: str) -> bool:
 
 
 def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
-    """The findings as a person reads them."""
+    """The findings as text."""
     lines: list[str] = []
     room = max(min(width, _PROSE), 40)
     for f in found:
@@ -86,7 +86,7 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
         lines.append(head)
         lines += filled(text, room, "  ", "  ")
         if f.fix:
-            # Not wrapped: it is there to be copied.
+            # Not wrapped, so that it can be copied.
             lines.append(f"  $ {styled(f.fix, 'bold') if colour else f.fix}")
         lines.append("")
     return "".join(f"{line}\n" for line in lines)
@@ -95,16 +95,19 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
 def verdict(
     cluster: str, found: Sequence[Finding], chosen: Sequence[Check], unseen: int = 0
 ) -> str:
-    """`prod: 2 errors, 1 warning; 28 of 31 checks found nothing.` Nothing is well where `unseen` could not be looked at."""
+    """`prod: 2 errors, 1 warning; 28 of 31 checks found nothing.` With `unseen` parts, the cluster
+    is not called healthy."""
     quiet = len({c.name for c in chosen} - {f.check for f in found})
     if unseen and not found:
         blind = count(unseen, "part was", "parts were")
-        return f"{cluster}: {count(len(chosen), 'check')} found nothing, but {blind} not looked at."
+        return f"{cluster}: {count(len(chosen), 'check')} found nothing, but {blind} not checked."
     if not found:
-        return f"{cluster} is well: {count(len(chosen), 'check')} found nothing."
-    told: list[Any] = []
+        return f"{cluster} is healthy: {count(len(chosen), 'check')} found nothing."
+    counts: list[Any] = []
     for severity in SEVERITIES:
         n = sum(f.severity == severity for f in found)
         if n:
-            told.append(count(n, severity))
-    return f"{cluster}: {', '.join(told)}; {quiet} of {count(len(chosen), 'check')} found nothing."
+            counts.append(count(n, severity))
+    return (
+        f"{cluster}: {', '.join(counts)}; {quiet} of {count(len(chosen), 'check')} found nothing."
+    )

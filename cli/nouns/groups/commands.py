@@ -1,9 +1,9 @@
-"""`pk groups`: its commands and their options."""
+"""The commands of `pk groups`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
 from pk.cli.cluster.offset_row import OffsetRow
-from pk.cli.command_line.declare import Argument, Noun, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import (
     Anyway,
     Change,
@@ -12,6 +12,7 @@ from pk.cli.command_line.option_sets import (
     Listing,
     Watch,
 )
+from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.groups.options import (
     AllGroups,
     DeleteGroups,
@@ -38,6 +39,7 @@ from pk.cli.nouns.groups.rows import (
     RemovedMemberRow,
     TopicLag,
 )
+from pk.cli.undo.rows import ChangeRow, OffsetChangeRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -57,7 +59,7 @@ GROUPS = Noun("groups")
     shows=GroupRow,
 )
 def list_groups(context: "Context", options: ListGroups) -> Running:
-    """The groups of the cluster."""
+    """List groups."""
     from pk.cli.nouns.groups.listing import list_groups
 
     return list_groups(context, options)
@@ -70,12 +72,12 @@ def list_groups(context: "Context", options: ListGroups) -> Running:
         "pk groups describe billing",
         "pk groups describe billing --where 'lag > 0' --sort -lag",
     ),
-    notes="TIME LAG is how long ago the next record that the group has not read was produced.",
+    notes="TIME LAG is the age of the oldest record that the group has not read.",
     shows={"members": MemberRow, "state": GroupStateRow, "": DescribedGroup},
     rows={"members": MemberRow, "state": GroupStateRow, "": OffsetRow},
 )
 def describe(context: "Context", options: DescribeGroups) -> Running:
-    """State, members, committed offsets and lag of groups."""
+    """Show state, members, committed offsets and lag of groups."""
     from pk.cli.nouns.groups.describe import describe
 
     return describe(context, options)
@@ -91,8 +93,8 @@ def describe(context: "Context", options: DescribeGroups) -> Running:
         "pk groups lag billing --fail-if 'lag > 100000 or time_lag_ms > 999999999999'",
     ),
     notes=(
-        "TIME LAG is how long ago the next record that the group has not read was produced. "
-        "READ/S and WRITTEN/S need two looks: --over, -w, or a second `groups lag` in the "
+        "TIME LAG is the age of the oldest record that the group has not read. "
+        "READ/S and WRITTEN/S need two measurements: --over, -w, or a second `groups lag` in the "
         "shell."
     ),
     shows={
@@ -106,7 +108,7 @@ def describe(context: "Context", options: DescribeGroups) -> Running:
     },
 )
 def lag(context: "Context", options: GroupsLag) -> Running:
-    """How far groups are behind: records, time, whether they catch up and when."""
+    """Show how far groups are behind, in records and time, and when they catch up."""
     from pk.cli.nouns.groups.lag import lag
 
     return lag(context, options)
@@ -126,7 +128,7 @@ def members(
     groups: GroupByOption = (),
     all_groups: AllGroups = False,
 ) -> Running:
-    """The members of groups: who, from where, and what each is assigned."""
+    """List the members of groups: client, host and assignment."""
     from pk.cli.nouns.groups.members import members
 
     return members(context, names=(*group, *groups), every=all_groups)
@@ -137,14 +139,14 @@ def members(
     takes=(Listing, Connection),
     examples=("pk groups watch billing",),
     notes=(
-        "A row for each member that joined, left or was given or lost partitions, and one for "
-        "each time the group settled, with how long it was not stable. A rebalance that "
-        "begins and ends between two looks has no length."
+        "A row for each member that joined, left, or was assigned or lost partitions, and a row "
+        "for each time the group became stable, with how long it was not. A rebalance that begins "
+        "and ends between two requests has no duration."
     ),
     shows=RebalanceRow,
 )
 def watch(context: "Context", options: WatchGroup) -> Running:
-    """Stay, and show each rebalance of a group: who joins and leaves, what moves, how long it
+    """Show the rebalances of a group as they happen: who joins and leaves, what moves, how long it
     pauses.
     """
     from pk.cli.nouns.groups.watch import watch
@@ -163,17 +165,14 @@ def watch(context: "Context", options: WatchGroup) -> Running:
         "pk groups reset-offsets reports --to-group billing --dry-run",
     ),
     notes=(
-        "Positions: `pk help positions`. An offset is always one that the partition has: "
-        "others are clamped, and say so. Every reset keeps a way back: `pk groups undo` shows "
-        "it. A preview may be had of an active group, too."
+        "Positions: `pk help positions`. The new offset is always one that the partition has: "
+        "pk clamps others, and says so. Every reset can be undone: `pk groups undo` lists them. "
+        "A dry run also works on a group with members."
     ),
-    shows=(
-        "group topic partition:int committed:int? target:int? delta:int? effect? target_time? "
-        "note? result error?"
-    ),
+    shows=OffsetChangeRow,
 )
 def reset_offsets(context: "Context", options: ResetOffsets) -> Running:
-    """Move the committed offsets of a group; shown before it is done."""
+    """Reset a group's committed offsets, after showing the plan."""
     from pk.cli.nouns.groups.reset_offsets import reset_offsets
 
     return reset_offsets(context, options)
@@ -184,13 +183,13 @@ def reset_offsets(context: "Context", options: ResetOffsets) -> Running:
     takes=(Change, Listing, Connection),
     examples=("pk groups undo",),
     notes=(
-        "Shown and asked first. Refused while the group has members, or where it has "
+        "Shows the plan and asks first. Refused while the group has members, or if it has "
         "committed other offsets since."
     ),
-    shows={"id": "...", "": "id:int age_ms:int change cluster undone? time kind cluster_id?"},
+    shows={"id": OffsetChangeRow, "": ChangeRow},
 )
 def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Running:
-    """Put committed offsets back as they were before a reset or a deletion."""
+    """Restore committed offsets from before a reset or a deletion."""
     from pk.cli.undo.undo import undo_groups
 
     return undo_groups(context, change_id=id, anyway=anyway)
@@ -204,13 +203,13 @@ def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Run
         "pk groups remove-members billing --instance billing-7 --reason 'host retired' --dry-run",
     ),
     notes=(
-        "The group rebalances at once. A member that still runs joins again by itself; what "
-        "this is for is a static member whose host is gone, or one that hangs."
+        "The group rebalances at once. A running member rejoins by itself: use this for a "
+        "static member whose host is gone, or for a member that hangs."
     ),
     shows=RemovedMemberRow,
 )
 def remove_members(context: "Context", options: RemoveMembers) -> Running:
-    """Remove members from a group: static ones that are gone for good, or one that is stuck."""
+    """Remove members from a group: static ones that are gone for good, or one that hangs."""
     from pk.cli.nouns.groups.remove_members import remove
 
     return remove(context, options)
@@ -225,7 +224,7 @@ def remove_members(context: "Context", options: RemoveMembers) -> Running:
     shows=DeletedGroupRow,
 )
 def delete(context: "Context", options: DeleteGroups) -> Running:
-    """Delete groups that have no members, with all their offsets."""
+    """Delete groups without members, with all their offsets."""
     from pk.cli.nouns.groups.delete import delete
 
     return delete(context, options)
@@ -239,7 +238,7 @@ def delete(context: "Context", options: DeleteGroups) -> Running:
     shows=DeletedOffsetRow,
 )
 def delete_offsets(context: "Context", options: DeleteOffsets) -> Running:
-    """Delete committed offsets of a group for topics that it does not read."""
+    """Delete a group's committed offsets for topics that it does not read."""
     from pk.cli.nouns.groups.delete_offsets import delete_offsets
 
     return delete_offsets(context, options)

@@ -2,6 +2,7 @@
 
 from pk.cli.cluster.groups import (
     EMPTY_STATES,
+    SHARE,
     active_refusal,
     apache_timeout,
     commits_of,
@@ -48,7 +49,9 @@ async def delete(context: Context, options: DeleteGroups) -> None:
         f"{context.settings.cluster_name}: {join(there)}."
     )
     await context.agree("Delete?", name=there[0] if len(there) == 1 else context.settings.bootstrap)
-    change_id = await keep_commits(context, admin, commits)
+    # A share group that is gone cannot be told from a consumer group: undo would make one of those.
+    kept = {g.group_id: commits.get(g.group_id, {}) for g in groups if g.type != SHARE}
+    change_id = await keep_commits(context, admin, kept)
     answers = await admin.delete_groups(there)
     for row in rows:
         error = answers[row["group"]]

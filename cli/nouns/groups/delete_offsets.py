@@ -1,6 +1,7 @@
 """`pk groups delete-offsets`."""
 
 from pk.cli.cluster.groups import (
+    SHARE,
     apache_timeout,
     commits_of,
     describe_existing,
@@ -12,9 +13,10 @@ from pk.cli.nouns.groups.kept_commits import keep_commits, say_how_to_undo
 from pk.cli.nouns.groups.options import DeleteOffsets
 from pk.cli.nouns.groups.rows import DeletedOffsetRow
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.context import Context, join, partition_name
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase
+from pk.core.values import TopicPartition
 from pk.net.client import results as r
 
 
@@ -29,25 +31,33 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
     groups = await describe_existing(context, admin, [name])
     if not groups:
         return
+    is_share = groups[0].type == SHARE
+    if is_share and any(numbers is not None for numbers in wanted.values()):
+        raise Unusable("The offsets of a share group are deleted topic by topic: -t TOPIC.")
     found = (await commits_of(context, admin, groups)).get(name, {})
     commits = {tp: c for tp, c in sorted(found.items()) if is_selected(tp, wanted)}
     if not commits:
         raise CommandError(f"Group {name} has committed nothing for {join(options.topics)}.")
     trying = context.change.dry_run
     change_id = None
-    answers = {}
+    answers: dict[TopicPartition, Exception | None] = {}
     if not trying:
         context.say(
-            f"This deletes the committed offsets of group {name} for {join(list(map(str, commits)))}."
+            f"This deletes the committed offsets of group {name} for "
+            f"{join(list(map(str, commits)))}."
         )
         await context.agree("Delete?", name=name)
         change_id = await keep_commits(context, admin, {name: commits})
-        answers = await admin.delete_group_offsets(name, commits)
+        if is_share:
+            by_topic = await admin.delete_share_group_offsets(name, wanted)
+            answers = {tp: by_topic.get(tp.topic) for tp in commits}
+        else:
+            answers = await admin.delete_group_offsets(name, commits)
     rows: list[DeletedOffsetRow] = []
     for tp, commit in commits.items():
         error = answers.get(tp)
         if error is not None:
-            context.failed(error, place_name(tp))
+            context.failed(error, partition_name(tp))
         done = "would be deleted" if trying else "deleted"
         rows.append(
             {

@@ -14,9 +14,14 @@ from pk.cli.cluster.groups import (
 from pk.cli.cluster.offset_row import OffsetOfGroup, OffsetRow
 from pk.cli.nouns.groups.members import members_of, show_members
 from pk.cli.nouns.groups.options import DescribeGroups
-from pk.cli.nouns.groups.rows import DescribedGroup, GroupStateRow
+from pk.cli.nouns.groups.rows import (
+    DescribedGroup,
+    GroupStateRow,
+    SubtopologyRow,
+    TopologyOfGroup,
+)
 from pk.cli.output.formats import Document, Section
-from pk.cli.output.rows import listing
+from pk.cli.output.rows import listing, part_of
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import Unusable
@@ -25,7 +30,8 @@ from pk.net.client import results as r
 
 
 async def describe(context: Context, options: DescribeGroups) -> None:
-    """`pk groups describe`: a section for each group, its members alone (-m) or its state alone (-s)."""
+    """`pk groups describe`: a section for each group, its members alone (-m) or its state alone
+    (-s)."""
     apache_timeout(context, options.timeout)
     if options.members + options.state + options.offsets > 1:
         raise Unusable("--members, --state and --offsets exclude each other.")
@@ -47,10 +53,13 @@ async def describe(context: Context, options: DescribeGroups) -> None:
     described = [
         _described(g, state, offsets[g.group_id]) for g, state in zip(groups, states, strict=True)
     ]
-    sections = [
-        Section(_title(state), listing(OffsetOfGroup, group["offsets"], lag_style))
-        for group, state in zip(described, states, strict=True)
-    ]
+    sections: list[Section] = []
+    for group, state in zip(described, states, strict=True):
+        sections.append(Section(_title(state), listing(OffsetOfGroup, group["offsets"], lag_style)))
+        topology = group["topology"]
+        if topology is not None:
+            title = f"{state['group']}: topology of epoch {topology['epoch']}"
+            sections.append(Section(title, listing(SubtopologyRow, topology["subtopologies"])))
     context.show_document(Document(described, sections, listing(OffsetRow, rows, lag_style)))
 
 
@@ -83,23 +92,22 @@ def _described(
     return {
         **state,
         "members": members_of(group),
-        "offsets": [_without_group(row) for row in offsets],
+        "offsets": [part_of(OffsetOfGroup, row) for row in offsets],
+        "topology": None if group.topology is None else _topology(group.topology),
     }
 
 
-def _without_group(row: OffsetRow) -> OffsetOfGroup:
+def _topology(topology: r.StreamsTopology) -> TopologyOfGroup:
     return {
-        "topic": row["topic"],
-        "partition": row["partition"],
-        "committed": row["committed"],
-        "end": row["end"],
-        "lag": row["lag"],
-        "time_lag_ms": row["time_lag_ms"],
-        "client_id": row["client_id"],
-        "host": row["host"],
-        "member_id": row["member_id"],
-        "instance_id": row["instance_id"],
-        "start": row["start"],
-        "metadata": row["metadata"],
-        "error": row["error"],
+        "epoch": topology.epoch,
+        "subtopologies": [
+            {
+                "subtopology": each.subtopology_id,
+                "source_topics": list(each.source_topics),
+                "repartition_sources": list(each.repartition_sources),
+                "repartition_sinks": list(each.repartition_sinks),
+                "changelogs": list(each.changelogs),
+            }
+            for each in topology.subtopologies
+        ],
     }

@@ -1,4 +1,5 @@
-"""Commits that a command is about to delete are kept first, so that `pk undo` can bring them back."""
+"""Commits that a command is about to delete are kept first, so that `pk undo` can bring them
+back."""
 
 from collections.abc import Mapping
 
@@ -13,7 +14,8 @@ from pk.net.client.admin import Admin
 async def keep_commits(
     context: Context, admin: Admin, commits: Mapping[str, Mapping[TopicPartition, object]]
 ) -> str | None:
-    """Keeps commits (by group) that are about to be deleted; the id for `pk undo`, None if there are no commits."""
+    """Keeps commits (by group) that are about to be deleted; the id for `pk undo`, None if there
+    are no commits."""
     kept = [
         Kept(group, tp, commit.offset, commit.leader_epoch, commit.metadata, None)
         for group, found in commits.items()
@@ -28,7 +30,8 @@ async def keep_commits(
 
 
 def say_how_to_undo(context: Context, change_id: str | None, *, deleted: bool) -> None:
-    """Says how to undo a deletion, or forgets what was kept for it if nothing was `deleted` after all."""
+    """Says how to undo a deletion, or forgets what was kept for it if nothing was `deleted` after
+    all."""
     if change_id is None:
         return
     if deleted:

@@ -1,7 +1,8 @@
-"""`pk groups lag`: how far groups are behind, in records and in time, whether they catch up, and when.
+"""`pk groups lag`: how far groups are behind, in records and in time, whether they catch up, and
+when.
 
-Rates need two samples. `--over 10` takes both itself; `-w`, and a second `groups lag` in the shell within a minute, use the
-one before. `--fail-if` turns the answer into an exit code for monitoring.
+Rates need two samples. `--over 10` takes both itself; `-w`, and a second `groups lag` in the shell
+within a minute, use the one before. `--fail-if` turns the answer into an exit code for monitoring.
 """
 
 import weakref
@@ -12,8 +13,8 @@ import trio
 
 from pk.cli.cluster.groups import (
     check_topics,
-    committing_groups,
     describe_existing,
+    group_names,
     lag_style,
     longest_lag,
     offset_rows,
@@ -28,7 +29,7 @@ from pk.cli.nouns.groups.rows import (
     TopicLag,
 )
 from pk.cli.output.formats import Column, Listing, Row, narrow
-from pk.cli.output.rows import columns, names
+from pk.cli.output.rows import columns, names, part_of
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -91,7 +92,9 @@ async def lag(context: Context, options: GroupsLag) -> None:
     listing = Listing(_columns(context, by, groups, rated=before is not None), shown, lag_style)
     context.show(listing)
     if options.topics and not rows:
-        context.say("There is no commit in what -t names, and it is not assigned.")
+        context.say(
+            "The group has no committed offsets for the topics of -t, and no member reads them."
+        )
     if context.output.format in ("table", "wide") and len(lags) > 1 and by != "group":
         _say_totals(context, lags)
     if options.fail_if is not None and fails is not None:
@@ -101,16 +104,17 @@ async def lag(context: Context, options: GroupsLag) -> None:
 
 def _columns(
     context: Context, by: str, groups: Sequence[r.GroupDescription], *, rated: bool
-) -> list[Column]:
-    """The columns, all of them in JSON; in a table the rates only where they are known, and then for less of the rest."""
+) -> Sequence[Column]:
+    """The columns, all of them in JSON; in a table the rates only where they are known, and then
+    for less of the rest."""
     look = context.output
-    hidden = set[str]() if rated else set(names(Outlook))
+    wide = set[str]() if rated else set(names(Outlook))
     if by != "group" and len(groups) == 1:
-        hidden.add("group")
+        wide.add("group")
     if rated and look.terminal and look.width < _ROOMY:
-        hidden |= {"committed", "end", "client_id" if by == "partition" else "host", "worst"}
-        hidden |= {"state", "members", "topics"}
-    return [c._replace(wide=True) if c.key in hidden else c for c in columns(_ROWS[by])]
+        wide |= {"committed", "end", "client_id" if by == "partition" else "host", "worst"}
+        wide |= {"state", "members", "topics"}
+    return columns(_ROWS[by], wide=wide)
 
 
 def _condition(text: str | None, by: str) -> Callable[[Row], bool] | None:
@@ -127,14 +131,15 @@ def _condition(text: str | None, by: str) -> Callable[[Row], bool] | None:
 async def _groups_and_offsets(
     context: Context, admin: Admin, options: GroupsLag, *, times: bool
 ) -> tuple[list[r.GroupDescription], list[OffsetRow]]:
-    """The groups named, and a row for each of their partitions; if none is named, every group that reads the topics of -t.
+    """The groups named, and a row for each of their partitions; if none is named, every group that
+    reads the topics of -t.
 
     `times`: whether the rows get the time of the next unread record.
     """
     named = list(dict.fromkeys((*options.group, *options.groups)))
     if named and options.all_groups:
         raise Unusable("Name groups, or say --all-groups; not both.")
-    wanted = named or await committing_groups(context, admin)
+    wanted = named or await group_names(context, admin)
     groups = await describe_existing(context, admin, wanted) if wanted else []
     by_group = await offset_rows(context, admin, groups, options.topics, times=times)
     found = [
@@ -171,22 +176,7 @@ def _with_rates(row: OffsetRow, before: Sample | None, now: Sample) -> Partition
         seconds = now.at - before.at
         read = _speed(then[0], row["committed"], seconds)
         write = _speed(then[1], row["end"], seconds)
-    return {
-        "group": row["group"],
-        "topic": row["topic"],
-        "partition": row["partition"],
-        "committed": row["committed"],
-        "end": row["end"],
-        "lag": row["lag"],
-        "time_lag_ms": row["time_lag_ms"],
-        **outlook(row["lag"], read, write),
-        "client_id": row["client_id"],
-        "host": row["host"],
-        "member_id": row["member_id"],
-        "instance_id": row["instance_id"],
-        "start": row["start"],
-        "error": row["error"],
-    }
+    return part_of(PartitionLag, {**row, **outlook(row["lag"], read, write)})
 
 
 def _speed(before: int | None, now: int | None, seconds: float) -> float | None:
@@ -238,7 +228,8 @@ def _by_topic(lags: Sequence[PartitionLag]) -> list[TopicLag]:
 def _by_member(
     lags: Sequence[PartitionLag], groups: Iterable[r.GroupDescription]
 ) -> list[MemberLag]:
-    """A row for each member, also one without partitions, and one for the partitions that no member has."""
+    """A row for each member, also one without partitions, and one for the partitions that no member
+    has."""
     parts: dict[tuple[str, str | None], list[PartitionLag]] = {}
     found: list[MemberLag] = []
     for row in lags:
@@ -331,7 +322,7 @@ def _fail(context: Context, condition: str, rows: Sequence[Row], by: str) -> Non
         name = {
             "partition": f"{row['group']} {row.get('topic')}/{row.get('partition')}",
             "topic": f"{row['group']} {row.get('topic')}",
-            "member": f"{row['group']} {row.get('client_id') or 'nobody'}",
+            "member": f"{row['group']} {row.get('client_id') or 'none'}",
             "group": str(row["group"]),
         }[by]
         time = row["time_lag_ms"]

@@ -51,7 +51,8 @@ async def list_groups(context: Context, options: ListGroups) -> None:
 async def _groups_that_read(
     context: Context, admin: Admin, names: Sequence[str], topics: Sequence[str]
 ) -> set[str]:
-    """The groups that have a commit for one of the topics, are assigned it or subscribe to it. `topics`: as -t names them."""
+    """The groups that have a commit for one of the topics, are assigned it or subscribe to it.
+    `topics`: as -t names them."""
     wanted = selected(topics)
     answers = await admin.describe_groups(names) if names else {}
     groups = [g for g in answers.values() if isinstance(g, r.GroupDescription)]

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from pk.cli.cluster.groups import committing_groups, describe_existing, wanted_groups
-from pk.cli.nouns.groups.rows import MemberOfGroup, MemberRow, PartitionName
-from pk.cli.output.formats import Listing
-from pk.cli.output.rows import columns
+from pk.cli.cluster.groups import describe_existing, group_names, wanted_groups
+from pk.cli.nouns.groups.rows import MemberOfGroup, MemberRow, PartitionName, TaskName
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -20,7 +19,7 @@ async def members(context: Context, *, names: Sequence[str], every: bool) -> Non
     wanted = (
         await wanted_groups(context, admin, names, every=every)
         if names
-        else await committing_groups(context, admin)
+        else await group_names(context, admin)
     )
     groups = await describe_existing(context, admin, wanted) if wanted else []
     show_members(context, groups)
@@ -36,13 +35,14 @@ def show_members(context: Context, groups: Sequence[r.GroupDescription]) -> None
     rows: list[MemberRow] = [
         {"group": g.group_id, **member} for g in groups for member in members_of(g)
     ]
-    hidden = {"group"} if len(groups) == 1 else set[str]()
+    wide = {"group"} if len(groups) == 1 else set[str]()
     if look.terminal and look.width < _ROOMY:
-        hidden.add("member_id")
+        wide.add("member_id")
     if not any(row["instance_id"] for row in rows):
-        hidden.add("instance_id")
-    shown = [c._replace(wide=True) if c.key in hidden else c for c in columns(MemberRow)]
-    context.show(Listing(shown, rows))
+        wide.add("instance_id")
+    if not any(row["tasks"] for row in rows):
+        wide.add("tasks")
+    context.show(listing(MemberRow, rows, wide=wide))
 
 
 def members_of(group: r.GroupDescription) -> list[MemberOfGroup]:
@@ -53,6 +53,7 @@ def members_of(group: r.GroupDescription) -> list[MemberOfGroup]:
             "host": m.client_host.lstrip("/"),
             "partitions": len(m.assignment),
             "assignment": partition_names(m.assignment),
+            "tasks": None if m.streams is None else _task_names(m.streams.tasks),
             "member_id": m.member_id,
             "instance_id": m.instance_id,
             "member_epoch": None if m.member_epoch < 0 else m.member_epoch,
@@ -62,6 +63,10 @@ def members_of(group: r.GroupDescription) -> list[MemberOfGroup]:
             ],
             "target": None if m.target_assignment is None else partition_names(m.target_assignment),
             "rack": m.rack_id,
+            "target_tasks": None if m.streams is None else _task_names(m.streams.target),
+            "process": None if m.streams is None else m.streams.process_id,
+            "endpoint": None if m.streams is None else m.streams.endpoint,
+            "topology_epoch": None if m.streams is None else m.streams.topology_epoch,
         }
         for m in sorted(group.members, key=lambda m: (m.client_id, m.member_id))
     ]
@@ -70,3 +75,15 @@ def members_of(group: r.GroupDescription) -> list[MemberOfGroup]:
 def partition_names(partitions: Iterable[TopicPartition]) -> list[PartitionName]:
     """Partitions as JSON shows them, in order."""
     return [{"topic": tp.topic, "partition": tp.partition} for tp in sorted(partitions)]
+
+
+def _task_names(tasks: r.StreamsTasks) -> list[TaskName]:
+    return [
+        {"subtopology": task.subtopology_id, "partition": task.partition, "role": role}
+        for role, some in (
+            ("active", tasks.active),
+            ("standby", tasks.standby),
+            ("warmup", tasks.warmup),
+        )
+        for task in sorted(some)
+    ]

@@ -1,12 +1,13 @@
-"""What the commands of `pk groups` take: the options of those that have many."""
+"""Options of the larger commands of `pk groups`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
 from pk.cli.command_line.option_sets import (
     PartitionsOfTopics,
+    interval_option,
 )
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count, seconds
 
 GroupNames = Annotated[tuple[str, ...], Argument("GROUP", help="The groups.", complete="group")]
@@ -17,7 +18,7 @@ GroupByOption = Annotated[
         "-g",
         "--group",
         value="GROUP",
-        help="The group; the same as the argument.",
+        help="Same as the GROUP argument.",
         complete="group",
         hidden=True,
     ),
@@ -31,7 +32,7 @@ ApiTimeout = Annotated[
         "--timeout",
         value="MS",
         parser=count,
-        help="Apache's word for -X default.api.timeout.ms=MS.",
+        help="Apache's name for -X default.api.timeout.ms=MS.",
         hidden=True,
     ),
 ]
@@ -41,7 +42,7 @@ GroupName = Annotated[tuple[str, ...], Argument("GROUP", help="The group.", comp
 
 @dataclass(frozen=True, kw_only=True)
 class ListGroups:
-    """What `pk groups list` takes."""
+    """Options of `pk groups list`."""
 
     pattern: Annotated[
         str | None,
@@ -75,7 +76,7 @@ class ListGroups:
             "-t",
             "--topic",
             value="TOPIC[:0,1]",
-            help="Only groups that read this topic, or have committed offsets of it.",
+            help="Only groups that read this topic, or have committed offsets for it.",
             complete="topic",
         ),
     ] = ()
@@ -83,23 +84,23 @@ class ListGroups:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeGroups:
-    """What `pk groups describe` takes."""
+    """Options of `pk groups describe`."""
 
     group: GroupNames = ()
     groups: GroupByOption = ()
     all_groups: AllGroups = False
     members: Annotated[
-        bool, Option("-m", "--members", help="Its members and what they are assigned.")
+        bool, Option("-m", "--members", help="Show its members and their assignments.")
     ] = False
     state: Annotated[
-        bool, Option("-s", "--state", help="Only its state, coordinator and totals.")
+        bool, Option("-s", "--state", help="Show only its state, coordinator and totals.")
     ] = False
     offsets: Annotated[
         bool,
-        Option("--offsets", help="Committed offsets and lag: what is shown anyway.", hidden=True),
+        Option("--offsets", help="Show committed offsets and lag (the default).", hidden=True),
     ] = False
     verbose: Annotated[
-        bool, Option("--verbose", help="Apache's word for -f wide.", hidden=True)
+        bool, Option("--verbose", help="Apache's name for -f wide.", hidden=True)
     ] = False
     timeout: ApiTimeout = None
     topics: PartitionsOfTopics = ()
@@ -107,13 +108,13 @@ class DescribeGroups:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsLag:
-    """What `pk groups lag` takes."""
+    """Options of `pk groups lag`."""
 
     group: Annotated[
         tuple[str, ...],
         Argument(
             "GROUP",
-            help="The groups (default: all, or all that read the topic of -t).",
+            help="The groups (default: all, or those that read the topic of -t).",
             complete="group",
         ),
     ] = ()
@@ -125,7 +126,7 @@ class GroupsLag:
         Option(
             "--by",
             value="WHAT",
-            help="What a row is (default: partition where a group is named, else group).",
+            help="What a row shows (default: partition if a group is named, else group).",
         ),
     ] = None
     over: Annotated[
@@ -134,38 +135,33 @@ class GroupsLag:
             "--over",
             value="SECONDS",
             parser=seconds,
-            help="Look twice, so long apart, and show rates, trend and when nothing is left.",
+            help="Measure twice, SECONDS apart, and show rates, trend and when the lag reaches 0.",
         ),
     ] = None
     fail_if: Annotated[
         str | None,
         Option(
-            "--fail-if", value="CONDITION", help="End with 1 if a row meets it: for monitoring."
+            "--fail-if", value="CONDITION", help="Exit with 1 if a row matches: for monitoring."
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchGroup:
-    """What `pk groups watch` takes."""
+    """Options of `pk groups watch`."""
 
     group: GroupName = ()
     groups: GroupByOption = ()
     num: Annotated[
         int | None,
-        Option("-n", "--num", value="N", parser=count, help="Stop after so many rebalances."),
+        Option("-n", "--num", value="N", parser=count, help="Stop after N rebalances."),
     ] = None
-    interval: Annotated[
-        float,
-        Option(
-            "--interval", value="SECONDS", parser=seconds, help="How often to look (default: 0.25)."
-        ),
-    ] = 0.25
+    interval: Annotated[float, interval_option("0.25")] = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResetOffsets:
-    """What `pk groups reset-offsets` takes."""
+    """Options of `pk groups reset-offsets`."""
 
     group: GroupNames = ()
     groups: GroupByOption = ()
@@ -175,7 +171,7 @@ class ResetOffsets:
         bool,
         Option(
             "--all-topics",
-            help="Every partition with a commit: what is taken anyway where no topic is named.",
+            help="Every partition with a committed offset (the default without topics).",
         ),
     ] = False
     to: Annotated[
@@ -185,22 +181,22 @@ class ResetOffsets:
             "--to",
             "--offset",
             value="POSITION",
-            help="Where to: start, end, N, -N, +N, committed±N, @TIME, or 0=5,1=9.",
+            help="The new position: start, end, N, -N, +N, committed±N, @TIME, or 0=5,1=9.",
             complete="place",
         ),
     ] = None
-    to_earliest: Annotated[bool, Option("--to-earliest", help="The same as --to start.")] = False
-    to_latest: Annotated[bool, Option("--to-latest", help="The same as --to end.")] = False
+    to_earliest: Annotated[bool, Option("--to-earliest", help="Same as --to start.")] = False
+    to_latest: Annotated[bool, Option("--to-latest", help="Same as --to end.")] = False
     to_current: Annotated[
-        bool, Option("--to-current", help="The committed offset, else the end.")
+        bool, Option("--to-current", help="To the committed offset, else the end.")
     ] = False
-    to_offset: Annotated[
-        int | None, Option("--to-offset", value="N", help="The same as --to N.")
-    ] = None
+    to_offset: Annotated[int | None, Option("--to-offset", value="N", help="Same as --to N.")] = (
+        None
+    )
     shift_by: Annotated[
         int | None,
         Option(
-            "--shift-by", value="±N", help="So many records on or back from the committed offset."
+            "--shift-by", value="±N", help="By N records forward or back from the committed offset."
         ),
     ] = None
     to_datetime: Annotated[
@@ -208,19 +204,19 @@ class ResetOffsets:
         Option(
             "--to-datetime",
             value="TIME",
-            help="YYYY-MM-DDTHH:mm:SS.sss, in UTC unless it names a zone, as Apache's.",
+            help="YYYY-MM-DDTHH:mm:SS.sss, in UTC unless it has a zone, as Apache's.",
         ),
     ] = None
     by_duration: Annotated[
         str | None,
-        Option("--by-duration", value="PnDTnHnMnS", help="So long before now, as Apache's."),
+        Option("--by-duration", value="PnDTnHnMnS", help="To this long ago, as Apache's."),
     ] = None
     to_group: Annotated[
         str | None,
         Option(
             "--to-group",
             value="GROUP",
-            help="As that group has committed: a copy of its offsets.",
+            help="Copy the committed offsets of this group.",
             complete="group",
         ),
     ] = None
@@ -229,7 +225,7 @@ class ResetOffsets:
         Option(
             "--from-file",
             value="FILE",
-            help="Offsets from a CSV file: [group,]topic,partition,offset.",
+            help="To the offsets in a CSV file: [group,]topic,partition,offset.",
             complete="file",
         ),
     ] = None
@@ -238,29 +234,29 @@ class ResetOffsets:
         Option(
             "--wait-empty",
             value="TIME",
-            help="Wait so long (such as 5m) for the members to leave, instead of refusing at once.",
+            help="Wait up to this long (such as 5m) for the members to leave, instead of failing.",
         ),
     ] = None
     export: Annotated[
         bool,
         Option(
             "--export",
-            help="Print the plan as Apache's CSV; with --execute the offsets are reset too.",
+            help="Print the plan as Apache's CSV; with --execute also reset the offsets.",
         ),
     ] = False
-    execute: Annotated[bool, Option("--execute", help="Apache's word for -y.")] = False
+    execute: Annotated[bool, Option("--execute", help="Apache's name for -y.")] = False
     timeout: ApiTimeout = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoveMembers:
-    """What `pk groups remove-members` takes."""
+    """Options of `pk groups remove-members`."""
 
     group: GroupName = ()
     groups: GroupByOption = ()
     members: Annotated[
         tuple[str, ...],
-        Option("-m", "--member", value="ID", help="By member id.", complete="member"),
+        Option("-m", "--member", value="ID", help="The member with this id.", complete="member"),
     ] = ()
     instances: Annotated[
         tuple[str, ...],
@@ -268,7 +264,7 @@ class RemoveMembers:
             "--instance",
             "--instance-id",
             value="ID",
-            help="By group.instance.id, for static members.",
+            help="The static member with this group.instance.id.",
             complete="instance",
         ),
     ] = ()
@@ -277,13 +273,13 @@ class RemoveMembers:
     )
     reason: Annotated[
         str | None,
-        Option("--reason", value="TEXT", help="What the broker logs as the reason (KIP-800)."),
+        Option("--reason", value="TEXT", help="The reason that the broker logs (KIP-800)."),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteGroups:
-    """What `pk groups delete` takes."""
+    """Options of `pk groups delete`."""
 
     group: GroupNames = ()
     groups: GroupByOption = ()
@@ -293,7 +289,7 @@ class DeleteGroups:
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteOffsets:
-    """What `pk groups delete-offsets` takes."""
+    """Options of `pk groups delete-offsets`."""
 
     group: GroupName = ()
     groups: GroupByOption = ()

@@ -1,7 +1,8 @@
-"""`pk groups remove-members`: sends LeaveGroup for members that do not leave by themselves (KIP-345).
+"""`pk groups remove-members`: sends LeaveGroup for members that do not leave by themselves
+(KIP-345).
 
-It is for static members that have stopped, whose partitions stay idle until their session ends, and for members that hang. A
-member that still runs joins again.
+It is for static members that have stopped, whose partitions stay idle until their session ends, and
+for members that hang. A member that still runs joins again.
 """
 
 import shlex
@@ -42,9 +43,9 @@ async def remove(context: Context, options: RemoveMembers) -> None:
     owned = sum(len(m.assignment) for m in leaving)
     context.say(
         f"This removes {count(len(leaving), 'member')} from group {group.group_id} on "
-        f"{context.settings.cluster_name}: {join([member_name(m) for m in leaving])}. "
-        f"The group rebalances, and {count(owned, 'partition')} "
-        f"{'goes' if owned == 1 else 'go'} to others. A member that still runs joins again by itself."
+        f"{context.settings.cluster_name}: {join([member_name(m) for m in leaving])}. The group "
+        f"rebalances, and {count(owned, 'partition')} {'goes' if owned == 1 else 'go'} to others. "
+        "A member that still runs joins again by itself."
     )
     await context.agree("Remove?", name=group.group_id)
     removals = {m.member_id: _removal(m) for m in leaving}
@@ -60,7 +61,8 @@ async def remove(context: Context, options: RemoveMembers) -> None:
 
 
 def _named(options: RemoveMembers, group: r.GroupDescription) -> list[r.MemberDescription]:
-    """The members that -m and --instance name. Raises CommandError where there is none of that name."""
+    """The members that -m and --instance name. Raises CommandError where there is none of that
+    name."""
     by_id = {m.member_id: m for m in group.members}
     by_instance = {m.instance_id: m for m in group.members if m.instance_id is not None}
     found: dict[str, r.MemberDescription] = {}

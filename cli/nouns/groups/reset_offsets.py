@@ -1,7 +1,8 @@
 """`pk groups reset-offsets`: shows what would change, asks, keeps the way back and commits.
 
-The preview only reads, so it also works for an active group; the change itself is refused there, and the error names the
-members. A target outside a partition is clamped, and the row says so; -1 is never committed.
+The preview only reads, so it also works for an active group; the change itself is refused there,
+and the error names the members. A target outside a partition is clamped, and the row says so; -1 is
+never committed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +19,12 @@ from pk.cli.cluster.groups import (
     is_absent,
     is_selected,
     member_name,
+    offsets_of,
     selected,
+    types_of,
     wanted_groups,
 )
+from pk.cli.cluster.groups import Commits as AnyCommits
 from pk.cli.cluster.topics import check_partitions, existing_topics
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.groups.options import ResetOffsets
@@ -65,7 +69,7 @@ async def reset_offsets(context: Context, options: ResetOffsets) -> None:
     if options.export:
         many = len({*options.group, *options.groups}) != 1
         context.write(export_csv(moves, with_group=many))
-    unasked = change.yes or options.execute
+    unasked = change.yes or (options.execute and not context.insists)
     if change.dry_run or (options.export and not unasked):
         if not options.export:
             await preview(context, admin, moves)
@@ -100,9 +104,10 @@ async def _groups_of(
 async def _active_and_absent(
     context: Context, admin: Admin, names: Sequence[str], wait_ms: int | None
 ) -> tuple[list[r.GroupDescription], list[str]]:
-    """The groups that have members, and those that do not exist; with --wait-empty it waits for the members to leave."""
+    """The groups that have members, and those that do not exist; with --wait-empty it waits for the
+    members to leave."""
     deadline = None if wait_ms is None else trio.current_time() + wait_ms / 1000
-    told: object = None
+    said: object = None
     while True:
         answers = await admin.describe_groups(names)
         active: list[r.GroupDescription] = []
@@ -118,8 +123,8 @@ async def _active_and_absent(
         if not active or deadline is None:
             return active, absent
         members = [member_name(m) for g in active for m in g.members]
-        if members != told:
-            told = members
+        if members != said:
+            said = members
             context.say(
                 f"Waiting for {join([g.group_id for g in active])} to be empty; "
                 f"members left: {join(members) or 'none'}."
@@ -141,7 +146,7 @@ def _wait_ms(text: str | None) -> int | None:
 
 
 async def _about_absent(context: Context, admin: Admin, absent: Sequence[str]) -> str:
-    """What to say of groups that the reset makes: perhaps their names are mistyped."""
+    """What to say of groups that the reset makes: their names may be mistyped."""
     hint = did_you_mean(absent[0], await group_names(context, admin))
     do = "does" if len(absent) == 1 else "do"
     return f" {join(absent)} {do} not exist yet and would be made{hint}"
@@ -150,15 +155,17 @@ async def _about_absent(context: Context, admin: Admin, absent: Sequence[str]) -
 async def _commits(admin: Admin, names: Sequence[str]) -> dict[str, Commits]:
     """What each group has committed. Raises the first failure."""
     found: dict[str, Commits] = {}
-    for name, answer in (await admin.list_groups_offsets(names)).items():
-        if is_absent(answer):
-            answer = {}
-        if isinstance(answer, Exception):
+    types = await types_of(admin, names)
+    for name, answer in (await offsets_of(admin, types)).items():
+        commits: AnyCommits = {}
+        if not isinstance(answer, Exception):
+            commits = answer
+        elif not is_absent(answer):
             raise answer
-        for commit_ in answer.values():
+        for commit_ in commits.values():
             if isinstance(commit_, Exception):
                 raise commit_
-        found[name] = {tp: c for tp, c in answer.items() if isinstance(c, r.OffsetAndMetadata)}
+        found[name] = {tp: c for tp, c in commits.items() if isinstance(c, r.OffsetAndMetadata)}
     return found
 
 
@@ -191,7 +198,8 @@ class _Remembered:
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, r.ListedOffset | Exception]:
-        """As the admin client's. The first time that a timestamp is asked for, it is asked for everywhere."""
+        """As the admin client's. The first time that a timestamp is asked for, it is asked for
+        everywhere."""
         for moment in set(timestamps.values()):
             known = self._answers.setdefault(moment, {})
             asked = [tp for tp, at in timestamps.items() if at == moment and tp not in known]
@@ -226,7 +234,8 @@ class Planning:
         self._offsets = _Remembered(admin, {tp for found in commits.values() for tp in found})
 
     async def plan(self, group: str) -> list[Move]:
-        """What would happen to each offset of `group`. Raises CommandError where there is nothing to set."""
+        """What would happen to each offset of `group`. Raises CommandError where there is nothing
+        to set."""
         commits = self._commits.get(group, {})
         listed = self._listed(group)
         tps = await self._partitions(commits, listed)

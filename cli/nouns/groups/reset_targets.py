@@ -1,4 +1,5 @@
-"""Where `pk groups reset-offsets` moves offsets: a position, a flag of Apache's, a file, or as another group has them."""
+"""Where `pk groups reset-offsets` moves offsets: a position, a flag of Apache's, a file, or as
+another group has them."""
 
 import csv
 import io
@@ -29,7 +30,8 @@ _APACHE_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]
 
 
 class Target(NamedTuple):
-    """Where the offsets go: by position, read from a file as group → partition → offset, or as another group has them."""
+    """Where the offsets go: by position, read from a file as group → partition → offset, or as
+    another group has them."""
 
     positions: Positions | None
     from_file: Mapping[str | None, Mapping[TopicPartition, int]] | None
@@ -46,7 +48,8 @@ def _apache_time(text: str, now: int) -> int:
 
     if not _APACHE_TIME.fullmatch(text):
         raise Unusable(
-            f"--to-datetime must be YYYY-MM-DDTHH:mm:SS.sss, not {text!r}; --to @TIME takes other forms."
+            f"--to-datetime must be YYYY-MM-DDTHH:mm:SS.sss, not {text!r}; --to @TIME takes other "
+            "forms."
         )
     try:
         return time_ms(text, now, UTC)
@@ -111,7 +114,8 @@ def _positions(options: ResetOffsets) -> Positions:
 
 
 def read_csv(path: str) -> dict[str | None, dict[TopicPartition, int]]:
-    """Group (None: whichever is named) → partition → offset, from Apache's CSV. Raises CommandError."""
+    """Group (None: whichever is named) → partition → offset, from Apache's CSV. Raises
+    CommandError."""
     try:
         if path == "-":
             text = sys.stdin.read()
@@ -138,7 +142,8 @@ def read_csv(path: str) -> dict[str | None, dict[TopicPartition, int]]:
                 raise ValueError
         except ValueError:
             raise Unusable(
-                f"{path}, line {number}: must be [group,]topic,partition,offset, not {','.join(line)!r}."
+                f"{path}, line {number}: must be [group,]topic,partition,offset, not "
+                f"{','.join(line)!r}."
             ) from None
         found.setdefault(group[0] if group else None, {})[tp] = value
     if not found:

@@ -23,6 +23,46 @@ def short_assignment(assignment: Sequence[PartitionName] | None) -> str:
     return " ".join(f"{t}:{','.join(ps)}" for t, ps in by_topic.items()) or "-"
 
 
+class TaskName(TypedDict):
+    """A task of a streams group, in a list of those that a member has."""
+
+    subtopology: str
+    partition: int
+    role: str
+    """active, standby or warmup."""
+
+
+def short_tasks(tasks: Sequence[TaskName] | None) -> str:
+    """`0:0,1 1:2 standby 0:3`; `-` for no task."""
+    parts: list[str] = []
+    for role in ("active", "standby", "warmup"):
+        by_subtopology: dict[str, list[str]] = {}
+        for task in tasks or ():
+            if task["role"] == role:
+                by_subtopology.setdefault(task["subtopology"], []).append(str(task["partition"]))
+        if by_subtopology and role != "active":
+            parts.append(role)
+        parts += [f"{name}:{','.join(numbers)}" for name, numbers in by_subtopology.items()]
+    return " ".join(parts) or "-"
+
+
+class SubtopologyRow(TypedDict):
+    """A subtopology of a streams group: what it reads, writes to, and keeps state in."""
+
+    subtopology: str
+    source_topics: list[str]
+    repartition_sources: list[str]
+    repartition_sinks: list[str]
+    changelogs: list[str]
+
+
+class TopologyOfGroup(TypedDict):
+    """The topology of a streams group."""
+
+    epoch: int
+    subtopologies: list[SubtopologyRow]
+
+
 class GroupRow(TypedDict):
     """A group in `pk groups list`."""
 
@@ -44,6 +84,9 @@ class MemberOfGroup(TypedDict):
     host: str
     partitions: Annotated[int, Shown("PARTS")]
     assignment: Annotated[list[PartitionName], Shown(show=short_assignment)]
+    tasks: Annotated[list[TaskName] | None, Shown(show=short_tasks)]
+    """Of a streams group; the assignment then has the partitions that the active tasks read."""
+
     member_id: str
     instance_id: str | None
     member_epoch: Annotated[int | None, Shown(wide=True)]
@@ -52,6 +95,12 @@ class MemberOfGroup(TypedDict):
     """What the coordinator wants it to have (KIP-848); None in a classic group."""
 
     rack: Annotated[str | None, Shown(wide=True)]
+    target_tasks: Annotated[list[TaskName] | None, Shown(wide=True, show=short_tasks)]
+    process: Annotated[str | None, Shown(wide=True)]
+    """The process of a member of a streams group, which is one of its threads."""
+
+    endpoint: Annotated[str | None, Shown(wide=True)]
+    topology_epoch: Annotated[int | None, Shown(wide=True)]
 
 
 class MemberRow(_OfGroup, MemberOfGroup):
@@ -87,6 +136,8 @@ class DescribedGroup(_State, _Totals):
 
     members: list[MemberOfGroup]
     offsets: list[OffsetOfGroup]
+    topology: TopologyOfGroup | None
+    """Of a streams group."""
 
 
 class DeletedGroupRow(TypedDict):
@@ -123,7 +174,8 @@ class RemovedMemberRow(TypedDict):
 
 
 class RebalanceRow(TypedDict):
-    """An event in `pk groups watch`: a member that came, left or was assigned partitions, or the group as a whole."""
+    """An event in `pk groups watch`: a member that came, left or was assigned partitions, or the
+    group as a whole."""
 
     time: str
     event: str
@@ -214,7 +266,8 @@ class _Ids(TypedDict):
 
 
 class MemberLag(_OfMember, _Parts, _Lag, Outlook, _Worst, _Ids):
-    """A member of a group in `pk groups lag --by member`; nobody's partitions are in a row without a member."""
+    """A member of a group in `pk groups lag --by member`; partitions without a member are in a row
+    of their own."""
 
 
 class _GroupCounts(TypedDict):

@@ -1,9 +1,10 @@
 """`pk groups watch`: a recorder of rebalances.
 
-Kafka has no event for a rebalance, so the group is described again and again and compared. While a group is settled (Stable
-or Empty), its members and what each owns are the baseline. From the first description in another state to the next settled
-one it counts as paused, give or take the interval; what differs between two baselines is what the rebalance moved. A static
-member that returns under a new member id is still the same member.
+Kafka has no event for a rebalance, so the group is described again and again and compared. While a
+group is settled (Stable or Empty), its members and what each owns are the baseline. From the first
+description in another state to the next settled one it counts as paused, give or take the interval;
+what differs between two baselines is what the rebalance moved. A static member that returns under a
+new member id is still the same member.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -94,7 +95,8 @@ class Recorder:
         self._epoch: int | None = None
 
     def see(self, seen: r.GroupDescription | None, now: int) -> list[RebalanceRow]:
-        """Takes the next description (None: the group does not exist); the events since the one before."""
+        """Takes the next description (None: the group does not exist); the events since the one
+        before."""
         members = {_name(m): m for m in seen.members} if seen else {}
         state = seen.state if seen else "Dead"
         self._epoch = seen.group_epoch if seen and seen.group_epoch >= 0 else None
@@ -137,7 +139,8 @@ class Recorder:
         owned: Mapping[str, frozenset[TopicPartition]],
         now: int,
     ) -> list[RebalanceRow]:
-        """The end of a rebalance: a row for each member whose partitions changed, and one for the group."""
+        """The end of a rebalance: a row for each member whose partitions changed, and one for the
+        group."""
         rows: list[RebalanceRow] = []
         for name in sorted(owned, key=lambda name: (members[name].client_id, name)):
             had = self._owned.get(name, frozenset())
@@ -187,8 +190,8 @@ class Recorder:
     def summary(self) -> str:
         """What was seen, in a sentence."""
         return (
-            f"{count(self.rebalances, 'rebalance')}, not stable for {show_span(self.paused_ms)} in all, "
-            f"{count(self.moved, 'partition')} moved."
+            f"{count(self.rebalances, 'rebalance')}, not stable for {show_span(self.paused_ms)} "
+            f"in all, {count(self.moved, 'partition')} moved."
         )
 
 
@@ -213,7 +216,7 @@ async def watch(context: Context, options: WatchGroup) -> int:
         raise first
     recorder = Recorder(name)
     table = EventTable(context, columns(RebalanceRow), _CELLS, _style)
-    table.tell(recorder.see(first, now_ms()))
+    table.add(recorder.see(first, now_ms()))
     with listen_for_interrupts() as interrupts:
         context.say(f"Watching group {name}; Ctrl-C ends.")
         interrupted = await interrupts.or_until(
@@ -246,8 +249,8 @@ async def _follow(
             continue
         lost = False
         if is_absent(seen):
-            table.tell(recorder.see(None, now_ms()))
+            table.add(recorder.see(None, now_ms()))
         elif isinstance(seen, Exception):
             raise seen
         else:
-            table.tell(recorder.see(seen, now_ms()))
+            table.add(recorder.see(seen, now_ms()))

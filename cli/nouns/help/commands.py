@@ -1,8 +1,9 @@
-"""`pk help`: its commands and their options."""
+"""The commands of `pk help`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Argument, Noun, Option
+from pk.cli.command_line.declare import Noun
+from pk.cli.command_line.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -26,7 +27,7 @@ def show_help(
         tuple[str, ...],
         Argument(
             "WORD",
-            help="A command's words, or a page; after errors and configs, what to look for.",
+            help="A command, or a page; after errors and configs, what to search for.",
             complete="help-page",
         ),
     ] = (),
@@ -35,12 +36,12 @@ def show_help(
         Option(
             "--man",
             value="DIR",
-            help="Write the manual's pages into this directory instead.",
+            help="Write manual pages into this directory instead.",
             complete="directory",
         ),
     ] = None,
 ) -> int | None:
-    """Help on a command, or a page: positions, formats, exit-codes, errors, configs, profiles,
+    """Show help on a command, or a page: positions, formats, exit-codes, errors, configs, profiles,
     trace, fake.
     """
     from pk.cli.nouns.help.help import show_help

@@ -1,4 +1,4 @@
-"""`pk help`: help on a command, the pages that belong to none, and the manual written out."""
+"""`pk help`: help on a command, pages that belong to no command, and the manual as files."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def show_help(context: Context, words: Sequence[str], man: str | None) -> None:
 
     if man is not None:
         if words:
-            raise Unusable("--man writes every page; no word goes with it.")
+            raise Unusable("--man writes every page; it cannot be combined with words.")
         _write_manual(context, man)
         return
     if words and words[0] in PAGES and (len(words) == 1 or words[0] in SEARCHABLE):
@@ -28,8 +28,8 @@ def show_help(context: Context, words: Sequence[str], man: str | None) -> None:
         child = node.child(word) if isinstance(node, Group) else None
         if child is None:
             known = [*(c.name for c in node.children), *PAGES] if isinstance(node, Group) else []
-            hint = did_you_mean(word, known, "; `pk --help` shows what there is.")
-            raise Unusable(f"There is no help on {' '.join(words)!r}{hint}")
+            hint = did_you_mean(word, known, "; `pk --help` lists commands and pages.")
+            raise Unusable(f"No help on {' '.join(words)!r}{hint}")
         node = child
         path.append(word)
     context.write(help_text(node, tuple(path)).encode())

@@ -1,4 +1,4 @@
-"""`pk isr`: its commands and their options."""
+"""The commands of `pk isr`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -23,15 +23,15 @@ ISR = Noun("isr")
         "pk isr 'orders.*' --where 'in_sync < 3' --sort -lag_max",
     ),
     notes=(
-        "BEHIND names each replica that lacks records, as BROKER:RECORDS; BROKER:~RECORDS is "
-        "an estimate, BROKER:? unknown. SINCE: Kafka has no API that says when a replica fell "
-        "out of sync. For a broker that is down it is when the controller last heard from it; for "
-        "one that answers, when the first record that it lacks was produced. -w sees it happen."
+        "BEHIND shows each replica that lacks records, as BROKER:RECORDS; BROKER:~RECORDS is an "
+        "estimate, BROKER:? unknown. SINCE: Kafka has no API that says when a replica fell out of "
+        "sync. For a broker that is down, it is the time of its last heartbeat to the controller; "
+        "for others, the time of the first record that it lacks. -w sees it happen."
     ),
     shows={"": InSyncRow, "watch": IsrEvent},
 )
 def isr(context: "Context", options: InSyncReplicas) -> Running:
-    """Every partition's replicas, in-sync replicas, leader, and how far each replica is behind."""
+    """Show each partition's replicas, in-sync replicas, leader, and how far replicas are behind."""
     from pk.cli.nouns.isr.isr import isr
 
     return isr(context, options)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import trio
 
 from pk.cli.cluster.out_of_sync_since import Witness, witnesses
-from pk.cli.cluster.partition_selection import filtered, needed_replicas, partitions_of, tell_none
+from pk.cli.cluster.partition_selection import filtered, needed_replicas, partitions_of, say_none
 from pk.cli.cluster.replica_lag import About
 from pk.cli.cluster.replicas import CONSUMER, DEBUGGING_REPLICA, Ends, ask_latest, by_broker, lags
 from pk.cli.cluster.topics import Partitions, leader_of, partition_style
@@ -29,7 +29,7 @@ async def isr(context: Context, options: InSyncReplicas) -> int | None:
     partitions = await partitions_of(context, admin, options.topic, internal=options.internal)
     wanted = filtered(partitions, options, await needed_replicas(admin, options, partitions))
     if not wanted:
-        tell_none(context, partitions, options)
+        say_none(context, partitions, options)
     rows = await isr_rows(context, admin, wanted)
     context.show(listing(InSyncRow, rows, partition_style))
     return None
@@ -64,7 +64,8 @@ def isr_row(
     ends: Mapping[int, int],
     seen: Mapping[tuple[TopicPartition, int], Witness] = {},
 ) -> InSyncRow:
-    """What is known of one partition; `seen` is what is known of the replicas that are out of sync."""
+    """What is known of one partition; `seen` is what is known of the replicas that are out of
+    sync."""
     leo = ends.get(p.leader_id)
     behind = lags(tp, p, ends, seen, [b for b in p.replicas if b != p.leader_id])
     out = [b for b in p.replicas if b not in p.isr]

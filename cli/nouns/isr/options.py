@@ -1,29 +1,19 @@
-"""What the commands of `pk isr` take: the options of those that have many."""
+"""Options of `pk isr`."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.declare import Argument, Option
-from pk.cli.command_line.option_sets import TOPICS_BY_OPTION, Ailing
+from pk.cli.command_line.option_sets import InternalTopics, PartitionFilters, TopicsMatchingOrAll
+from pk.cli.command_line.parameters import Option
 from pk.cli.command_line.values import pause
 
 
 @dataclass(frozen=True, kw_only=True)
-class InSyncReplicas(Ailing):
-    """What `pk isr` takes."""
+class InSyncReplicas(PartitionFilters):
+    """Options of `pk isr`."""
 
-    topic: Annotated[
-        tuple[str, ...],
-        Argument(
-            "TOPIC",
-            help="The topics, by name or regular expression over whole names (default: all).",
-            complete="topic",
-            named=TOPICS_BY_OPTION,
-        ),
-    ] = ()
-    internal: Annotated[
-        bool, Option("-i", "--internal", help="Internal topics too, where no topic is named.")
-    ] = False
+    topic: TopicsMatchingOrAll = ()
+    internal: InternalTopics = False
     watch: Annotated[
         float | None,
         Option(
@@ -33,8 +23,8 @@ class InSyncReplicas(Ailing):
             parser=pause,
             assumed="0.5",
             help=(
-                "Stay, look every so many seconds (0.5), and tell who leaves and joins the in-sync "
-                "replicas."
+                "Stay, poll every SECONDS (default: 0.5), and show which replicas leave and join "
+                "the in-sync replicas."
             ),
         ),
     ] = None

@@ -1,8 +1,8 @@
 """`pk isr -w`: who leaves and joins the in-sync replicas, as it happens.
 
-Kafka has no API for the history of an ISR, so a watch asks again and again and shows what is different. First it shows what is
-out of sync already, without a time, and for as long as `out_of_sync_since` estimates. A replica that comes back is shown with
-how long it was out.
+Kafka has no API for the history of an ISR, so a watch asks again and again and shows what is
+different. First it shows what is out of sync already, without a time, and for as long as
+`out_of_sync_since` estimates. A replica that comes back is shown with how long it was out.
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,8 @@ _ROOMY = 100
 async def _partitions(
     context: Context, admin: Admin, options: InSyncReplicas, *, first: bool
 ) -> Partitions:
-    """The partitions as they are now. Raises CommandError if the `first` call does not find a topic that was named."""
+    """The partitions as they are now. Raises CommandError if the `first` call does not find a topic
+    that was named."""
     names: list[str] | None = None
     if options.topic:
         # A pattern is matched again each time, so that it finds topics made meanwhile.
@@ -63,7 +64,8 @@ async def _partitions(
 
 
 def _cells(context: Context, topics: Iterable[str]) -> list[Cell]:
-    """The cells of an event: a narrow terminal leaves out the leader. Columns have a fixed width, since rows come one by one."""
+    """The cells of an event: a narrow terminal leaves out the leader. Columns have a fixed width,
+    since rows come one by one."""
     topic = max(min(max(map(len, topics), default=5), 40), 5)
     wide = {"time": 12, "topic": topic, "partition": 4, "event": 7, "brokers": 7, "leader": 6}
     wide |= {"isr": 9, "out_for_ms": 8, "behind": 0}
@@ -88,7 +90,8 @@ def _cell(column: Column, width: int) -> Cell:
 async def watch(context: Context, admin: Admin, options: InSyncReplicas, every_s: float) -> int:
     """Shows changes until it is interrupted, asking every `every_s` seconds.
 
-    It waits for Ctrl-C: a KeyboardInterrupt could be raised on any line, and be swallowed there, as in a finalizer.
+    It waits for Ctrl-C: a KeyboardInterrupt could be raised on any line, and be swallowed there, as
+    in a finalizer.
     """
     with listen_for_interrupts() as interrupts:
         interrupted = await interrupts.or_until(lambda: _watch(context, admin, options, every_s))
@@ -121,7 +124,7 @@ async def _watch(context: Context, admin: Admin, options: InSyncReplicas, every_
             table = EventTable(context, columns(IsrEvent), cells, partition_style)
             begun = history.begin(filtered(partitions, options, min_isr))
             await _add_since(admin, partitions, begun, history, now_ms())
-            table.tell(begun)
+            table.add(begun)
             count = len(partitions)
             context.say(f"Watching {count} partition{'s'[: count != 1]}; Ctrl-C ends.")
         else:
@@ -130,7 +133,7 @@ async def _watch(context: Context, admin: Admin, options: InSyncReplicas, every_
             history.see(rows, stamp)
             await _add_lag(admin, partitions, rows)
             wanted = _wanted(options, partitions, before, min_isr)
-            table.tell([row for row in rows if _of(row) in wanted])
+            table.add([row for row in rows if _of(row) in wanted])
         before = now
         await trio.sleep(every_s)
 
@@ -142,7 +145,8 @@ def _of(row: IsrEvent) -> TopicPartition:
 def _wanted(
     options: InSyncReplicas, partitions: Partitions, before: Watched, min_isr: dict[str, int]
 ) -> set[TopicPartition]:
-    """The partitions to show: those for which a filter holds, and those that were not whole a moment ago."""
+    """The partitions to show: those for which a filter holds, and those that were not whole a
+    moment ago."""
     found = set(filtered(partitions, options, min_isr)) | (before.keys() - partitions.keys())
     was = {
         tp: partitions[tp]

@@ -1,15 +1,15 @@
 """`pk log adopt`: takes over the topics of a data directory that Apache Kafka wrote.
 
-The order of steps makes sure that after a crash at any point the directory is either still Apache's (pk refuses it, and
-`adopt` can be run again) or pk's:
+The order of steps makes sure that after a crash at any point the directory is either still Apache's
+(pk refuses it, and `adopt` can be run again) or pk's:
 
     write pk's metadata in .pk-adopt/, after removing that of an earlier attempt
     move Apache's own files aside, except its metadata log
     rename the new metadata to pk-metadata/
     move the metadata log aside: from here on the directory is pk's
 
-This removes nothing of Apache's. Logs keep their files, except segments in message formats older than 0.11: those are
-rewritten as record batches, which Apache Kafka reads too.
+This removes nothing of Apache's. Logs keep their files, except segments in message formats older
+than 0.11: those are rewritten as record batches, which Apache Kafka reads too.
 """
 
 import os
@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
 from pk.cli.config_keys.units import config_value
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.log.rows import AdoptedTopicRow
+from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -40,21 +41,19 @@ from pk.core.log.tools.adopt import (
 )
 from pk.core.log.tools.upgrade import upgrade_log
 from pk.core.meta import configs
-from pk.core.meta.events import ClusterCreated, Event
+from pk.core.meta.events import (
+    AclCreated,
+    ClientQuotaChanged,
+    ClusterCreated,
+    Event,
+    ScramCredentialChanged,
+)
 from pk.core.meta.features import first_features
 from pk.core.record.batch import CorruptBatch
-from pk.core.values import METADATA_TOPIC, Uuid, uuid_text
+from pk.core.values import METADATA_TOPIC, new_id, uuid_text
 
 _SCRATCH = ".pk-adopt"
 _EVENTS_PER_BATCH = 5000
-
-_TOPICS = (
-    Column("topic"),
-    Column("partitions", right=True),
-    Column("bytes", right=True),
-    Column("topic_id"),
-    Column("configs"),
-)
 
 
 async def adopt(
@@ -72,10 +71,11 @@ async def adopt(
                 held.callback(disk.lock(f"{path}/.lock", this_process()).release)
             except LockHeld as e:
                 raise CommandError(
-                    f"{path} is in use: {e.holder or 'another process'} holds it; stop the broker first."
+                    f"{path} is in use: {e.holder or 'another process'} holds it; stop the broker "
+                    "first."
                 ) from None
         try:
-            adoption = await offload(plan, disk, paths, _new_id)
+            adoption = await offload(plan, disk, paths, lambda: new_id(secrets.token_bytes))
             with_configs(adoption, _given(topic_configs, topic_file))
         except CannotAdopt as e:
             raise CommandError(str(e)) from None
@@ -86,12 +86,6 @@ async def adopt(
         await context.agree(f"Take over {count(len(adoption.topics), 'topic')} for pk?")
         await _apply(disk, adoption)
     _say_done(context, adoption)
-
-
-def _new_id() -> Uuid:
-    while uuid_text(value := secrets.token_bytes(16)).startswith("-"):
-        pass
-    return value
 
 
 def _paths(given: Sequence[str]) -> list[str]:
@@ -152,7 +146,7 @@ def _check_configs(context: Context, adoption: Adoption) -> None:
                 adoption.notes.append(f"{topic.name}: {key}={value} is left out: {e.message}.")
 
 
-def _row(topic: AdoptedTopic) -> dict[str, object]:
+def _row(topic: AdoptedTopic) -> AdoptedTopicRow:
     return {
         "topic": topic.name,
         "partitions": len(topic.directories),
@@ -163,7 +157,7 @@ def _row(topic: AdoptedTopic) -> dict[str, object]:
 
 
 def _show(context: Context, adoption: Adoption) -> None:
-    context.show(Listing(_TOPICS, [_row(topic) for topic in adoption.topics]))
+    context.show(listing(AdoptedTopicRow, [_row(topic) for topic in adoption.topics]))
     for old, new in adoption.moves:
         context.say(f"{old} is moved to {new}.")
     for note in adoption.notes:
@@ -172,7 +166,19 @@ def _show(context: Context, adoption: Adoption) -> None:
         context.say(f"Some partitions have no topic id in their files: {', '.join(lost)}.")
     meta = adoption.meta
     context.say(
-        f"pk will serve them as node {meta.node_id} of cluster {meta.cluster_id}; users, ACLs and quotas are not taken over."
+        f"pk will serve them as node {meta.node_id} of cluster {meta.cluster_id}, with "
+        f"{_security(adoption)}."
+    )
+
+
+def _security(adoption: Adoption) -> str:
+    """`2 ACLs, 1 password for SCRAM and 3 quotas`."""
+    kinds = [type(event) for event in adoption.security]
+    acls, quotas = kinds.count(AclCreated), kinds.count(ClientQuotaChanged)
+    passwords = kinds.count(ScramCredentialChanged)
+    return (
+        f"{count(acls, 'ACL')}, {count(passwords, 'password')} for SCRAM and "
+        f"{count(quotas, 'quota')}"
     )
 
 
@@ -192,8 +198,9 @@ async def _apply(disk: RealDisk, adoption: Adoption) -> None:
 
 
 def _upgrade(disk: RealDisk, adoption: Adoption) -> None:
-    """Rewrites segments in message formats older than 0.11: pk's logs hold record batches only. Apache Kafka reads the
-    result too, so the directory stays usable if it is not taken over in the end. Raises CommandError."""
+    """Rewrites segments in message formats older than 0.11: pk's logs hold record batches only.
+    Apache Kafka reads the result too, so the directory stays usable if it is not taken over in the
+    end. Raises CommandError."""
     for topic in adoption.topics:
         for directory in topic.directories.values():
             try:
@@ -209,7 +216,8 @@ def _fresh(disk: RealDisk, scratch: str) -> None:
 
 
 def _exchange(disk: RealDisk, adoption: Adoption, scratch: str) -> None:
-    """Renames everything. Apache's metadata log goes last, because the directory is Apache's as long as it exists."""
+    """Renames everything. Apache's metadata log goes last, because the directory is Apache's as
+    long as it exists."""
     log = f"/{METADATA_TOPIC}-0"
     moves = sorted(adoption.moves, key=lambda move: move[0].endswith(log))
     for old, new in moves:
@@ -243,5 +251,6 @@ def _say_done(context: Context, adoption: Adoption) -> None:
     command = shlex.join(("pk", "up", "--data", where, *words))
     partitions = sum(len(topic.directories) for topic in adoption.topics)
     context.say(
-        f"{count(len(adoption.topics), 'topic')} with {count(partitions, 'partition')} now belong to pk; `{command}` serves them."
+        f"{count(len(adoption.topics), 'topic')} with {count(partitions, 'partition')} now belong "
+        f"to pk; `{command}` serves them."
     )

@@ -1,4 +1,5 @@
-"""`pk log cat`: shows records from a partition's files, as console-consumer shows those of a broker."""
+"""`pk log cat`: shows records from a partition's files, as console-consumer shows those of a
+broker."""
 
 import os
 from collections.abc import Iterable
@@ -23,15 +24,17 @@ if TYPE_CHECKING:
 
 
 class _Committed:
-    """Which records of a log are committed: those outside transactions, and those of transactions that did not abort.
-    As for a consumer, nothing after the start of an open transaction is shown. Reads only the log, not its indexes."""
+    """Which records of a log are committed: those outside transactions, and those of transactions
+    that did not abort. As for a consumer, nothing after the start of an open transaction is shown.
+    Reads only the log, not its indexes."""
 
     def __init__(self, log: Log) -> None:
         self._aborted: dict[int, list[tuple[int, int]]] = {}
         self.stable = self._last_stable(log)
 
     def _last_stable(self, log: Log) -> int:
-        """The first offset of the oldest open transaction, or the end of the log. Collects the aborted transactions."""
+        """The first offset of the oldest open transaction, or the end of the log. Collects the
+        aborted transactions."""
         begun: dict[int, int] = {}
         for batch in log.batches(log.start):
             header = batch.header

@@ -1,15 +1,17 @@
-"""`pk log`: its commands and their options."""
+"""The commands of `pk log`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import (
     Change,
     Debug,
     Listing,
 )
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import Pair, config_pair
 from pk.cli.nouns.log.options import CatRecords, DumpLog, IndexesOnly
+from pk.cli.nouns.log.rows import DUMPED, AdoptedTopicRow, FindingRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -27,12 +29,13 @@ LOG = Noun("log")
         "pk log dump data/__consumer_offsets-7 --records --where 'key.group = app'",
         "pk log dump data --show checkpoint",
     ),
-    notes="Only reads, also beside a running broker.",
-    shows="...",
+    notes="Only reads; safe while a broker runs.",
+    shows=DUMPED,
     blocking=True,
 )
 def dump(context: "Context", options: DumpLog) -> int | None:
-    """Show what files hold: batches, records, indexes, producers, epochs, checkpoints, metadata."""
+    """Show the contents of files: batches, records, indexes, producers, epochs, checkpoints,
+    metadata."""
     from pk.cli.nouns.log.dump import dump
 
     return dump(context, options)
@@ -42,8 +45,8 @@ def dump(context: "Context", options: DumpLog) -> int | None:
     "verify",
     takes=(Listing, Debug),
     examples=("pk log verify data", "pk log verify data/orders-0 -f json"),
-    notes="Only reads, also beside a running broker.",
-    shows="file position:int? offset:int? what",
+    notes="Only reads; safe while a broker runs.",
+    shows=FindingRow,
     blocking=True,
 )
 def verify(
@@ -54,8 +57,8 @@ def verify(
     ],
     verify_index_only: IndexesOnly = False,
 ) -> int | None:
-    """Check files: every batch's CRC, offsets, records, epochs, and every index entry; exit 1 if
-    something is wrong.
+    """Check files: each batch's CRC, offsets, records, epochs, and each index entry; exit 1 if
+    anything is wrong.
     """
     from pk.cli.nouns.log.verify import verify_command
 
@@ -70,11 +73,11 @@ def verify(
         "pk log cat data/orders-0 data/orders-1 -o @-1h",
         "pk log cat data/__consumer_offsets-7 -f table",
     ),
-    notes="Ends at the end of what is there. Only reads, also beside a running broker.",
+    notes="Stops at the end of the files. Only reads; safe while a broker runs.",
     blocking=True,
 )
 def cat(context: "Context", options: CatRecords) -> int | None:
-    """Records straight out of the files, with the positions and formats of console-consumer."""
+    """Show records straight from log files, with the positions and formats of pk consume."""
     from pk.cli.nouns.log.cat import cat
 
     return cat(context, options)
@@ -90,7 +93,7 @@ def cat(context: "Context", options: CatRecords) -> int | None:
     notes=(
         "Stop Apache Kafka first. Its metadata log is kept, in apache-kafka/ beside the topics."
     ),
-    shows="topic partitions:int bytes:int topic_id? configs:<str>",
+    shows=AdoptedTopicRow,
 )
 def adopt(
     context: "Context",
@@ -98,7 +101,7 @@ def adopt(
         tuple[str, ...],
         Argument(
             "DIR",
-            help="The data directory; all of them where log.dirs names several.",
+            help="The data directory, or all directories of log.dirs.",
             complete="directory",
         ),
     ],
@@ -109,7 +112,7 @@ def adopt(
             "--config",
             value="TOPIC:KEY=VALUE",
             parser=config_pair,
-            help="A config of a topic, over what Apache's metadata says; may be given again.",
+            help="A topic config, overriding Apache's metadata; repeatable.",
         ),
     ] = (),
     topic_file: Annotated[

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from pk.cli.command_line.known_values import SHOWN
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.log.files import (
-    BATCHES,
-    LESS_ROOM,
-    SEGMENTS,
     LogView,
-    columns_of,
+    row_type,
     rows_of,
     segment_rows,
 )
+from pk.cli.nouns.log.rows import BatchRow, SegmentRow
 from pk.cli.nouns.log.verify import check_indexes
 from pk.cli.output.formats import Column, Listing, OutputOptions, Row, narrow, render
 from pk.cli.output.formats import dump as dump_rows
+from pk.cli.output.rows import columns
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.log.disk import RealDisk
@@ -33,6 +32,9 @@ _CHUNK_ROWS = 1000
 
 _ROOMY = 120
 """The width from which a terminal has room for all columns of a batch."""
+
+_LESS_ROOM = ("position", "leader_epoch", "producer_id", "base_sequence", "transactional")
+"""Columns of batches that a narrower terminal shows only with -f wide."""
 
 _KINDS = {
     "index": {Kind.INDEX},
@@ -56,7 +58,7 @@ class _Part(NamedTuple):
 
     title: str
     what: str
-    columns: tuple[Column, ...]
+    row: type
     rows: Iterator[Row]
 
 
@@ -103,8 +105,8 @@ def _check_offset(options: "DumpLog") -> None:
 def _within(
     context: Context, options: "DumpLog", disk: RealDisk, directory: str, view: LogView
 ) -> LogView | None:
-    """The view with the offsets of -o in the partition of `directory`; None if -o does not name the partition. Raises
-    Unusable, CommandError."""
+    """The view with the offsets of -o in the partition of `directory`; None if -o does not name the
+    partition. Raises Unusable, CommandError."""
     if options.offset is None:
         return view
     from pk.cli.nouns.log.file_positions import Log, file_positions
@@ -132,16 +134,14 @@ def _parts(context: Context, options: "DumpLog", path: str, view: LogView) -> It
             else view
         )
         if own is not None:
-            yield _Part(
-                path, kind.value, columns_of(kind, own), rows_of(disk, path, kind, own, say)
-            )
+            yield _Part(path, kind.value, row_type(kind, own), rows_of(disk, path, kind, own, say))
         return
     found = survey(disk, path)
     one = found.partitions == [path] or options.offset is not None
     shown = _shown(options) or {"batches" if one else "segments"}
     if "segments" in shown:
         rows = itertools.chain.from_iterable(segment_rows(disk, d) for d in found.partitions)
-        yield _Part(path, "segments", SEGMENTS, rows)
+        yield _Part(path, "segments", SegmentRow, rows)
     files = [(file, view) for file in found.files if options.offset is None]
     for directory in found.partitions:
         if directory != path and options.offset is not None and partition_of(directory) is None:
@@ -159,16 +159,15 @@ def _parts(context: Context, options: "DumpLog", path: str, view: LogView) -> It
                 if word in shown:
                     how = own._replace(records=word == "records")
                     yield _Part(
-                        file, word, columns_of(kind, how), rows_of(disk, file, kind, how, say)
+                        file, word, row_type(kind, how), rows_of(disk, file, kind, how, say)
                     )
         elif any(kind in _KINDS.get(word, ()) for word in shown):
-            yield _Part(
-                file, kind.value, columns_of(kind, own), rows_of(disk, file, kind, own, say)
-            )
+            yield _Part(file, kind.value, row_type(kind, own), rows_of(disk, file, kind, own, say))
 
 
 def _outside(name: str, names: list[str], view: LogView) -> bool:
-    """Whether the segment of this file, one of its directory's, has none of the requested offsets."""
+    """Whether the segment of this file, one of its directory's, has none of the requested
+    offsets."""
     if view.span is None or kind_of(name) is not Kind.LOG:
         return False
     begin, end = view.span
@@ -181,9 +180,10 @@ def _outside(name: str, names: list[str], view: LogView) -> bool:
 
 
 def _show(context: Context, parts: list[_Part]) -> None:
-    look = context.output
-    shapes = {part.columns for part in parts}
-    if len(shapes) > 1 and (look.narrows or look.format == "csv" or "{" in look.format):
+    output = context.output
+    if len({part.row for part in parts}) > 1 and (
+        output.narrows or output.format == "csv" or "{" in output.format
+    ):
         what = ", ".join(dict.fromkeys(part.what for part in parts))
         raise Unusable(
             f"These tables ({what}) have different columns; choose one with --show, or leave out "
@@ -191,29 +191,29 @@ def _show(context: Context, parts: list[_Part]) -> None:
         )
     if parts:
         # Report unknown columns before anything is read.
-        narrow(Listing(parts[0].columns, ()), look)
-    if look.sort:
+        narrow(Listing(columns(parts[0].row), ()), output)
+    if output.sort:
         rows = itertools.chain.from_iterable(part.rows for part in parts)
-        context.show(Listing(parts[0].columns if parts else (), list(rows)))
+        context.show(Listing(columns(parts[0].row) if parts else (), list(rows)))
         return
-    if look.format in ("table", "wide"):
-        _show_tables(context, parts, look)
+    if output.format in ("table", "wide"):
+        _show_tables(context, parts, output)
     else:
-        _show_data(context, parts, look)
+        _show_data(context, parts, output)
 
 
 def _chunks(
-    rows: Iterable[Row], columns: tuple[Column, ...], look: OutputOptions
+    rows: Iterable[Row], found: tuple[Column, ...], output: OutputOptions
 ) -> Iterator[Listing]:
     """The rows to show, in portions; reads no more than the limit needs."""
-    left, waiting = look.limit, iter(rows)
-    one = _of_a_chunk(look)
-    size = _CHUNK_ROWS if look.where or look.limit is None else min(look.limit, _CHUNK_ROWS)
+    left, waiting = output.limit, iter(rows)
+    one = _of_a_chunk(output)
+    size = _CHUNK_ROWS if output.where or output.limit is None else min(output.limit, _CHUNK_ROWS)
     while left is None or left > 0:
         chunk = list(itertools.islice(waiting, size))
         if not chunk:
             return
-        listing = narrow(Listing(columns, chunk), one)
+        listing = narrow(Listing(found, chunk), one)
         if left is not None:
             listing = listing._replace(rows=listing.rows[:left])
             left -= len(listing.rows)
@@ -221,26 +221,25 @@ def _chunks(
             yield listing
 
 
-def _with_room(columns: tuple[Column, ...], look: OutputOptions) -> tuple[Column, ...]:
+def _with_room(row: type, output: OutputOptions) -> tuple[Column, ...]:
     """The columns; on a narrow terminal some of them only for -f wide."""
-    if columns != BATCHES or not look.terminal or look.width >= _ROOMY or look.columns:
-        return columns
-    return tuple(c._replace(wide=True) if c.key in LESS_ROOM else c for c in columns)
+    is_narrow = output.terminal and output.width < _ROOMY and not output.columns
+    return columns(row, wide=_LESS_ROOM if row is BatchRow and is_narrow else ())
 
 
-def _of_a_chunk(look: OutputOptions) -> OutputOptions:
-    """The look without its limit and its order: those are not a chunk's."""
-    return look._replace(limit=None, sort=())
+def _of_a_chunk(output: OutputOptions) -> OutputOptions:
+    """The options without its limit and its order: those are not a chunk's."""
+    return output._replace(limit=None, sort=())
 
 
-def _show_tables(context: Context, parts: list[_Part], look: OutputOptions) -> None:
+def _show_tables(context: Context, parts: list[_Part], output: OutputOptions) -> None:
     several = len(parts) > 1
-    left = look.limit
-    plain = look._replace(where=None, columns=(), sort=(), limit=None, format="wide")
+    left = output.limit
+    plain = output._replace(where=None, columns=(), sort=(), limit=None, format="wide")
     for i, part in enumerate(parts):
         title = f"{part.title}\n" if several else ""
-        columns, empty = _with_room(part.columns, look), True
-        for listing in _chunks(part.rows, columns, look._replace(limit=left)):
+        found, empty = _with_room(part.row, output), True
+        for listing in _chunks(part.rows, found, output._replace(limit=left)):
             empty = False
             if left is not None:
                 left -= len(listing.rows)
@@ -254,40 +253,40 @@ def _show_tables(context: Context, parts: list[_Part], look: OutputOptions) -> N
 
 
 def _readable(row: Row) -> Row:
-    """The row with bytes that are not UTF-8 in hexadecimal; otherwise a table would show them like null."""
+    """The row with bytes that are not UTF-8 in hexadecimal; otherwise a table would show them like
+    null."""
     packed = {name: row.get(f"{name}_b64") for name in ("key", "value")}
     found = {n: f"0x{base64.b64decode(text).hex()}" for n, text in packed.items() if text}
     return {**row, **found} if found else row
 
 
-def _show_data(context: Context, parts: list[_Part], look: OutputOptions) -> None:
+def _show_data(context: Context, parts: list[_Part], output: OutputOptions) -> None:
     """Writes all formats but tables, row by row as it reads."""
-    rows: Iterable[tuple[tuple[Column, ...], Row]] = ((p.columns, r) for p in parts for r in p.rows)
-    columns = parts[0].columns if parts else ()
-    if look.format == "json":
-        _json(context, parts, look)
+    if output.format == "json":
+        _json(context, parts, output)
         return
-    if len({part.columns for part in parts}) > 1:
+    if len({part.row for part in parts}) > 1:
         for part in parts:
-            for listing in _chunks(part.rows, part.columns, look):
-                context.write(render(listing, _of_a_chunk(look)._replace(columns=())))
+            for listing in _chunks(part.rows, columns(part.row), output):
+                context.write(render(listing, _of_a_chunk(output)._replace(columns=())))
         return
+    found = columns(parts[0].row) if parts else ()
     first = True
-    for listing in _chunks((row for _, row in rows), columns, look):
-        data = render(listing, look._replace(where=None, limit=None, sort=(), columns=()))
-        if look.format == "csv" and not first:
+    for listing in _chunks(itertools.chain.from_iterable(p.rows for p in parts), found, output):
+        data = render(listing, output._replace(where=None, limit=None, sort=(), columns=()))
+        if output.format == "csv" and not first:
             data = data.partition(b"\n")[2]
         first = False
         context.write(data)
-    if first and look.format == "csv":
-        context.write(render(narrow(Listing(columns, []), look), look._replace(columns=())))
+    if first and output.format == "csv":
+        context.write(render(narrow(Listing(found, []), output), output._replace(columns=())))
 
 
-def _json(context: Context, parts: list[_Part], look: OutputOptions) -> None:
+def _json(context: Context, parts: list[_Part], output: OutputOptions) -> None:
     """Writes one array of everything, as it is read."""
-    left, empty = look.limit, True
+    left, empty = output.limit, True
     for part in parts:
-        for listing in _chunks(part.rows, part.columns, look._replace(limit=left)):
+        for listing in _chunks(part.rows, columns(part.row), output._replace(limit=left)):
             if left is not None:
                 left -= len(listing.rows)
             keys = [column.key for column in listing.columns]

@@ -40,7 +40,8 @@ class Log:
         self.end = self._end()
 
     def _checkpointed(self) -> int:
-        """The log start offset in the data directory's checkpoint; records below it were deleted."""
+        """The log start offset in the data directory's checkpoint; records below it were
+        deleted."""
         try:
             parent = os.path.dirname(self.partition.directory)
             return parse_offsets(self._disk.read(f"{parent}/{LOG_START_OFFSETS}")).get(self.tp, 0)
@@ -79,7 +80,8 @@ class Log:
             raise CommandError(f"{where}: the records cannot be read: {e.message}.") from None
 
     def offset_at(self, timestamp: int) -> int:
-        """The first offset whose record is at or after `timestamp` (epoch milliseconds); -1 if there is none."""
+        """The first offset whose record is at or after `timestamp` (epoch milliseconds); -1 if
+        there is none."""
         for batch in self.batches(self.start):
             if batch.header.max_timestamp >= timestamp and not is_control(batch):
                 for record in self.records(batch):

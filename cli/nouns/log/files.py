@@ -1,12 +1,25 @@
-"""What `pk log dump` shows of a file: for each kind of file its columns and its rows."""
+"""What `pk log dump` shows of a file: for each kind of file its rows."""
 
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
-from pk.cli.output.formats import Column, Row
-from pk.cli.positions.times import show_time
+from pk.cli.nouns.log.rows import (
+    AbortedTransactionRow,
+    BatchRow,
+    CheckpointRow,
+    ContentRow,
+    EventRow,
+    LeaderEpochRow,
+    LogRecordRow,
+    OffsetEntryRow,
+    ProducerStateRow,
+    PropertyRow,
+    SegmentRow,
+    TimeEntryRow,
+)
+from pk.cli.output.formats import Row
 from pk.cli.records.internal_topics import decoded
 from pk.cli.records.row import TIMESTAMP_TYPES, header_value, text_or_b64
 from pk.cli.runtime.exits import CommandError
@@ -34,6 +47,7 @@ from pk.core.record.build import ControlType, control_type, coordinator_epoch
 from pk.core.values import (
     METADATA_TOPIC,
     OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
     TRANSACTIONS_TOPIC,
     TopicPartition,
     uuid_text,
@@ -43,7 +57,11 @@ Say = Callable[[str], None]
 """Called with a line for each problem found."""
 
 _METADATA_DIRECTORY = "pk-metadata"
-DECODERS = {"offsets": OFFSETS_TOPIC, "transactions": TRANSACTIONS_TOPIC}
+DECODERS = {
+    "offsets": OFFSETS_TOPIC,
+    "transactions": TRANSACTIONS_TOPIC,
+    "share-groups": SHARE_STATE_TOPIC,
+}
 
 
 class LogView(NamedTuple):
@@ -56,121 +74,8 @@ class LogView(NamedTuple):
     """Show only the record itself: key, value and headers."""
 
     span: tuple[int, int] | None = None
-    """Show only batches and records with offsets from the first up to but not including the second."""
-
-
-def _time(value: Any) -> str:
-    return "-" if value is None or value < 0 else show_time(value)
-
-
-def _clock(key: str) -> Callable[[Row], str]:
-    """A time for a terminal: shorter, without the zone, which is the terminal's own."""
-    return lambda row: _time(row.get(key)).replace("T", " ")[:23]
-
-
-def _nested(value: Any) -> str:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _number(key: str, *, wide: bool = False, title: str | None = None) -> Column:
-    return Column(key, right=True, wide=wide, title=title)
-
-
-BATCHES = (
-    _number("base_offset", title="FIRST OFFSET"),
-    _number("last_offset"),
-    _number("count", title="RECORDS"),
-    _number("position"),
-    _number("size", title="BYTES"),
-    Column("codec"),
-    Column("max_timestamp", show=_time, title="LATEST TIME", on_terminal=_clock("max_timestamp")),
-    Column("timestamp_type", wide=True),
-    Column("base_timestamp", show=_time, wide=True),
-    _number("leader_epoch", title="EPOCH"),
-    _number("producer_id", title="PRODUCER"),
-    _number("producer_epoch", wide=True),
-    _number("base_sequence", title="SEQUENCE"),
-    _number("last_sequence", wide=True),
-    Column("transactional", title="TXN"),
-    Column("control"),
-    Column("delete_horizon_ms", show=_time, wide=True),
-    _number("magic", wide=True),
-    Column("crc", wide=True),
-    Column("valid"),
-    Column("error", wide=True),
-    Column("file", wide=True),
-)
-LESS_ROOM = frozenset(("position", "leader_epoch", "producer_id", "base_sequence", "transactional"))
-"""Columns of batches that a narrow terminal shows only with -f wide."""
-
-RECORDS = (
-    Column("topic", wide=True),
-    _number("partition", wide=True),
-    _number("offset"),
-    Column("timestamp", show=_time, title="TIME", on_terminal=_clock("timestamp")),
-    Column("timestamp_type", wide=True),
-    _number("position", wide=True),
-    Column("codec", wide=True),
-    _number("leader_epoch", wide=True, title="EPOCH"),
-    _number("producer_id", wide=True, title="PRODUCER"),
-    _number("producer_epoch", wide=True),
-    _number("sequence", wide=True),
-    Column("transactional", wide=True, title="TXN"),
-    Column("control", show=_nested),
-    Column("key", show=_nested),
-    Column("key_b64", wide=True),
-    Column("value", show=_nested),
-    Column("value_b64", wide=True),
-    Column("headers", show=_nested, wide=True),
-    Column("error", wide=True),
-    Column("file", wide=True),
-)
-BARE = tuple(c for c in RECORDS if c.key in ("key", "key_b64", "value", "value_b64", "headers"))
-SEGMENTS = (
-    Column("topic"),
-    _number("partition"),
-    _number("base_offset", title="FIRST OFFSET"),
-    _number("bytes"),
-    _number("index_bytes", title="INDEX"),
-    _number("timeindex_bytes", title="TIMEINDEX"),
-    _number("txnindex_bytes", title="TXNINDEX"),
-    Column("snapshot"),
-    Column("modified", show=_time, wide=True),
-    Column("directory", wide=True),
-)
-FILE = Column("file", wide=True)
-INDEX = (_number("entry"), _number("offset"), _number("position"), FILE)
-TIMEINDEX = (
-    _number("entry"),
-    Column("timestamp", show=_time, title="TIME"),
-    _number("offset"),
-    FILE,
-)
-TXNINDEX = (
-    _number("producer_id", title="PRODUCER"),
-    _number("first_offset"),
-    _number("last_offset"),
-    _number("last_stable_offset"),
-    FILE,
-)
-SNAPSHOT = (
-    _number("producer_id", title="PRODUCER"),
-    _number("producer_epoch", title="EPOCH"),
-    _number("first_sequence", wide=True),
-    _number("last_sequence"),
-    _number("first_offset", wide=True),
-    _number("last_offset"),
-    Column("timestamp", show=_time, title="TIME"),
-    _number("coordinator_epoch"),
-    _number("current_txn_first_offset", title="OPEN TXN"),
-    FILE,
-)
-EPOCHS = (_number("epoch"), _number("start_offset"), FILE)
-OFFSETS = (Column("topic"), _number("partition"), _number("offset"), FILE)
-PROPERTIES = (Column("name"), Column("value"), FILE)
-EVENTS = (Column("event"), Column("fields", show=_nested), FILE)
+    """Show only batches and records with offsets from the first up to but not including the
+    second."""
 
 
 # --- logs ---
@@ -184,7 +89,7 @@ def codec_name(batch: Batch) -> str:
         return str(batch.header.attributes & 7)
 
 
-def batch_row(batch: Batch, path: str) -> Row:
+def batch_row(batch: Batch, path: str) -> BatchRow:
     """A batch as `pk log dump` shows it."""
     header, error = batch.header, batch.crc_error
     old = header.magic != MAGIC
@@ -269,41 +174,48 @@ class _Decoder:
 
 def _record_rows(
     batch: Batch, path: str, tp: TopicPartition | None, decoder: _Decoder
-) -> Iterator[Row]:
+) -> Iterator[LogRecordRow]:
     header = batch.header
     old = header.magic != MAGIC
     control = not old and header.is_control
-    common = {
-        "topic": tp.topic if tp else None,
-        "partition": tp.partition if tp else None,
-        "timestamp_type": TIMESTAMP_TYPES[header.attributes >> 3 & 1],
-        "position": batch.position,
-        "codec": codec_name(batch),
-        "leader_epoch": header.leader_epoch,
-        "producer_id": header.producer_id,
-        "producer_epoch": header.producer_epoch,
-        "transactional": not old and header.is_transactional,
-        "file": path,
-    }
     for record in batch.records():
-        row = {
-            **common,
+        content: dict[str, Any] = {}
+        what: dict[str, Any] | None = None
+        error: str | None = None
+        try:
+            if control:
+                what = _control(record)
+            else:
+                content = decoder.fields(record)
+        except (KafkaError, cbor.CborError) as e:
+            error = str(e)
+        yield {
+            "topic": tp.topic if tp else None,
+            "partition": tp.partition if tp else None,
             "offset": record.offset,
             "timestamp": record.timestamp,
+            "timestamp_type": TIMESTAMP_TYPES[header.attributes >> 3 & 1],
+            "position": batch.position,
+            "codec": codec_name(batch),
+            "leader_epoch": header.leader_epoch,
+            "producer_id": header.producer_id,
+            "producer_epoch": header.producer_epoch,
             "sequence": None
             if header.base_sequence < 0
             else (header.base_sequence + record.offset - header.base_offset) % (1 << 31),
+            "transactional": not old and header.is_transactional,
+            "control": what,
+            "key": content.get("key"),
+            "key_b64": content.get("key_b64"),
+            "value": content.get("value"),
+            "value_b64": content.get("value_b64"),
             "headers": [[name, header_value(value)] for name, value in record.headers],
+            "error": error,
+            "file": path,
         }
-        try:
-            row["control"] = _control(record) if control else None
-            row.update({} if control else decoder.fields(record))
-        except (KafkaError, cbor.CborError) as e:
-            row["error"] = str(e)
-        yield row
 
 
-def _log_rows(disk: Disk, path: str, view: LogView, say: Say) -> Iterator[Row]:
+def _log_rows(disk: Disk, path: str, view: LogView, say: Say) -> Iterator[BatchRow | LogRecordRow]:
     tp = partition_of(path.rpartition("/")[0])
     decoder = _Decoder(path, tp, view.decoder)
     scan = Scan(
@@ -330,56 +242,62 @@ def _log_rows(disk: Disk, path: str, view: LogView, say: Say) -> Iterator[Row]:
             say(f"{path}, position {problem.position}: {problem.what}")
 
 
-def segment_rows(disk: Disk, directory: str) -> Iterator[Row]:
+def segment_rows(disk: Disk, directory: str) -> Iterator[SegmentRow]:
     """The segments of a partition, from the directory listing alone."""
     partition = Partition(disk, directory)
     tp = partition.tp
     for base, files in partition.segments:
-        row: dict[str, Any] = {
+        sizes = {suffix: entry.size for suffix, entry in files.items()}
+        yield {
             "topic": tp.topic if tp else None,
             "partition": tp.partition if tp else None,
             "base_offset": base,
-            "bytes": files[".log"].size,
+            "bytes": sizes[".log"],
+            "index_bytes": sizes.get(".index"),
+            "timeindex_bytes": sizes.get(".timeindex"),
+            "txnindex_bytes": sizes.get(".txnindex"),
             "snapshot": base in partition.snapshots,
             "modified": files[".log"].modified_ms,
             "directory": directory,
         }
-        for suffix in ("index", "timeindex", "txnindex"):
-            entry = files.get(f".{suffix}")
-            row[f"{suffix}_bytes"] = entry.size if entry else None
-        yield row
 
 
 # --- other files ---
 
 
-def _index_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
+def _index_rows(path: str, data: bytes, say: Say) -> Iterator[OffsetEntryRow]:
     entries, findings = offset_entries(path, data, base_of(path.rpartition("/")[2]))
     for n, (offset, position) in enumerate(entries):
         yield {"entry": n, "offset": offset, "position": position, "file": path}
-    _tell(findings, say)
+    _say_findings(findings, say)
 
 
-def _time_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
+def _time_rows(path: str, data: bytes, say: Say) -> Iterator[TimeEntryRow]:
     entries, findings = time_entries(path, data, base_of(path.rpartition("/")[2]))
     for n, (timestamp, offset) in enumerate(entries):
         yield {"entry": n, "timestamp": timestamp, "offset": offset, "file": path}
-    _tell(findings, say)
+    _say_findings(findings, say)
 
 
-def _txn_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
+def _txn_rows(path: str, data: bytes, say: Say) -> Iterator[AbortedTransactionRow]:
     entries, findings = txn_entries(path, data)
     for entry in entries:
-        yield {**entry._asdict(), "file": path}
-    _tell(findings, say)
+        yield {
+            "producer_id": entry.producer_id,
+            "first_offset": entry.first_offset,
+            "last_offset": entry.last_offset,
+            "last_stable_offset": entry.last_stable_offset,
+            "file": path,
+        }
+    _say_findings(findings, say)
 
 
-def _tell(findings: list[Any], say: Say) -> None:
+def _say_findings(findings: list[Any], say: Say) -> None:
     for finding in findings:
         say(f"{finding.file}, position {finding.position}: {finding.what}")
 
 
-def _snapshot_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
+def _snapshot_rows(path: str, data: bytes, say: Say) -> Iterator[ProducerStateRow]:
     for state in Producers.from_snapshot(data, base_of(path.rpartition("/")[2]), 0):
         last = state.batches[-1] if state.batches else None
         yield {
@@ -396,17 +314,17 @@ def _snapshot_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
         }
 
 
-def _epoch_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
+def _epoch_rows(path: str, data: bytes, say: Say) -> Iterator[LeaderEpochRow]:
     for epoch, start_offset in LeaderEpochs.parse(data).entries if data else ():
         yield {"epoch": epoch, "start_offset": start_offset, "file": path}
 
 
-def _offset_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
+def _offset_rows(path: str, data: bytes, say: Say) -> Iterator[CheckpointRow]:
     for (topic, partition), offset in checkpoints.parse_offsets(data).items():
         yield {"topic": topic, "partition": partition, "offset": offset, "file": path}
 
 
-def _property_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
+def _property_rows(path: str, data: bytes, say: Say) -> Iterator[PropertyRow]:
     kind = kind_of(path.rpartition("/")[2])
     if kind is Kind.PARTITION_METADATA:
         pairs = {"topic_id": uuid_text(checkpoints.parse_partition_metadata(data))}
@@ -421,35 +339,39 @@ def _property_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
         yield {"name": name, "value": value, "file": path}
 
 
-def _image_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
+def _image_rows(path: str, data: bytes, say: Say) -> Iterator[EventRow]:
     for event in snapshot.events_of(snapshot.load(data)):
         yield {"event": type(event).__name__, "fields": _plain(event), "file": path}
 
 
-_READERS: dict[Kind, tuple[tuple[Column, ...], Callable[[str, bytes, Say], Iterator[Row]]]] = {
-    Kind.INDEX: (INDEX, _index_rows),
-    Kind.TIME_INDEX: (TIMEINDEX, _time_rows),
-    Kind.TXN_INDEX: (TXNINDEX, _txn_rows),
-    Kind.SNAPSHOT: (SNAPSHOT, _snapshot_rows),
-    Kind.EPOCHS: (EPOCHS, _epoch_rows),
-    Kind.OFFSETS: (OFFSETS, _offset_rows),
-    Kind.PARTITION_METADATA: (PROPERTIES, _property_rows),
-    Kind.META_PROPERTIES: (PROPERTIES, _property_rows),
-    Kind.CLEAN_SHUTDOWN: (PROPERTIES, _property_rows),
-    Kind.CONTROLLER: (PROPERTIES, _property_rows),
-    Kind.IMAGE: (EVENTS, _image_rows),
+Reader = Callable[[str, bytes, Say], Iterator[Row]]
+"""(path, its bytes, called with each problem) → rows."""
+
+_READERS: dict[Kind, tuple[type, Reader]] = {
+    Kind.INDEX: (OffsetEntryRow, _index_rows),
+    Kind.TIME_INDEX: (TimeEntryRow, _time_rows),
+    Kind.TXN_INDEX: (AbortedTransactionRow, _txn_rows),
+    Kind.SNAPSHOT: (ProducerStateRow, _snapshot_rows),
+    Kind.EPOCHS: (LeaderEpochRow, _epoch_rows),
+    Kind.OFFSETS: (CheckpointRow, _offset_rows),
+    Kind.PARTITION_METADATA: (PropertyRow, _property_rows),
+    Kind.META_PROPERTIES: (PropertyRow, _property_rows),
+    Kind.CLEAN_SHUTDOWN: (PropertyRow, _property_rows),
+    Kind.CONTROLLER: (PropertyRow, _property_rows),
+    Kind.IMAGE: (EventRow, _image_rows),
 }
 
 
-def columns_of(kind: Kind, view: LogView) -> tuple[Column, ...]:
-    """The columns for a file of this kind."""
+def row_type(kind: Kind, view: LogView) -> type:
+    """What a row of a file of this kind is."""
     if kind is not Kind.LOG:
         return _READERS[kind][0]
-    return (BARE if view.bare else RECORDS) if view.records else BATCHES
+    return (ContentRow if view.bare else LogRecordRow) if view.records else BatchRow
 
 
 def rows_of(disk: Disk, path: str, kind: Kind, view: LogView, say: Say) -> Iterator[Row]:
-    """What a file holds, row by row. Raises CommandError if the whole file is unreadable, and OSError."""
+    """What a file holds, row by row. Raises CommandError if the whole file is unreadable, and
+    OSError."""
     if kind is Kind.LOG:
         yield from _log_rows(disk, path, view, say)
         return

@@ -1,31 +1,40 @@
-"""What the commands of `pk log` take: the options of those that have many."""
+"""Options of the larger commands of `pk log`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
 from pk.cli.command_line.option_sets import (
+    Decode,
+    DecodeKey,
     FormatterProperties,
     Isolation,
+    ParseJson,
     PartitionNumbers,
+    RawRecords,
     RecordCount,
+    RecordFormat,
     RecordHeaders,
     RecordKey,
+    RecordWhere,
+    SchemaRegistryUrl,
+    SkipMessageOnError,
+    offset_option,
 )
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
 
 IndexesOnly = Annotated[
     bool,
     Option(
         "--verify-index-only",
-        help="Hold the indexes against the batches' headers, and show only what is wrong.",
+        help="Check the indexes against the batch headers, and show only problems.",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DumpLog:
-    """What `pk log dump` takes."""
+    """Options of `pk log dump`."""
 
     path: Annotated[
         tuple[str, ...],
@@ -39,7 +48,7 @@ class DumpLog:
             "--files",
             value="A,B",
             separated=True,
-            help="The same as PATH, as Apache's tool takes it.",
+            help="Same as PATH, as in Apache's tool.",
             complete="file",
         ),
     ] = ()
@@ -50,22 +59,17 @@ class DumpLog:
             value="WHAT",
             separated=True,
             help=(
-                "Of directories: segments, batches, records, index, timeindex, txnindex, snapshot, "
-                "epochs, checkpoint, metadata, all (default: batches; of a data directory: segments)."
+                "For directories: segments, batches, records, index, timeindex, txnindex, "
+                "snapshot, epochs, checkpoint, metadata, all (default: batches; for a data "
+                "directory: segments)."
             ),
         ),
     ] = ()
     offset: Annotated[
         str | None,
-        Option(
-            "-o",
-            "--offset",
-            value="POSITION",
-            help=(
-                "Only batches and records there: start, end, N, -N, +N, @TIME, a range A..B, or "
-                "0=5,1=9."
-            ),
-            complete="position",
+        offset_option(
+            "Only batches and records at a position: start, end, N, -N, +N, @TIME, a range A..B, "
+            "or 0=5,1=9."
         ),
     ] = None
     records: Annotated[
@@ -74,30 +78,29 @@ class DumpLog:
             "--records",
             "--print-data-log",
             "--deep-iteration",
-            help="The records inside the batches.",
+            help="Show the records inside the batches.",
         ),
     ] = False
     skip_record_metadata: Annotated[
-        bool, Option("--skip-record-metadata", help="Of records only key, value and headers.")
+        bool, Option("--skip-record-metadata", help="Show only key, value and headers of records.")
     ] = False
     max_bytes: Annotated[
         int | None,
-        Option(
-            "--max-bytes", value="BYTES", parser=count, help="At most so many bytes of each log."
-        ),
+        Option("--max-bytes", value="BYTES", parser=count, help="Read at most BYTES of each log."),
     ] = None
     decoder: Annotated[
-        Literal["auto", "offsets", "transactions", "metadata", "none"],
+        Literal["auto", "offsets", "transactions", "share-groups", "metadata", "none"],
         Option(
             "--decoder",
             value="NAME",
             shorthands={
                 "--offsets-decoder": "offsets",
                 "--transaction-log-decoder": "transactions",
+                "--share-group-state-decoder": "share-groups",
             },
             help=(
-                "How keys and values are read: auto (by the topic), offsets, transactions, metadata, "
-                "none."
+                "How to decode keys and values: auto (by the topic), offsets, transactions, "
+                "share-groups, metadata, none."
             ),
         ),
     ] = "auto"
@@ -105,7 +108,7 @@ class DumpLog:
         bool,
         Option(
             "--index-sanity-check",
-            help="Look at the indexes by themselves, and show only what is wrong.",
+            help="Check the indexes on their own, and show only problems.",
         ),
     ] = False
     verify_index_only: IndexesOnly = False
@@ -113,57 +116,47 @@ class DumpLog:
 
 @dataclass(frozen=True, kw_only=True)
 class CatRecords:
-    """What `pk log cat` takes."""
+    """Options of `pk log cat`."""
 
     partition_dir: Annotated[
         tuple[str, ...],
         Argument(
             "PARTITION_DIR",
-            help="A partition's directory, or a data directory for all in it.",
+            help="A partition's directory, or a data directory for all its partitions.",
             complete="directory",
         ),
     ]
     offset: Annotated[
         str | None,
-        Option(
-            "-o",
-            "--offset",
-            value="POSITION",
-            help="start, end, N, -N, +N, @TIME, a range A..B, or 0=5,1=9 (default: start).",
-            complete="position",
+        offset_option(
+            "What to read: start, end, N, -N, +N, @TIME, a range A..B, or 0=5,1=9 (default: start)."
         ),
     ] = None
     partitions: PartitionNumbers = ()
     num: RecordCount = None
-    format: Annotated[
-        str | None,
-        Option(
-            "-f",
-            "--format",
-            value="FORMAT",
-            help="value, json, jsonl, csv, yaml, table, wide, name, cbor; %-tokens; or a template.",
-            complete="record-format",
-        ),
-    ] = None
+    format: RecordFormat = None
     key: RecordKey = None
     header: RecordHeaders = ()
-    where: Annotated[
-        str | None, Option("--where", value="CONDITION", help="Only records for which it holds.")
-    ] = None
+    where: RecordWhere = None
     isolation_level: Isolation = "read_uncommitted"
     formatter_properties: FormatterProperties = ()
     key_deserializer: Annotated[
         str | None,
         Option(
-            "--key-deserializer", value="CLASS", help="One of Apache's, such as LongDeserializer."
+            "--key-deserializer",
+            value="CLASS",
+            help="Apache's deserializer class for keys (string, long, integer, double, …).",
         ),
     ] = None
     value_deserializer: Annotated[
-        str | None, Option("--value-deserializer", value="CLASS", help="The same for the value.")
+        str | None,
+        Option(
+            "--value-deserializer", value="CLASS", help="Apache's deserializer class for values."
+        ),
     ] = None
-    raw: Annotated[bool, Option("--raw", help="Do not decode the records of internal topics.")] = (
-        False
-    )
-    skip_message_on_error: Annotated[
-        bool, Option("--skip-message-on-error", help="Go on where a record cannot be shown.")
-    ] = False
+    raw: RawRecords = False
+    decode: Decode = None
+    decode_key: DecodeKey = None
+    schema_registry: SchemaRegistryUrl = None
+    parse_json: ParseJson = False
+    skip_message_on_error: SkipMessageOnError = False

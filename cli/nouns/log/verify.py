@@ -4,7 +4,8 @@ import os
 import time
 from collections.abc import Sequence
 
-from pk.cli.output.formats import Column, Listing, Row
+from pk.cli.nouns.log.rows import FindingRow
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.terminal.progress import Progress
@@ -24,13 +25,6 @@ from pk.core.log.tools.verify_dirs import log_bytes, verify
 
 _AGAIN_S = 0.02
 
-FINDINGS = (
-    Column("file"),
-    Column("position", right=True),
-    Column("offset", right=True),
-    Column("what", title="FINDING"),
-)
-
 
 class CheckFailed(CommandError):
     """The files are damaged; the table shows where."""
@@ -41,7 +35,8 @@ def _wait() -> None:
 
 
 def _directories(paths: Sequence[str]) -> list[str]:
-    """The absolute paths. Raises CommandError for a path without logs: checking nothing is a failure."""
+    """The absolute paths. Raises CommandError for a path without logs: checking nothing is a
+    failure."""
     disk = RealDisk(read_only=True)
     found: list[str] = []
     for path in map(os.path.abspath, paths):
@@ -51,7 +46,8 @@ def _directories(paths: Sequence[str]) -> list[str]:
         inside = survey(disk, path)
         if not inside.files and not any(_has_log(disk, p) for p in inside.partitions):
             raise CommandError(
-                f"{path} holds neither a log nor the files of a data directory; nothing was checked."
+                f"{path} holds neither a log nor the files of a data directory; nothing was "
+                "checked."
             )
         found.append(path)
     return found
@@ -104,16 +100,21 @@ def _verify(context: Context, paths: Sequence[str], *, logs: bool) -> int:
 def _show(context: Context, findings: Sequence[Finding]) -> None:
     if not findings and context.output.format in ("table", "wide"):
         return
-    rows = [f._asdict() | {"offset": f.offset if f.offset >= 0 else None} for f in findings]
-    context.show(Listing(FINDINGS, rows, style=_red))
-
-
-def _red(_: Row) -> str:
-    return "red"
+    rows: list[FindingRow] = [
+        {
+            "file": f.file,
+            "position": f.position,
+            "offset": f.offset if f.offset >= 0 else None,
+            "what": f.what,
+        }
+        for f in findings
+    ]
+    context.show(listing(FindingRow, rows, lambda _: "red"))
 
 
 def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> None:
-    """`pk log dump --index-sanity-check` (`alone`: the indexes by themselves) and `--verify-index-only`."""
+    """`pk log dump --index-sanity-check` (`alone`: the indexes by themselves) and
+    `--verify-index-only`."""
     if not alone:
         directories = [p if os.path.isdir(p) else os.path.dirname(p) for p in paths]
         if _verify(context, _directories(list(dict.fromkeys(directories))), logs=False):
@@ -139,7 +140,8 @@ def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> Non
 
 
 def _index_files(paths: Sequence[str]) -> list[str]:
-    """The named index files, and those in the named directories. Raises CommandError if there is none."""
+    """The named index files, and those in the named directories. Raises CommandError if there is
+    none."""
     wanted = (Kind.INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
     named: list[str] = []
     for path in paths:

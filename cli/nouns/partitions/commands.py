@@ -1,4 +1,4 @@
-"""`pk partitions`: its commands and their options."""
+"""The commands of `pk partitions`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ PARTITIONS = Noun("partitions")
     shows=PartitionStateRow,
 )
 def list_partitions(context: "Context", options: ListPartitions) -> Running:
-    """Partitions with leader, replicas, in-sync replicas and what ails them."""
+    """List partitions with leader, replicas, in-sync replicas and problems."""
     from pk.cli.nouns.partitions.partitions import list_partitions
 
     return list_partitions(context, options)
@@ -48,7 +48,7 @@ def list_partitions(context: "Context", options: ListPartitions) -> Running:
     shows=ElectionRow,
 )
 def elect_leaders(context: "Context", options: ElectLeaders) -> Running:
-    """Make the preferred replicas lead, or any live one where all in sync are lost."""
+    """Elect preferred replicas, or any live replica if no in-sync one is left."""
     from pk.cli.nouns.partitions.elect_leaders import elect_leaders
 
     return elect_leaders(context, options)

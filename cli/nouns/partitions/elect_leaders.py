@@ -1,8 +1,9 @@
 """`pk partitions elect-leaders`: shown, asked, done, one answer a partition.
 
-A preferred election costs nothing but a moment: the first replica of a partition, in sync, takes over from another. An
-unclean one loses records: where no replica in sync (or eligible, KIP-966) lives, one that lacks the newest records becomes
-the truth. It is for partitions without a leader only, and it wants its word typed.
+A preferred election costs nothing but a moment: the first replica of a partition, in sync, takes
+over from another. An unclean one loses records: where no replica in sync (or eligible, KIP-966)
+lives, one that lacks the newest records becomes the truth. It is for partitions without a leader
+only, and it wants its word typed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ from pk.cli.nouns.partitions.rows import ElectionRow, UncleanElectionRow
 from pk.cli.output.formats import Listing
 from pk.cli.output.question_table import say_limited_table
 from pk.cli.output.rows import columns, listing
-from pk.cli.runtime.context import Context, count, place_name
+from pk.cli.runtime.context import Context, count, partition_name
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
 from pk.core.errors import ErrorCode, KafkaError
@@ -89,12 +90,12 @@ async def _partitions(
         numbers = partition_numbers(options.partitions, "-p")
         words += [f"{options.topic}/{n}" for n in numbers] if numbers else [options.topic]
     if options.from_json:
-        words += [place_name(tp) for tp in _in_json(options.from_json)]
+        words += [partition_name(tp) for tp in _in_json(options.from_json)]
     if not words:
         described = await admin.describe_topics()
         topics = [t for t in described.values() if isinstance(t, r.TopicDescription)]
         found = {TopicPartition(t.name, p.partition): p for t in topics for p in t.partitions}
-        remember(context.settings.bootstrap, "partition", map(place_name, found))
+        remember(context.settings.bootstrap, "partition", map(partition_name, found))
         return found
     wanted: dict[str, set[int] | None] = {}
     for word in words:
@@ -193,9 +194,9 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
     ]
     say_limited_table(context, listing(UncleanElectionRow, rows))
     context.say(
-        f"An unclean election makes a replica that lacks records lead {count(len(wanted), 'partition')}: "
-        "what only the lost replicas hold is gone, acknowledged or not, and consumers may see offsets "
-        "again with other records."
+        "An unclean election makes a replica that lacks records lead "
+        f"{count(len(wanted), 'partition')}: what only the lost replicas hold is gone, "
+        "acknowledged or not, and consumers may see offsets again with other records."
     )
     dead = [e for e in wanted if not set(e.p.replicas) & live]
     if dead:

@@ -1,35 +1,27 @@
-"""What the commands of `pk partitions` take: the options of those that have many."""
+"""Options of the larger commands of `pk partitions`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
 from pk.cli.command_line.option_sets import (
-    TOPICS_BY_OPTION,
-    Ailing,
+    TOPIC_BY_OPTION,
+    InternalTopics,
+    PartitionFilters,
+    TopicsMatchingOrAll,
 )
+from pk.cli.command_line.parameters import Argument, Option
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListPartitions(Ailing):
-    """What `pk partitions list` takes."""
+class ListPartitions(PartitionFilters):
+    """Options of `pk partitions list`."""
 
-    topic: Annotated[
-        tuple[str, ...],
-        Argument(
-            "TOPIC",
-            help="The topics, by name or regular expression over whole names (default: all).",
-            complete="topic",
-            named=TOPICS_BY_OPTION,
-        ),
-    ] = ()
-    internal: Annotated[
-        bool, Option("-i", "--internal", help="Internal topics too, where no topic is named.")
-    ] = False
+    topic: TopicsMatchingOrAll = ()
+    internal: InternalTopics = False
     not_preferred: Annotated[
         bool,
         Option(
-            "--not-preferred", help="Only partitions that another than the preferred replica leads."
+            "--not-preferred", help="Only partitions whose leader is not the preferred replica."
         ),
     ] = False
     leader: Annotated[
@@ -56,19 +48,17 @@ class ListPartitions(Ailing):
 
 @dataclass(frozen=True, kw_only=True)
 class ElectLeaders:
-    """What `pk partitions elect-leaders` takes."""
+    """Options of `pk partitions elect-leaders`."""
 
     partition: Annotated[
         tuple[str, ...],
         Argument(
             "PARTITION",
-            help="Topics, or partitions such as orders/0 (default: all that need it).",
+            help="Topics, or partitions such as orders/0 (default: all that need an election).",
             complete="partition",
         ),
     ] = ()
-    topic: Annotated[
-        str | None, Option("-t", "--topic", value="TOPIC", help="A topic.", complete="topic")
-    ] = None
+    topic: Annotated[str | None, TOPIC_BY_OPTION] = None
     partitions: Annotated[
         tuple[str, ...],
         Option(
@@ -84,15 +74,25 @@ class ElectLeaders:
         bool,
         Option(
             "--unclean",
-            help="Elect a live replica that is not in sync where there is no leader; records are lost.",
+            help=(
+                "Where there is no leader, elect a live replica that is not in sync; loses records."
+            ),
         ),
     ] = False
     all: Annotated[
-        bool, Option("-a", "--all", "--all-topic-partitions", help="All that need it.")
+        bool,
+        Option(
+            "-a", "--all", "--all-topic-partitions", help="All partitions that need an election."
+        ),
     ] = False
     election_type: Annotated[
         Literal["preferred", "unclean"] | None,
-        Option("--election-type", value="TYPE", help="Apache's way to say it.", hidden=True),
+        Option(
+            "--election-type",
+            value="TYPE",
+            help="Apache's option: preferred or unclean.",
+            hidden=True,
+        ),
     ] = None
     from_json: Annotated[
         str | None,
@@ -100,7 +100,7 @@ class ElectLeaders:
             "--from-json",
             "--path-to-json-file",
             value="FILE",
-            help="The partitions in Apache's JSON.",
+            help="The partitions, as Apache's JSON.",
             complete="file",
         ),
     ] = None

@@ -2,7 +2,7 @@
 
 from pk.cli.cluster.brokers import parse_brokers
 from pk.cli.cluster.min_isr import min_isrs
-from pk.cli.cluster.partition_selection import filtered, partitions_of, tell_none
+from pk.cli.cluster.partition_selection import filtered, partitions_of, say_none
 from pk.cli.cluster.topics import Partitions, leader_of, partition_style
 from pk.cli.nouns.partitions.options import ListPartitions
 from pk.cli.nouns.partitions.rows import PartitionStateRow
@@ -68,6 +68,6 @@ async def list_partitions(context: Context, options: ListPartitions) -> None:
     min_isr = await min_isrs(admin, (tp.topic for tp in partitions))
     wanted = filtered(partitions, options, min_isr)
     if not wanted:
-        tell_none(context, partitions, options)
+        say_none(context, partitions, options)
     rows = [partition_row(tp, p, min_isr.get(tp.topic)) for tp, p in wanted.items()]
     context.show(listing(PartitionStateRow, rows, partition_style))

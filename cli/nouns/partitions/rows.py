@@ -39,7 +39,8 @@ ElectionRow = TypedDict(
 
 
 class UncleanElectionRow(TypedDict):
-    """A partition without a leader, as it is shown before an unclean election: who is alive, and where its log ends."""
+    """A partition without a leader, as it is shown before an unclean election: who is alive, and
+    where its log ends."""
 
     topic: str
     partition: Annotated[int, Shown("PART")]

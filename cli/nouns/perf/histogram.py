@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from pk.cli.nouns.perf.rows import LatencyMs
+
 _SUB_BITS: Final = 7
 _SUBS: Final = 1 << _SUB_BITS
 _HALF: Final = _SUBS >> 1
 
-PERCENTILES: Final = (("p50", 50.0), ("p95", 95.0), ("p99", 99.0), ("p99_9", 99.9))
-
 
 def bucket_of(us: int) -> int:
-    """The bucket of a duration: one for each microsecond below 128 µs, then 64 for each doubling."""
+    """The bucket of a duration: one for each microsecond below 128 µs, then 64 for each
+    doubling."""
     if us < _SUBS:
         return max(us, 0)
     shift = us.bit_length() - _SUB_BITS
@@ -27,7 +28,8 @@ def top_of(bucket: int) -> int:
 
 
 class Bar(NamedTuple):
-    """A bar of a histogram: `records` durations longer than the previous bar's `top_ms` and up to `top_ms`."""
+    """A bar of a histogram: `records` durations longer than the previous bar's `top_ms` and up to
+    `top_ms`."""
 
     top_ms: float
     records: int
@@ -67,12 +69,16 @@ class Histogram:
                 return min(top_of(bucket), self.longest_us) / 1000
         return self.longest_us / 1000
 
-    def summary(self) -> dict[str, float]:
-        """min, mean, the percentiles and max, in ms."""
-        found = {"min": self.shortest_us / 1000, "mean": round(self.mean_ms, 3)}
-        found.update({name: self.percentile_ms(percent) for name, percent in PERCENTILES})
-        found["max"] = self.longest_us / 1000
-        return found
+    def summary(self) -> LatencyMs:
+        return {
+            "min": self.shortest_us / 1000,
+            "mean": round(self.mean_ms, 3),
+            "p50": self.percentile_ms(50.0),
+            "p95": self.percentile_ms(95.0),
+            "p99": self.percentile_ms(99.0),
+            "p99_9": self.percentile_ms(99.9),
+            "max": self.longest_us / 1000,
+        }
 
     def bars(self) -> list[Bar]:
         """The histogram in steps of 1, 2, 5, 10 …, from the first bar with records to the last."""

@@ -3,14 +3,14 @@
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import trio
 
-from pk.cli.nouns.perf.histogram import Histogram
+from pk.cli.nouns.perf.live import Progress, live
 from pk.cli.nouns.perf.payload import Payloads, Verifier
 from pk.cli.nouns.perf.plan import FILL, Spec, Target
-from pk.cli.nouns.perf.report import Progress, figures, show_live
+from pk.cli.nouns.perf.report import Measured, figures, latencies
+from pk.cli.nouns.perf.rows import Verified
 from pk.cli.nouns.perf.run import Reader, Sender, Work, at_ends
 from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
@@ -26,26 +26,18 @@ class Outcome:
 
     def __init__(self, until: Callable[[Callable[[], Awaitable[None]]], Awaitable[bool]]) -> None:
         self.until = until
-        """Runs a function to its end or until an interrupt; returns True for an interrupt. Clients are opened around it,
-        so records that they are sending can still arrive."""
+        """Runs a function to its end or until an interrupt; returns True for an interrupt. Clients
+        are opened around it, so records that they are sending can still arrive."""
 
-        self.result: dict[str, Any] = {}
-        """Empty if it was interrupted before anything was measured."""
+        self.measured: Measured | None = None
+        """None if it was interrupted before anything was measured."""
 
         self.error: Exception | None = None
         self.interrupted = False
 
 
-def _latency(latency: Histogram, of: str) -> dict[str, Any]:
-    return {
-        "latency_of": of,
-        "latency_ms": latency.summary() if latency.count else None,
-        "histogram": [{"up_to_ms": b.top_ms, "records": b.records} for b in latency.bars()],
-    }
-
-
-def _checked(verifier: Verifier, expected: int | None) -> dict[str, Any]:
-    return {"verified": {"checked": verifier.found, **verifier.faults(expected)}}
+def _checked(verifier: Verifier, expected: int | None) -> Verified:
+    return {"checked": verifier.found, **verifier.faults(expected)}
 
 
 def _run_id() -> int:
@@ -80,46 +72,36 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
     sender = Sender(target.topic, target.partitions, spec.work, payloads)
     sent, cpu = sender.sent, time.process_time()
 
-    def take() -> None:
-        what = "Latency, ms, from the time a record was due to its acknowledgement"
-        if spec.work.rate is None:
-            what = "Latency, ms, from handing a record to the producer to its acknowledgement"
-        spent = time.process_time() - cpu
-        outcome.error = sent.error
-        outcome.result = {
-            **figures(sent.acked, _share(sent.size, sent.acked, sent.records), sent.seconds, spent),
-            "failed": sent.failed,
-            **_latency(sent.latency, what),
-            "verified": None,
-        }
+    def acked_bytes() -> int:
+        return sent.size * sent.acked // sent.records if sent.records else 0
 
-    async with (
-        open_producer(
-            context.settings.bootstrap, spec.producer, on_delivery=sender.on_delivery
-        ) as opened,
-        trio.open_nursery() as nursery,
-    ):
+    def progress() -> Progress:
+        return Progress(sent.acked, acked_bytes(), sent.latency)
+
+    latency_of = "Latency, ms, from the time a record was due to its acknowledgement"
+    if spec.work.rate is None:
+        latency_of = "Latency, ms, from handing a record to the producer to its acknowledgement"
+    interval_ms = spec.options.reporting_interval
+    async with open_producer(
+        context.settings.bootstrap, spec.producer, on_delivery=sender.on_delivery
+    ) as opened:
         sender.producer = opened
         await opened.partitions(target.topic)
-        nursery.start_soon(
-            show_live,
-            context,
-            spec.options.reporting_interval,
-            "Producing",
-            lambda: Progress(sent.acked, _share(sent.size, sent.acked, sent.records), sent.latency),
-            spec.work.records,
+        async with live(context, interval_ms, "Producing", progress, spec.work.records):
+            outcome.interrupted = await outcome.until(sender.run)
+        # Taken before the producer closes: what it still sends then is not measured.
+        spent = time.process_time() - cpu
+        outcome.error = sent.error
+        outcome.measured = Measured(
+            figures(sent.acked, acked_bytes(), sent.seconds, spent),
+            failed=sent.failed,
+            latencies=latencies(sent.latency, latency_of),
         )
-        outcome.interrupted = await outcome.until(sender.run)
-        nursery.cancel_scope.cancel()
-        take()
     if spec.verified and not outcome.interrupted:
         found = await _read_back(context, spec, target, begin, run, outcome)
         if not outcome.interrupted:
-            outcome.result |= _checked(found, sender.numbered - sent.failed)
-
-
-def _share(size: int, part: int, whole: int) -> int:
-    return size * part // whole if whole else 0
+            verified = _checked(found, sender.numbered - sent.failed)
+            outcome.measured = outcome.measured._replace(verified=verified)
 
 
 async def _read_back(
@@ -133,29 +115,21 @@ async def _read_back(
     """Reads the written records back and checks them."""
     verifier = Verifier(run)
     reader = Reader(verifier, marked=spec.options.fake is None, latency=False)
-    async with (
-        open_consumer(context.settings.bootstrap, spec.consumer) as consumer,
-        trio.open_nursery() as nursery,
-    ):
+    async with open_consumer(context.settings.bootstrap, spec.consumer) as consumer:
         ends = await _ends(consumer, target)
         consumer.assign(ends)
         for tp, offset in begin.items():
             consumer.seek(tp, offset)
         total = sum(ends[tp] - begin[tp] for tp in ends)
-        nursery.start_soon(
-            show_live,
-            context,
-            spec.options.reporting_interval,
-            "Reading back",
-            lambda: Progress(reader.read.records, reader.read.size),
-            total,
-        )
+
+        def progress() -> Progress:
+            return Progress(reader.read.records, reader.read.size)
 
         async def read() -> None:
             await reader.until(consumer, at_ends(consumer, ends), patience_s=_PATIENCE_S)
 
-        outcome.interrupted = await outcome.until(read)
-        nursery.cancel_scope.cancel()
+        async with live(context, spec.options.reporting_interval, "Reading back", progress, total):
+            outcome.interrupted = await outcome.until(read)
     return verifier
 
 
@@ -165,23 +139,18 @@ async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome:
     work = Work(number, None, None, spec.work.size)
     payloads = Payloads(run, work.size, spec.source(), spec.options.seed)
     sender = Sender(target.topic, target.partitions, work, payloads)
+
+    def progress() -> Progress:
+        return Progress(sender.sent.acked, sender.sent.size)
+
+    interval_ms = spec.options.reporting_interval
     async with (
         open_producer(
             context.settings.bootstrap, spec.producer, on_delivery=sender.on_delivery
-        ) as opened,
-        trio.open_nursery() as nursery,
+        ) as sender.producer,
+        live(context, interval_ms, "Filling the topic", progress, number),
     ):
-        sender.producer = opened
-        nursery.start_soon(
-            show_live,
-            context,
-            spec.options.reporting_interval,
-            "Filling the topic",
-            lambda: Progress(sender.sent.acked, sender.sent.size),
-            number,
-        )
         outcome.interrupted = await outcome.until(sender.run)
-        nursery.cancel_scope.cancel()
     if sender.sent.error is not None:
         raise sender.sent.error
     return number
@@ -201,36 +170,30 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
     reader = Reader(verifier, marked=marked, latency=False)
     read, cpu = reader.read, time.process_time()
     whole = False
-    async with (
-        open_consumer(context.settings.bootstrap, spec.consumer) as consumer,
-        trio.open_nursery() as nursery,
-    ):
-        wanted = None if target.own else spec.work.records
+    wanted = None if target.own else spec.work.records
+    async with open_consumer(context.settings.bootstrap, spec.consumer) as consumer:
         finished = await _take_partitions(consumer, spec, target, reader, wanted)
-        nursery.start_soon(
-            show_live,
-            context,
-            spec.options.reporting_interval,
-            "Consuming",
-            lambda: Progress(read.records, read.size),
-            wanted or expected,
-        )
+
+        def progress() -> Progress:
+            return Progress(read.records, read.size)
 
         async def work() -> None:
             nonlocal whole
             patience_s = spec.timeout_ms / 1000
             whole = await reader.until(consumer, finished, patience_s=patience_s)
 
-        outcome.interrupted = await outcome.until(work)
-        nursery.cancel_scope.cancel()
+        interval_ms = spec.options.reporting_interval
+        async with live(context, interval_ms, "Consuming", progress, wanted or expected):
+            outcome.interrupted = await outcome.until(work)
         spent = time.process_time() - cpu
-    outcome.result = {
-        **figures(read.records, read.size, read.seconds, spent),
-        "first_record_ms": (read.first_ns - read.started_ns) / 1e6 if read.first_ns else None,
-        "verified": None,
-    }
+    verified: Verified | None = None
     if verifier is not None and (target.own or verifier.found):
-        outcome.result |= _checked(verifier, None if outcome.interrupted else expected)
+        verified = _checked(verifier, None if outcome.interrupted else expected)
+    outcome.measured = Measured(
+        figures(read.records, read.size, read.seconds, spent),
+        first_record_ms=(read.first_ns - read.started_ns) / 1e6 if read.first_ns else None,
+        verified=verified,
+    )
     if not whole and not outcome.interrupted:
         context.say(f"No record for {spec.timeout_ms} ms.")
 
@@ -238,8 +201,8 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
 async def _take_partitions(
     consumer: Consumer, spec: Spec, target: Target, reader: Reader, wanted: int | None
 ) -> Callable[[], bool]:
-    """Starts reading the topic from its start, with or without a group. Returns a function that says whether all of it,
-    or `wanted` records, have been read."""
+    """Starts reading the topic from its start, with or without a group. Returns a function that
+    says whether all of it, or `wanted` records, have been read."""
     ends = await _ends(consumer, target)
     read = reader.read
     if spec.consumer.get("group.id"):
@@ -289,15 +252,9 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
         consumer.assign(begin)
         for tp, offset in begin.items():
             consumer.seek(tp, offset)
-        nursery.start_soon(
-            show_live,
-            context,
-            spec.options.reporting_interval,
-            "End to end",
-            lambda: Progress(read.latency.count, sent.size, read.latency),
-            spec.work.records,
-        )
-        nursery.start_soon(sender.run)
+
+        def progress() -> Progress:
+            return Progress(read.latency.count, sent.size, read.latency)
 
         def finished() -> bool:
             return sender.done.is_set() and verifier.found >= sender.numbered - sent.failed
@@ -307,16 +264,20 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
                 if sender.done.is_set():
                     return
 
-        outcome.interrupted = await outcome.until(work)
+        interval_ms = spec.options.reporting_interval
+        async with live(context, interval_ms, "End to end", progress, spec.work.records):
+            nursery.start_soon(sender.run)
+            outcome.interrupted = await outcome.until(work)
         nursery.cancel_scope.cancel()
         spent = time.process_time() - cpu
     outcome.error = sent.error
-    outcome.result = {
-        **figures(max(0, verifier.found - spec.work.warmup), sent.size, sent.seconds, spent),
-        "failed": sent.failed,
-        **_latency(
+    expected = None if outcome.interrupted else sender.numbered - sent.failed
+    outcome.measured = Measured(
+        figures(max(0, verifier.found - spec.work.warmup), sent.size, sent.seconds, spent),
+        failed=sent.failed,
+        latencies=latencies(
             read.latency,
             "Latency, ms, from the time a record was due to its arrival at the consumer",
         ),
-        **_checked(verifier, None if outcome.interrupted else sender.numbered - sent.failed),
-    }
+        verified=_checked(verifier, expected),
+    )

@@ -1,17 +1,23 @@
-"""What the commands of `pk perf` take: the options of those that have many."""
+"""Options of the larger commands of `pk perf`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
-from pk.cli.command_line.option_sets import Compression
+from pk.cli.command_line.option_sets import (
+    CODECS,
+    Compression,
+    Seed,
+    replication_factor_option,
+    topic_config_option,
+)
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import Pair, config_pair, count
 
 Words = Annotated[
     tuple[str, ...],
     Argument(
         "PROPERTY",
-        help="Config keys of the client as KEY=VALUE, the same as after -X.",
+        help="Client configs as KEY=VALUE, as after -X.",
         complete="client-key",
     ),
 ]
@@ -27,13 +33,13 @@ RecordsWanted = Annotated[
         "--max-messages",
         value="N",
         parser=count,
-        help="So many records.",
+        help="The number of records.",
     ),
 ]
 
 Duration = Annotated[
     str | None,
-    Option("--duration", value="TIME", help="For so long, such as 30s or 5m (default: 10s)."),
+    Option("--duration", value="TIME", help="How long to run, such as 30s or 5m (default: 10s)."),
 ]
 
 ProducerProperties = Annotated[
@@ -42,7 +48,7 @@ ProducerProperties = Annotated[
         "--producer-props",
         value="KEY=VALUE",
         parser=config_pair,
-        help="As -X; more of them may follow, as for Apache's tool.",
+        help="As -X; several may follow, as in Apache's tool.",
         complete="client-key",
         hidden=True,
     ),
@@ -52,14 +58,14 @@ NoVerify = Annotated[
     bool,
     Option(
         "--no-verify",
-        help="Do not look whether each record comes back once, whole and in its place.",
+        help="Do not check that each record arrives once, intact and in order.",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnTopic:
-    """The topic: an existing one, or one made for the test and deleted at the end."""
+    """The topic: an existing one, or a test topic, created and then deleted."""
 
     topic: Annotated[
         str | None,
@@ -67,42 +73,29 @@ class OwnTopic:
             "-t",
             "--topic",
             value="TOPIC",
-            help="An existing topic (default: one of its own, deleted at the end).",
+            help="An existing topic (default: a test topic, deleted at the end).",
             complete="topic",
         ),
     ] = None
     partitions: Annotated[
         int,
         Option(
-            "-p", "--partitions", value="N", parser=count, help="Partitions of its own topic (1)."
+            "-p", "--partitions", value="N", parser=count, help="Partitions of the test topic (1)."
         ),
     ] = 1
     replication_factor: Annotated[
         int | None,
-        Option(
-            "-r",
-            "--replication-factor",
-            value="N",
-            parser=count,
-            help="Replicas of its own topic (default: the broker's).",
-        ),
+        replication_factor_option("Replicas of the test topic (default: the broker's)."),
     ] = None
     topic_configs: Annotated[
         tuple[Pair, ...],
-        Option(
-            "-c",
-            "--config",
-            value="KEY=VALUE",
-            parser=config_pair,
-            help="A config of its own topic; may be given again.",
-            complete="topic-config",
-        ),
+        topic_config_option("A config of the test topic; repeatable."),
     ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class MadeRecords:
-    """What the records are."""
+    """What the records contain."""
 
     size: Annotated[
         int | None,
@@ -112,7 +105,7 @@ class MadeRecords:
             "--message-size",
             value="BYTES",
             parser=count,
-            help="Bytes of each value, from 28 on (default: 100).",
+            help="Bytes of each value, at least 28 (default: 100).",
         ),
     ] = None
     fake: Annotated[
@@ -126,11 +119,9 @@ class MadeRecords:
     ] = None
     key: Annotated[
         str | None,
-        Option("-k", "--key", value="TEMPLATE", help="Keys from a template; goes with --fake."),
+        Option("-k", "--key", value="TEMPLATE", help="Keys from a template; needs --fake."),
     ] = None
-    seed: Annotated[int | None, Option("--seed", value="N", help="The same records each time.")] = (
-        None
-    )
+    seed: Seed = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,12 +135,14 @@ class ProducerOptions:
             "--compression",
             "--compression-codec",
             value="CODEC",
-            help="none, gzip, snappy, lz4 or zstd.",
+            help=f"The compression: {CODECS} (default: none).",
         ),
     ] = None
     acks: Annotated[
         Literal["0", "1", "-1", "all"] | None,
-        Option("--acks", value="ACKS", help="Whose acknowledgement to wait for (default: all)."),
+        Option(
+            "--acks", value="ACKS", help="Acknowledgements to wait for: 0, 1 or all (default: all)."
+        ),
     ] = None
     warmup: Annotated[
         int | None,
@@ -158,21 +151,21 @@ class ProducerOptions:
             "--warmup-records",
             value="N",
             parser=count,
-            help="So many records before it is measured.",
+            help="Records to send before measuring.",
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What becomes of the result."""
+    """What to do with the result."""
 
     compare: Annotated[
         str | None,
         Option(
             "--compare",
             value="FILE",
-            help="Show this run beside another, whose result `-f json` wrote to this file.",
+            help="Compare with an earlier run, whose result `-f json` wrote to this file.",
             complete="file",
         ),
     ] = None
@@ -183,8 +176,8 @@ class Result:
             value="MS",
             parser=count,
             help=(
-                "A line on standard error each so many ms (default on a terminal: one line, drawn "
-                "anew)."
+                "Print a line on standard error every MS (default on a terminal: one line, "
+                "redrawn)."
             ),
         ),
     ] = None
@@ -192,7 +185,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class PerfProduce(Result, ProducerOptions, MadeRecords, OwnTopic):
-    """What `pk perf produce` takes."""
+    """Options of `pk perf produce`."""
 
     property: Words = ()
     num: RecordsWanted = None
@@ -205,7 +198,7 @@ class PerfProduce(Result, ProducerOptions, MadeRecords, OwnTopic):
             value="N",
             help=(
                 "Records a second, due at fixed times whatever the brokers do: latency counts from "
-                "when a record was due (default, or -1: as fast as they go)."
+                "when a record was due (default, or -1: no limit)."
             ),
         ),
     ] = None
@@ -215,7 +208,7 @@ class PerfProduce(Result, ProducerOptions, MadeRecords, OwnTopic):
 
 @dataclass(frozen=True, kw_only=True)
 class PerfConsume(Result, MadeRecords, OwnTopic):
-    """What `pk perf consume` takes."""
+    """Options of `pk perf consume`."""
 
     property: Words = ()
     num: RecordsWanted = None
@@ -225,7 +218,7 @@ class PerfConsume(Result, MadeRecords, OwnTopic):
             "-g",
             "--group",
             value="GROUP",
-            help="Read as a member of this group; nothing is committed.",
+            help="Read as a member of this group; commit nothing.",
             complete="group",
         ),
     ] = None
@@ -236,7 +229,7 @@ class PerfConsume(Result, MadeRecords, OwnTopic):
             "--timeout-ms",
             value="MS",
             parser=count,
-            help="Stop when no record came for so long (10000).",
+            help="Stop after MS without a record (10000).",
         ),
     ] = 10000
     compression: Annotated[
@@ -245,7 +238,7 @@ class PerfConsume(Result, MadeRecords, OwnTopic):
             "-z",
             "--compression",
             value="CODEC",
-            help="How the records of its own topic are compressed.",
+            help=f"The compression: {CODECS} (default: none).",
         ),
     ] = None
     no_verify: NoVerify = False
@@ -253,7 +246,7 @@ class PerfConsume(Result, MadeRecords, OwnTopic):
 
 @dataclass(frozen=True, kw_only=True)
 class EndToEnd(Result, ProducerOptions, MadeRecords, OwnTopic):
-    """What `pk perf e2e` takes."""
+    """Options of `pk perf e2e`."""
 
     property: Words = ()
     num: RecordsWanted = None
@@ -264,8 +257,7 @@ class EndToEnd(Result, ProducerOptions, MadeRecords, OwnTopic):
             "--rate",
             value="N",
             help=(
-                "Records a second, due at fixed times whatever the brokers do (1000; -1: as fast as "
-                "they go)."
+                "Records a second, due at fixed times whatever the brokers do (1000; -1: no limit)."
             ),
         ),
     ] = 1000.0
@@ -273,7 +265,7 @@ class EndToEnd(Result, ProducerOptions, MadeRecords, OwnTopic):
         bool,
         Option(
             "--one-at-a-time",
-            help="The next record when the last has been read, as Apache's tool does.",
+            help="Send a record when the last one has been read, as Apache's tool does.",
         ),
     ] = False
     producer_props: ProducerProperties = ()

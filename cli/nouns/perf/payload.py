@@ -1,8 +1,9 @@
-"""Records that can be checked when they come back: each has a number, the time it was due, and a CRC-32C over all of it.
+"""Records that can be checked when they come back: each has a number, the time it was due, and a
+CRC-32C over all of it.
 
-With --size the mark is the beginning of the value, and the rest is filler text. With a template the value is the
-template's, and the mark is a header. Each run has a random id, which distinguishes its records from those of others or of
-an earlier run.
+With --size the mark is the beginning of the value, and the rest is filler text. With a template the
+value is the template's, and the mark is a header. Each run has a random id, which distinguishes its
+records from those of others or of an earlier run.
 """
 
 import random
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
+from pk.cli.nouns.perf.rows import Faults
 from pk.cli.records.fake import Fake
 from pk.core.record.batch import Record, crc_of
 from pk.net.client.accumulator import Row
@@ -64,7 +66,8 @@ class Payloads:
 
 
 class Verifier:
-    """Checks that records come back once, in order within a partition, and unchanged; counts those that do not."""
+    """Checks that records come back once, in order within a partition, and unchanged; counts those
+    that do not."""
 
     def __init__(self, run: int | None) -> None:
         self.run = run
@@ -83,7 +86,8 @@ class Verifier:
         self._last: dict[int, int] = {}
 
     def value(self, value: bytes | None, partition: int) -> int | None:
-        """Checks a value that carries its mark; returns when the record was due, or None if it does not count."""
+        """Checks a value that carries its mark; returns when the record was due, or None if it does
+        not count."""
         if value is None or len(value) < MARK_BYTES or value[:4] != _MAGIC:
             self.foreign += 1
             return None
@@ -100,8 +104,8 @@ class Verifier:
         crc = crc_of(record.value or b"", crc_of(record.key or b"", crc_of(head)))
         return self._mark(head, mark[_MARK.size :], crc, partition)
 
-    def _mark(self, head: bytes, told: bytes, crc: int, partition: int) -> int | None:
-        if told != _CRC.pack(crc):
+    def _mark(self, head: bytes, expected_crc: bytes, crc: int, partition: int) -> int | None:
+        if expected_crc != _CRC.pack(crc):
             self.corrupt += 1
             return None
         _, run, number, due_ns = _MARK.unpack(head)
@@ -125,8 +129,9 @@ class Verifier:
             self._last[partition] = number
         return due_ns
 
-    def faults(self, expected: int | None) -> dict[str, int]:
-        """The number of faults by kind; `lost` are those of the `expected` records that never came."""
+    def faults(self, expected: int | None) -> Faults:
+        """The number of faults by kind; `lost` are those of the `expected` records that never
+        came."""
         lost = 0 if expected is None else max(0, expected - self.found)
         return {
             "lost": lost,

@@ -1,7 +1,8 @@
 """`pk perf`: produce, consume and e2e, on a temporary topic or an existing one.
 
-Each of them is a plan (`plan`), a measurement (`measure`, `run`), a check of every record (`payload`) and a result
-(`report`). A temporary topic is deleted at the end, whatever happens before.
+Each of them is a plan (`plan`), a measurement (`measure`, `run`), a check of every record
+(`payload`) and a result (`report`). A temporary topic is deleted at the end, whatever happens
+before.
 """
 
 import secrets
@@ -12,14 +13,14 @@ from typing import Any
 import trio
 
 from pk.cli.cluster.topics import existing_topics, is_unknown
-from pk.cli.command_line.tree import Command, Group, tree
 from pk.cli.nouns.perf import measure
+from pk.cli.nouns.perf.comparison import Comparison, compare
 from pk.cli.nouns.perf.measure import Outcome
 from pk.cli.nouns.perf.options import EndToEnd, PerfConsume, PerfProduce
 from pk.cli.nouns.perf.plan import FILL, PerfOptions, Spec, Target, spec_of
-from pk.cli.nouns.perf.report import Comparison, compare, document, now_text
-from pk.cli.output.formats import Column
-from pk.cli.output.schema import columns_of
+from pk.cli.nouns.perf.report import Measured, document, now_text, result_of
+from pk.cli.nouns.perf.rows import ResultRow, Settings
+from pk.cli.output.rows import columns
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.failures import exit_code, sentence
@@ -33,7 +34,8 @@ from pk.net.client.results import CreatedTopic, NewTopic
 
 @asynccontextmanager
 async def _target(context: Context, options: PerfOptions) -> AsyncGenerator[Target]:
-    """The topic to measure: the named one, which must exist, or a temporary one, deleted at the end."""
+    """The topic to measure: the named one, which must exist, or a temporary one, deleted at the
+    end."""
     admin = await context.admin()
     if options.topic is not None:
         (found,) = await existing_topics(context, admin, [options.topic])
@@ -72,10 +74,7 @@ async def _delete(context: Context, admin: Admin, name: str) -> None:
 
 def _plan_shown(context: Context, spec: Spec) -> None:
     """Prints what would be done; formats for programs get an empty result."""
-    perf = tree().child("perf")
-    command = perf.child(spec.test) if isinstance(perf, Group) else None
-    assert isinstance(command, Command)
-    context.show_nothing([Column(name) for name in columns_of(command)])
+    context.show_nothing(columns(ResultRow))
     options, work = spec.options, spec.work
     topic = options.topic or f"a temporary topic with {count(options.partitions, 'partition')}"
     what = f"values of {spec.options.fake}" if spec.options.fake else f"values of {work.size} B"
@@ -83,7 +82,7 @@ def _plan_shown(context: Context, spec: Spec) -> None:
         much = count(work.records, "record")
     elif work.duration_s:
         much = f"records for {work.duration_s:g} s"
-    elif options.topic:  # what is there is read, and of whatever size it is
+    elif options.topic:  # existing records are read, whatever their size
         context.say(f"Would {spec.test} the records of {options.topic}; nothing was done.")
         return
     else:
@@ -122,25 +121,23 @@ async def _perf(
         with listen_for_interrupts() as interrupts:
             outcome = Outcome(interrupts.or_until)
             await run(context, spec, target, outcome)
-    if not outcome.result:
+    measured = outcome.measured
+    if measured is None:
         raise KeyboardInterrupt
-    result = _described(context, spec, target, at, outcome.interrupted) | outcome.result
-    result["title"] = _title(result)
+    settings = _settings(context, spec, target, at, outcome.interrupted)
+    result = result_of(settings, measured)
     compared: Comparison | None = None
     if spec.before is not None:
         compared = compare(options.compare or "", spec.before, result)
     width = context.streams.width if context.streams.out_terminal else None
-    context.show_document(document(result, compared, width))
+    context.show_document(document(result, _title(settings), measured, compared, width))
     if outcome.interrupted:
         return Exit.INTERRUPTED
-    _judge(result, outcome.error)
+    _judge(measured, outcome.error)
     return None
 
 
-def _described(
-    context: Context, spec: Spec, target: Target, at: str, interrupted: bool
-) -> dict[str, Any]:
-    """The settings part of a result."""
+def _settings(context: Context, spec: Spec, target: Target, at: str, interrupted: bool) -> Settings:
     kind: type[ClientConfig] = ConsumerConfig if spec.test == "consume" else ProducerConfig
     given = {k: v for k, v in context.settings.given.items() if k in keys(kind)}
     producing = spec.test != "consume" or target.own
@@ -163,34 +160,34 @@ def _described(
     }
 
 
-def _title(result: dict[str, Any]) -> str:
+def _title(settings: Settings) -> str:
     what = {"produce": "Produced to", "consume": "Consumed from", "e2e": "End to end through"}
-    parts = [f"{what[result['test']]} {count(result['partitions'], 'partition')}"]
-    if result["record_size"] is not None:
-        parts.append(f"{result['record_size']:,} B a record")
-    if result["template"] is not None:
-        shown = result["template"]
+    parts = [f"{what[settings['test']]} {count(settings['partitions'], 'partition')}"]
+    if settings["record_size"] is not None:
+        parts.append(f"{settings['record_size']:,} B a record")
+    if settings["template"] is not None:
+        shown = settings["template"]
         parts.append(f"template {shown if len(shown) <= 30 else f'{shown[:29]}…'}")
-    if result["test"] != "consume":
-        rate = result["rate"]
+    if settings["test"] != "consume":
+        rate = settings["rate"]
         parts.append(f"{rate:,g} a second" if rate else "as fast as they go")
-        parts.append(f"acks={result['acks']}")
-    if result["compression"] not in (None, "none"):
-        parts.append(str(result["compression"]))
-    if result["interrupted"]:
+        parts.append(f"acks={settings['acks']}")
+    if settings["compression"] not in (None, "none"):
+        parts.append(str(settings["compression"]))
+    if settings["interrupted"]:
         parts.append("INTERRUPTED")
     return ", ".join(parts)
 
 
-def _judge(result: dict[str, Any], error: Exception | None) -> None:
+def _judge(measured: Measured, error: Exception | None) -> None:
     """Raises CommandError if records failed, or did not come back as they were sent."""
-    if result.get("failed"):
+    if measured.failed:
         assert error is not None
         raise CommandError(
-            f"{count(result['failed'], 'record')} could not be written: {sentence(error)}",
+            f"{count(measured.failed, 'record')} could not be written: {sentence(error)}",
             exit_code(error),
         )
-    verified: dict[str, int] = result.get("verified") or {}
+    verified = measured.verified or {}
     faults = [f"{n:,} {kind}" for kind, n in verified.items() if kind != "checked" and n]
     if faults:
         raise CommandError(f"What came back is not what was sent: {', '.join(faults)}.")

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pk.cli.config_keys.units import config_value
+from pk.cli.nouns.perf.comparison import read_result
 from pk.cli.nouns.perf.options import EndToEnd, PerfConsume, PerfProduce
 from pk.cli.nouns.perf.payload import MARK_BYTES
-from pk.cli.nouns.perf.report import read_result
 from pk.cli.nouns.perf.run import Work
 from pk.cli.positions.times import duration_ms
 from pk.cli.records.fake import Fake, fake
@@ -124,7 +124,8 @@ def _check(context: Context, options: PerfOptions) -> None:
         for name in ("size", "fake", "key", "seed", "compression"):
             if context.given(name):
                 raise Unusable(
-                    f"--{name} is for the records of a temporary topic; {options.topic} has its own."
+                    f"--{name} is for the records of a temporary topic; {options.topic} has its "
+                    "own."
                 )
     if isinstance(options, EndToEnd) and options.one_at_a_time and context.given("rate"):
         raise Unusable("--one-at-a-time and --rate do not go together.")
@@ -146,7 +147,8 @@ def _work(options: PerfOptions) -> Work:
     if number is None and duration_s is None:
         duration_s = _DURATION_S
     if rate is not None and duration_s is not None:
-        # Send everything due in that time, late if necessary, so that a stall at the end counts too.
+        # Send everything due in that time, late if necessary, so that a stall at the end counts
+        # too.
         due = max(1, round(rate * duration_s))
         number = due if number is None else min(number, due)
         duration_s = None

@@ -1,11 +1,12 @@
-"""The sender and the reader of `pk perf`. Records go out at a rate that does not wait for answers, or at full speed.
+"""The sender and the reader of `pk perf`. Records go out at a rate that does not wait for answers,
+or at full speed.
 
-With a rate, each record is due at a time fixed from the start, and its latency counts from then: if the brokers stall, the
-records due meanwhile count as late instead of not being sent at all (coordinated omission). Without a rate, the latency
-counts from handing the record to the producer.
+With a rate, each record is due at a time fixed from the start, and its latency counts from then: if
+the brokers stall, the records due meanwhile count as late instead of not being sent at all
+(coordinated omission). Without a rate, the latency counts from handing the record to the producer.
 
-A producer acknowledges batches. Records of a partition are acknowledged in the order of their handing over, so a queue of
-(time due, count) for each partition gives the latency of each record.
+A producer acknowledges batches. Records of a partition are acknowledged in the order of their
+handing over, so a queue of (time due, count) for each partition gives the latency of each record.
 """
 
 import time
@@ -37,7 +38,8 @@ _LAST_WORDS_S: Final = 3.0
 
 
 class Work(NamedTuple):
-    """How much to send: a number of records or a duration, at a rate (records a second) or at full speed."""
+    """How much to send: a number of records or a duration, at a rate (records a second) or at full
+    speed."""
 
     records: int | None
     duration_s: float | None
@@ -56,7 +58,8 @@ class _Waiting:
         """(due in ns, number of records due then)."""
 
     def take(self, count: int, now_ns: int, into: Histogram | None) -> None:
-        """Removes the first `count` records, which were acknowledged, and adds their latencies to `into`."""
+        """Removes the first `count` records, which were acknowledged, and adds their latencies to
+        `into`."""
         queue = self.queue
         while count > 0 and queue:
             due, number = queue.popleft()
@@ -108,7 +111,8 @@ class Sender:
 
         self.done = trio.Event()
         self.before_next: Callable[[int], Any] | None = None
-        """Awaited before the next record, with the number of records sent so far: for one at a time."""
+        """Awaited before the next record, with the number of records sent so far: for one at a
+        time."""
 
         self._topic = topic
         self._partitions = partitions
@@ -223,13 +227,15 @@ class Sender:
 
 @dataclass
 class Read(Measured):
-    """What a reader has read so far. If it does not look at values, `size` is that of the stored batches."""
+    """What a reader has read so far. If it does not look at values, `size` is that of the stored
+    batches."""
 
     first_ns: int = 0
 
 
 class Reader:
-    """Reads partitions and checks each record; with `latency` it also measures the time since the record was due."""
+    """Reads partitions and checks each record; with `latency` it also measures the time since the
+    record was due."""
 
     def __init__(self, verifier: Verifier | None, *, marked: bool, latency: bool) -> None:
         self.read = Read()

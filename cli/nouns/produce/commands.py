@@ -1,4 +1,4 @@
-"""`pk console-producer`: its commands and their options."""
+"""The commands of `pk console-producer`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -18,21 +18,27 @@ CONSOLE_PRODUCER = Noun("console-producer")
         "pk produce orders -k user-1 '{\"amount\": 5}'",
         "pk consume orders -o start..end -f jsonl | pk produce copy -f jsonl",
         "pk produce orders -f '%k\\t%v\\n' -F orders.tsv -z zstd",
-        'pk produce orders --fake \'{"id": {{seq}}, "user": "{{name}}", "at": "{{now}}"}\' -n 100 --rate 50',
+        (
+            'pk produce orders --fake \'{"id": {{seq}}, "user": "{{name}}", "at": "{{now}}"}\' -n '
+            "100 --rate 50"
+        ),
         "pk produce orders --fake orders -n 3 --dry-run",
+        "pk produce orders -F orders.tsv --transactional-id nightly-load",
     ),
     notes=(
-        "At a terminal: Enter sends a line, or a JSON document once it is complete; what "
-        "begins as JSON and is none is shown where it goes wrong, and sent as text only by a "
-        "second Enter, with --json not at all; Alt-Enter begins a new line; ↑ brings earlier "
-        "records back, also those of the last session; Ctrl-X Ctrl-E opens $EDITOR; Ctrl-D "
-        "ends. Each record's partition, offset and time to the acknowledgement are shown; one "
-        "that failed stands there again to be edited. From a file or a pipe, the first line "
-        "that is no record ends it, named by its number, after those before it were sent."
+        "At a terminal: Enter sends a line, or a JSON document once it is complete. If a text "
+        "starts as JSON but is invalid, pk shows where; a second Enter sends it as text, unless "
+        "--json is given. Alt-Enter starts a new line; ↑ recalls earlier records, also of the "
+        "last session; Ctrl-X Ctrl-E opens $EDITOR; Ctrl-D ends. pk shows each record's "
+        "partition, offset and time to acknowledgement; a failed record comes back for editing. "
+        "From a file or a pipe, the first invalid line stops the command after the lines before "
+        "it are sent, and its number is shown. With --transactional-id the records of the open "
+        "transaction are then aborted: readers of committed records never see them. A second `pk "
+        "produce` with the same id ends the first one."
     ),
 )
 def produce(context: "Context", options: Produce) -> Running:
-    """Write records: at a terminal in an editor, else one a line of standard input."""
+    """Write records: from an editor at a terminal, else from lines of standard input."""
     from pk.cli.nouns.produce.produce import produce
 
     return produce(context, options)

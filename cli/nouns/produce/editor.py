@@ -1,13 +1,15 @@
 """`pk produce` at a terminal: an editor for records.
 
-prompt_toolkit owns the terminal, in a thread of its own while a record is typed; the producer runs in trio's loop. An
-entered text goes to one task that sends in order. The editor returns when the record is acknowledged, or after a moment
-without waiting longer; then the result is printed above the line being typed. Nothing typed is lost: each text goes into
-the history at once, and a text that failed returns to the editor.
+prompt_toolkit owns the terminal, in a thread of its own while a record is typed; the producer runs
+in trio's loop. An entered text goes to one task that sends in order. The editor returns when the
+record is acknowledged, or after a moment without waiting longer; then the result is printed above
+the line being typed. Nothing typed is lost: each text goes into the history at once, and a text
+that failed returns to the editor.
 
-The editor keeps the terminal between two texts, so keys pressed meanwhile are not lost. Ctrl-C is a key there (it empties
-the line, or ends the command). At the end, while the last acknowledgements are awaited, Ctrl-C is a signal and stops the
-waiting. A signal from another process while a record is typed ends the editor.
+The editor keeps the terminal between two texts, so keys pressed meanwhile are not lost. Ctrl-C is a
+key there (it empties the line, or ends the command). At the end, while the last acknowledgements
+are awaited, Ctrl-C is a signal and stops the waiting. A signal from another process while a record
+is typed ends the editor.
 """
 
 import os
@@ -83,7 +85,8 @@ async def _wait_for_rest(context: Context, editor: "Editor", interrupts: Interru
     if not editor.pending:
         return
     context.say(
-        f"Waiting for the acknowledgement of {count(editor.pending, 'record')}; Ctrl-C stops waiting."
+        f"Waiting for the acknowledgement of {count(editor.pending, 'record')}; Ctrl-C stops "
+        "waiting."
     )
     if await interrupts.or_until(editor.wait_for_none):
         context.say()  # after the ^C that the terminal shows
@@ -214,8 +217,7 @@ class Editor:
     def _lost(self, text: str, error: Exception) -> None:
         self.failed += 1
         self.screen.say(f"Not written: {sentence(error)}", good=False)
-        if not self.screen.put_back(text):
-            self._kept = text
+        self.screen.put_back(text)
         self._one_less()
 
     def _one_less(self) -> None:
@@ -243,17 +245,20 @@ class Screen:
         self._insisted = False
         self._pasted = False
         self._stopped = False
+        self._to_put_back = ""
 
     # from trio's loop
 
     @contextmanager
     def held(self) -> Generator[None]:
-        """Keeps the terminal in raw mode between two texts, so that keys pressed there go to the next text."""
+        """Keeps the terminal in raw mode between two texts, so that keys pressed there go to the
+        next text."""
         with self._input.raw_mode():
             yield
 
     async def ask(self, text: str) -> Typed | None:
-        """Reads a text that makes records; None at the end of input. If cancelled, it restores the terminal."""
+        """Reads a text that makes records; None at the end of input. If cancelled, it restores the
+        terminal."""
         found: Typed | None = None
         # Reset here and not in the thread: a Ctrl-C may come before the thread starts.
         self._stopped = False
@@ -291,16 +296,11 @@ class Screen:
         if not self._in_editor(above):
             write()
 
-    def put_back(self, text: str) -> bool:
-        """Puts a text that failed back into the editor unless another is being typed; returns whether it could."""
-
-        def put() -> None:
-            buffer = self._session.default_buffer
-            if not buffer.text:
-                buffer.text = text
-                buffer.cursor_position = len(text)
-
-        return self._in_editor(put)
+    def put_back(self, text: str) -> None:
+        """Puts a text that failed back into the editor unless another is being typed; into the next
+        editor where none is open, or one is just opening."""
+        self._to_put_back = text
+        self._in_editor(self._take_back)
 
     def _in_editor(self, function: Callable[[], None]) -> bool:
         """Calls `function` in the editor's thread; returns False if no text is being typed."""
@@ -315,6 +315,15 @@ class Screen:
         return True
 
     # in the editor's thread
+
+    def _take_back(self) -> None:
+        text, buffer = self._to_put_back, self._session.default_buffer
+        if not text or self._session.app.is_done:
+            return
+        self._to_put_back = ""
+        if not buffer.text:
+            buffer.text = text
+            buffer.cursor_position = len(text)
 
     def _leave(self) -> None:
         app = self._session.app
@@ -337,6 +346,8 @@ class Screen:
     def _begin(self) -> None:
         if self._stopped:
             self._session.app.exit(exception=EOFError)
+        else:
+            self._take_back()
 
     def _now(self) -> Typed:
         return Typed(self._session.default_buffer.text, self._pasted, self._insisted)
@@ -471,7 +482,8 @@ def _fault_lexer(position: Callable[[], int | None]) -> Any:
 
 
 def _history(topic: str | None) -> Any:
-    """The texts typed for a topic before: in a file that only the user can read, cut when it has grown large."""
+    """The texts typed for a topic before: in a file that only the user can read, cut when it has
+    grown large."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     if topic is None or _TOPIC.fullmatch(topic) is None:
@@ -489,7 +501,8 @@ def _history(topic: str | None) -> Any:
 
 
 def _cut(path: str) -> None:
-    """Keeps the later half of a history; each entry begins with an empty line and a time after `#`."""
+    """Keeps the later half of a history; each entry begins with an empty line and a time after
+    `#`."""
     with open(path, "r+b") as file:
         data = file.read()
         start = data.find(b"\n# ", len(data) // 2)

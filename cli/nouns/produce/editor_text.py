@@ -1,4 +1,5 @@
-"""Interprets the text in the record editor: as records, as unfinished, or as a mistake at some position. Pure."""
+"""Interprets the text in the record editor: as records, as unfinished, or as a mistake at some
+position. Pure."""
 
 import re
 from typing import NamedTuple
@@ -9,7 +10,8 @@ from pk.cli.records.readers import BadLine, NewRecord
 
 
 class Reading(NamedTuple):
-    """What Enter would do with a text: send `records`; without any, show `note` or, with `more`, start a new line.
+    """What Enter would do with a text: send `records`; without any, show `note` or, with `more`,
+    start a new line.
 
     `position` is that of the mistake, in characters, if it has one.
     """
@@ -21,9 +23,11 @@ class Reading(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """A text in the editor. `pasted`: its line ends came with a paste, so each line may be a record.
+    """A text in the editor. `pasted`: its line ends came with a paste, so each line may be a
+    record.
 
-    `insisted`: Enter was pressed once already on the same text, which was empty or looked like JSON but is not.
+    `insisted`: Enter was pressed once already on the same text, which was empty or looked like JSON
+    but is not.
     """
 
     text: str

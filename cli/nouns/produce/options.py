@@ -1,16 +1,23 @@
-"""What the commands of `pk produce` take: the options of those that have many."""
+"""Options of the larger commands of `pk produce`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
-from pk.cli.command_line.option_sets import TOPIC_BY_OPTION, Compression
+from pk.cli.command_line.option_sets import (
+    CODECS,
+    TOPIC_BY_OPTION,
+    Compression,
+    RecordCount,
+    SchemaRegistryUrl,
+    Seed,
+)
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import Pair, count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Produce:
-    """What `pk console-producer` takes."""
+    """Options of `pk console-producer`."""
 
     topic: Annotated[
         str | None, Argument("TOPIC", help="The topic.", complete="topic", named=TOPIC_BY_OPTION)
@@ -28,7 +35,7 @@ class Produce:
             "-H",
             "--header",
             value="NAME=VALUE",
-            help="A header of every record; may be given again.",
+            help="A header for every record; repeatable.",
         ),
     ] = ()
     partitions: Annotated[
@@ -38,14 +45,14 @@ class Produce:
             "--partitions",
             "--partition",
             value="N",
-            help="The partition for every record (default: by key).",
+            help="The partition for every record (default: chosen by key).",
         ),
     ] = None
     create: Annotated[
         bool,
         Option(
             "--create",
-            help="Create the topic if it does not exist, even if another has nearly the same name.",
+            help="Create the topic if it does not exist, even if a similar name exists.",
         ),
     ] = False
     timestamp: Annotated[
@@ -53,9 +60,19 @@ class Produce:
         Option(
             "--timestamp",
             value="TIME",
-            help="The time of every record, as after the @ of a position (default: now).",
+            help="The timestamp of every record, as after the @ of a position (default: now).",
         ),
     ] = None
+    schema: Annotated[
+        str | None,
+        Option(
+            "--schema",
+            value="SUBJECT[:VERSION][#MESSAGE]",
+            help="Values are JSON: encode them with this schema of the registry (default: its "
+            "latest version; with protobuf, the first message).",
+        ),
+    ] = None
+    schema_registry: SchemaRegistryUrl = None
     file: Annotated[
         str | None,
         Option(
@@ -73,33 +90,23 @@ class Produce:
             "--format",
             value="FORMAT",
             help=(
-                "How a line is read: value, jsonl or csv (as consume writes them), or %-tokens such "
-                "as '%k\\t%v\\n'."
+                "How to read a line: value, jsonl or csv (as consume writes them), or %-tokens "
+                "such as '%k\\t%v\\n'."
             ),
             complete="input-format",
         ),
     ] = None
-    num: Annotated[
-        int | None,
-        Option(
-            "-n",
-            "--num",
-            "--max-messages",
-            value="N",
-            parser=count,
-            help="Stop after so many records.",
-        ),
-    ] = None
+    num: RecordCount = None
     rate: Annotated[
         int | None,
-        Option("--rate", value="N", parser=count, help="At most so many records a second."),
+        Option("--rate", value="N", parser=count, help="Write at most N records a second."),
     ] = None
     json: Annotated[
         bool,
         Option(
             "--json",
             help=(
-                "Values are JSON documents, on one line or over several; they are checked before they "
+                "Values are JSON documents, on one line or several; they are checked before they "
                 "are sent."
             ),
         ),
@@ -110,15 +117,14 @@ class Produce:
             "--fake",
             value="TEMPLATE",
             help=(
-                "Make records up: orders, users, clicks, or a text with {{seq}}, {{name}}, {{float 1 "
-                "500}}, … in it (`pk help fake`); -k is a template too. Without -n until Ctrl-C."
+                "Generate records: orders, users, clicks, or a text with {{seq}}, {{name}}, "
+                "{{float 1 500}}, … in it (`pk help fake`); -k is a template too. Runs until "
+                "Ctrl-C without -n."
             ),
             complete="fake",
         ),
     ] = None
-    seed: Annotated[
-        int | None, Option("--seed", value="N", help="The same made-up records each time.")
-    ] = None
+    seed: Seed = None
     compression: Annotated[
         Compression | None,
         Option(
@@ -128,18 +134,18 @@ class Produce:
             value="CODEC",
             assumed="gzip",
             takes_next=True,
-            help="none, gzip, snappy, lz4 or zstd; gzip where only the option is given.",
+            help=f"The compression: {CODECS} (default: none; gzip if the value is omitted).",
         ),
     ] = None
     keep_partition: Annotated[
         bool,
         Option(
             "--keep-partition",
-            help="Records read as jsonl keep the partition that their line names.",
+            help="Write jsonl records to the partition that their line names.",
         ),
     ] = False
     tombstone: Annotated[
-        bool, Option("-Z", "--tombstone", help="An empty line is a null value.")
+        bool, Option("-Z", "--tombstone", help="Write a null value for an empty line.")
     ] = False
     acks: Annotated[
         Literal["0", "1", "-1", "all"],
@@ -147,14 +153,37 @@ class Produce:
             "--acks",
             "--request-required-acks",
             value="ACKS",
-            help="Whose acknowledgment to wait for (default: all).",
+            help="Acknowledgements to wait for: 0, 1 or all (default: all).",
         ),
     ] = "all"
+    transactional_id: Annotated[
+        str | None,
+        Option(
+            "--transactional-id",
+            value="ID",
+            help=(
+                "Write in transactions under this id: committed at the end of the input, aborted "
+                "on an error or Ctrl-C."
+            ),
+        ),
+    ] = None
+    records_per_transaction: Annotated[
+        int | None,
+        Option(
+            "--records-per-transaction",
+            value="N",
+            parser=count,
+            help="With --transactional-id: commit after every N records (default: all in one).",
+        ),
+    ] = None
     sync: Annotated[
-        bool, Option("--sync", help="Wait for each record's acknowledgment before the next.")
+        bool, Option("--sync", help="Wait for each record's acknowledgement before the next.")
     ] = False
     print_offsets: Annotated[
-        bool, Option("--print-offsets", help="Say on standard error where each record went.")
+        bool,
+        Option(
+            "--print-offsets", help="Print each record's partition and offset on standard error."
+        ),
     ] = False
     reader_properties: Annotated[
         tuple[Pair, ...],
@@ -163,8 +192,8 @@ class Produce:
             "--reader-property",
             value="KEY=VALUE",
             help=(
-                "A property of Apache's reader: parse.key, key.separator, parse.headers, null.marker, "
-                "…"
+                "A property of Apache's line reader: parse.key, key.separator, parse.headers, "
+                "null.marker, …"
             ),
             complete="reader-property",
         ),
@@ -203,7 +232,7 @@ class Produce:
         Option(
             "--max-partition-memory-bytes",
             value="BYTES",
-            help="batch.size of the producer, as in Apache's tool.",
+            help="batch.size of the producer.",
         ),
     ] = None
     metadata_expiry_ms: Annotated[
@@ -229,7 +258,7 @@ class Produce:
         Option(
             "--line-reader",
             value="CLASS",
-            help="Apache's LineMessageReader, and no other class.",
+            help="Only Apache's LineMessageReader.",
             hidden=True,
         ),
     ] = None

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -15,10 +15,12 @@ from pk.cli.records.csv import CsvRows
 from pk.cli.records.json_text import Documents, fault
 from pk.cli.records.readers import BadLine, Headers, NewRecord, Pair, Reading, reading
 from pk.cli.runtime.client_config import client_config
-from pk.cli.runtime.context import Context
+from pk.cli.runtime.context import Context, partition_name
 from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.failures import sentence
 from pk.cli.runtime.settings import read_properties
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.config import ProducerConfig
 from pk.net.client.delivery import BatchDelivered
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _CONFIG_OPTIONS = {
     "compression": "compression.type",
     "acks": "acks",
+    "transactional_id": "transactional.id",
     "batch_size": "batch.size",
     "message_send_max_retries": "retries",
     "retry_backoff_ms": "retry.backoff.ms",
@@ -44,21 +47,26 @@ _CONFIG_OPTIONS = {
     "socket_buffer_size": "send.buffer.bytes",
 }
 _DEFAULTS = {"max.block.ms": "15000", "batch.size": str(1 << 17), "linger.ms": "20"}
-"""A user does not wait for a topic as long as a program; and batches may be large, since lines come in bulk."""
+"""A user does not wait for a topic as long as a program; and batches may be large, since lines come
+in bulk."""
 
 _AUTO_CREATE = "auto.create.topics.enable"
 
 _SLIP = 0.8
-"""Names less similar than this (1 is equal) are different topics; `ordrs` and `orders` have 0.91."""
+"""Names less similar than this (1 is equal) are different topics; `ordrs` and `orders` have
+0.91."""
 
 _DIGITS = re.compile(r"\d+")
 _TICK_S = 0.005
 _BEHIND_S = 1.0
 """A stream with --rate whose input comes later than this does not catch up."""
+_LASTING = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS)
+"""Refusals that the producer retries and that may last until an operator acts."""
 
 
 def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
-    """The headers of -H. Raises Unusable if a name is not UTF-8: Kafka keeps names as text, and values as bytes."""
+    """The headers of -H. Raises Unusable if a name is not UTF-8: Kafka keeps names as text, and
+    values as bytes."""
     for name, _ in pairs:
         try:
             name.encode()
@@ -70,7 +78,8 @@ def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
 
 
 def producer_config(context: Context, options: "Produce", **defaults: str) -> dict[str, object]:
-    """The producer's configs from options, -X, the profile, `defaults` and our own defaults, in that order."""
+    """The producer's configs from options, -X, the profile, `defaults` and our own defaults, in
+    that order."""
     given: dict[str, Any] = {
         key: value
         for name, key in _CONFIG_OPTIONS.items()
@@ -80,13 +89,19 @@ def producer_config(context: Context, options: "Produce", **defaults: str) -> di
         least = int(given.get("request.timeout.ms", 30_000)) + int(given.get("linger.ms", 20))
         given["delivery.timeout.ms"] = max(120_000, least)
     ours = {k.replace("_", "."): v for k, v in defaults.items()}
-    return client_config(ProducerConfig, context.settings, {**_DEFAULTS, **ours, **given})
+    config = client_config(
+        ProducerConfig, context.settings, {**_DEFAULTS, **ours}, transactional=True
+    )
+    return {**config, **given}
 
 
 class Plan:
     """What the options say about every record."""
 
-    def __init__(self, options: "Produce") -> None:
+    def __init__(
+        self, options: "Produce", *, encode: Callable[[bytes], bytes] | None = None
+    ) -> None:
+        """`encode` makes a value's bytes of its JSON text; it raises BadLine."""
         properties = read_properties(options.reader_config) if options.reader_config else {}
         self.reading: Reading = reading(
             options.format, {**properties, **dict(options.reader_properties)}.items()
@@ -111,6 +126,7 @@ class Plan:
             self.fake = fake(options.fake, key=options.key, seed=options.seed)
         self._names_topics = options.format in ("jsonl", "csv") or "%t" in (options.format or "")
         self._check(options)
+        self._encode = encode
 
     def _check(self, options: "Produce") -> None:
         if self.topic is None and (options.fake is not None or not self._names_topics):
@@ -118,7 +134,8 @@ class Plan:
         reader = (options.line_reader or "LineMessageReader").replace("$", ".").rpartition(".")[2]
         if reader != "LineMessageReader":
             raise Unusable(
-                f"--line-reader: {options.line_reader} is a Java class; use -f to say how lines are read."
+                f"--line-reader: {options.line_reader} is a Java class; use -f to say how lines "
+                "are read."
             )
         if self.partition is not None and self.partition < 0:
             raise Unusable(f"-p must be a partition number, not {self.partition}.")
@@ -136,6 +153,7 @@ class Plan:
             ("reader_config", "--reader-config"),
             ("tombstone", "-Z"),
             ("json", "--json"),
+            ("schema", "--schema"),
         ):
             if getattr(options, dest):
                 raise Unusable(f"--fake makes the records itself; {name} does not go with it.")
@@ -160,8 +178,11 @@ class Plan:
         return self.documents or self.reading.shape.startswith("a JSON object")
 
     def pairs(self, lines: Sequence[bytes]) -> list[Pair] | None:
-        """The (key, value) of each line, if the records have nothing else; None if `record` must read the lines."""
+        """The (key, value) of each line, if the records have nothing else; None if `record` must
+        read the lines."""
         if self.headers or self.keep_partition or (self.json and not self.documents):
+            return None
+        if self._encode is not None:
             return None
         if self.reading.plain:
             key = self.key
@@ -186,6 +207,8 @@ class Plan:
             wrong = fault(value.decode(errors="replace"))
             if wrong is not None:
                 raise BadLine(f"the value: {wrong}")
+        if self._encode is not None and value is not None:
+            value = self._encode(value)
         return NewRecord(
             self.key if self.key is not None else found.key,
             value,
@@ -197,7 +220,8 @@ class Plan:
 
 
 async def topic_exists(context: Context, topic: str, *, create: bool) -> bool:
-    """Whether the topic exists, or was just created for --create. False if the broker will create it with the first record.
+    """Whether the topic exists, or was just created for --create. False if the broker will create
+    it with the first record.
 
     Raises CommandError with similar names if it does not exist and will not be created.
     """
@@ -226,7 +250,7 @@ async def _create(context: Context, admin: Admin, topic: str) -> None:
 
 
 async def make_topic(context: Context, topic: str, *, create: bool) -> None:
-    """Returns if `topic` exists or may be created. In a pipe nobody can be asked, and nobody reads a warning.
+    """Returns if `topic` exists or may be created. In a pipe there is no user to ask or to warn.
 
     Raises CommandError if it does not exist and may be a misspelling of one that does.
     """
@@ -242,8 +266,8 @@ async def make_topic(context: Context, topic: str, *, create: bool) -> None:
 
 
 def is_misspelling(typed: str, name: str) -> bool:
-    """Whether `typed` is probably a misspelling of `name`: nearly the same, but not another of a series (`orders-2`) or of
-    a family (`orders-eu`)."""
+    """Whether `typed` is probably a misspelling of `name`: nearly the same, but not another of a
+    series (`orders-2`) or of a family (`orders-eu`)."""
     import difflib
 
     if _DIGITS.sub("0", typed) == _DIGITS.sub("0", name):
@@ -280,6 +304,8 @@ class Tally:
 
         self._context = context
         self._say = say_offsets
+        self._refused: set[int] = set()
+        """The error codes that were said already."""
 
     def on_delivery(self, batch: BatchDelivered) -> None:
         """The producer calls this for each batch."""
@@ -293,6 +319,16 @@ class Tally:
             self._context.say(f"{batch.partition.topic}/{batch.partition.partition} @ {at}")
         elif len(self.places) < 4:
             self.places.append(f"p{batch.partition.partition}@{_span(batch, '?')}")
+
+    def on_refusal(self, tp: TopicPartition, error: KafkaError) -> None:
+        """The producer calls this before it sends a refused batch again; says once what an operator
+        must mend."""
+        if error.code in _LASTING and error.code not in self._refused:
+            self._refused.add(error.code)
+            self._context.say(
+                f"{partition_name(tp)} refuses records: {sentence(error).rstrip('.')}. Trying "
+                "again; Ctrl-C stops."
+            )
 
 
 def _span(batch: BatchDelivered, unknown: str) -> str:

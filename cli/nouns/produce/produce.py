@@ -1,8 +1,10 @@
-"""`pk console-producer` (`produce`): writes a record for each line, in bulk if a line is only a key and a value.
+"""`pk console-producer` (`produce`): writes a record for each line, in bulk if a line is only a key
+and a value.
 
-At a terminal it is an editor (`editor`); with --fake it makes the records itself. Everything else is a stream: it reads
-the available input in large blocks and hands it to the producer at once, so a pause in the input delays nothing. The first
-line that is not a record ends it, after the lines before have been sent.
+At a terminal it is an editor (`editor`); with --fake it makes the records itself. Everything else
+is a stream: it reads the available input in large blocks and hands it to the producer at once, so a
+pause in the input delays nothing. The first line that is not a record ends it, after the lines
+before have been sent.
 """
 
 import errno
@@ -25,6 +27,7 @@ from pk.cli.nouns.produce.plan import (
 from pk.cli.records.csv import BadCsv, CsvRows
 from pk.cli.records.json_text import BadDocument, Documents
 from pk.cli.records.readers import BadLine, NewRecord, Pair
+from pk.cli.records.transactions import Transactions
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.failures import exit_code, sentence
@@ -32,7 +35,7 @@ from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.errors import KafkaError
 from pk.net.client.accumulator import Row
 from pk.net.client.config import ProducerConfig
-from pk.net.client.errors import BufferExhausted, ClientError
+from pk.net.client.errors import BufferExhausted, ClientError, TransactionOutcomeUnknown
 from pk.net.client.producer import Producer, open_producer, record_size
 from pk.net.client.results import TopicDescription
 
@@ -40,7 +43,8 @@ if TYPE_CHECKING:
     from pk.cli.nouns.produce.options import Produce
 
 _CHUNK_BYTES = 1 << 18
-"""Large enough to make the cost of a block negligible, small enough to let the sender run while a file is read."""
+"""Large enough to make the cost of a block negligible, small enough to let the sender run while a
+file is read."""
 
 _LINE_BYTES_MAX = 1 << 28
 """The longest line. It limits the memory that a line without an end can take."""
@@ -52,13 +56,22 @@ _LAST_WORDS_S = 3.0
 
 async def produce(context: Context, options: "Produce") -> int | None:
     """`pk console-producer`."""
-    plan = Plan(options)
+    encode = None
+    if options.schema is not None:
+        from pk.cli.schemas.records import value_encoder
+
+        encode = value_encoder(context, options.schema, options.schema_registry)
+    plan = Plan(options, encode=encode)
     context.about = ProducerConfig
+    config = producer_config(context, options)
+    transactional = bool(config.get("transactional.id"))
+    if options.records_per_transaction is not None and not transactional:
+        raise Unusable("--records-per-transaction needs --transactional-id.")
     if context.change.dry_run:
-        await _dry_run(context, options, plan)
+        await _dry_run(context, options, plan, transactional=transactional)
         return None
     context.allow()
-    if _at_a_terminal(context, options):
+    if _at_a_terminal(context, options) and not transactional:
         if plan.reading.rows is not None:
             raise Unusable("-f csv reads a file or a pipe: pk produce TOPIC -f csv -F FILE.")
         from pk.cli.nouns.produce.editor import edit
@@ -69,17 +82,23 @@ async def produce(context: Context, options: "Produce") -> int | None:
     tally = Tally(context, say_offsets=options.print_offsets)
     stream = _Stream(context, options, plan, tally)
     try:
-        interrupted = await _run(context, options, stream, tally)
+        interrupted = await _run(context, config, stream, tally)
     except (trio.Cancelled, KeyboardInterrupt):
         _say_interrupted(context, stream, tally)
         raise
     if interrupted:
         _say_interrupted(context, stream, tally)
         return Exit.INTERRUPTED
-    error = stream.error or tally.error
+    error = stream.error
+    if stream.transactions is None:  # else what became of the transaction says it
+        error = error or tally.error
     if error is not None:
-        missing = stream.taken - tally.delivered
+        missing = stream.taken - stream.written
         were = "was" if missing == 1 else "were"
+        if isinstance(error, TransactionOutcomeUnknown):
+            raise CommandError(
+                f"{stream.what_is_written(ended=False)}: {sentence(error)}", exit_code(error)
+            )
         raise CommandError(
             f"{missing:,} of {count(stream.taken, 'record')} {were} not written: {sentence(error)}",
             exit_code(error),
@@ -87,23 +106,27 @@ async def produce(context: Context, options: "Produce") -> int | None:
     partly = stream.wrong is not None and stream.taken > 0
     if partly or options.print_offsets or (context.streams.err_terminal and not stream.wrong):
         few = tally.places and len(tally.places) < 4 and tally.delivered < 100
-        where = f": {' '.join(tally.places)}" if few else ""
-        context.say(f"{count(tally.delivered, 'record')} written{where}.")
+        where = f": {' '.join(tally.places)}" if few and stream.written else ""
+        context.say(f"{stream.what_is_written()}{where}.")
     if stream.wrong is not None:
         raise CommandError(stream.wrong)
     return None
 
 
-async def _run(context: Context, options: "Produce", stream: "_Stream", tally: Tally) -> bool:
-    """Sends the stream; returns whether a signal ended it. Sets `stream.error` if it had to stop."""
+async def _run(
+    context: Context, config: dict[str, object], stream: "_Stream", tally: Tally
+) -> bool:
+    """Sends the stream; returns whether a signal ended it. Sets `stream.error` if it had to
+    stop."""
     interrupted = False
     try:
         async with open_producer(
             context.settings.bootstrap,
-            producer_config(context, options),
+            config,
             on_delivery=tally.on_delivery,
+            on_refusal=tally.on_refusal,
         ) as producer:
-            stream.producer = producer
+            stream.use(producer)
             with listen_for_interrupts() as interrupts:
                 interrupted = await interrupts.or_until(stream.run)
     except* BufferExhausted as group:
@@ -120,9 +143,9 @@ def _first(error: ExceptionGroup[BufferExhausted]) -> Exception:
 
 
 def _say_interrupted(context: Context, stream: "_Stream", tally: Tally) -> None:
-    missing = stream.taken - tally.delivered
+    missing = 0 if stream.transactions is not None else stream.taken - tally.delivered
     rest = f"; the status of {missing:,} more is unknown" if missing else ""
-    context.say(f"Interrupted: {count(tally.delivered, 'record')} written{rest}.")
+    context.say(f"Interrupted: {stream.what_is_written()}{rest}.")
 
 
 def _at_a_terminal(context: Context, options: "Produce") -> bool:
@@ -135,7 +158,8 @@ def _at_a_terminal(context: Context, options: "Produce") -> bool:
 async def lines(context: Context, options: "Produce") -> AsyncGenerator[list[bytes]]:
     """The input's lines without their ends, as many at a time as are available.
 
-    A carriage return before the line end is part of it, as in Apache's tool, unless -f names a format.
+    A carriage return before the line end is part of it, as in Apache's tool, unless -f names a
+    format.
     """
     either_end = options.format in (None, "value")
     path = options.file
@@ -165,7 +189,8 @@ async def lines(context: Context, options: "Produce") -> AsyncGenerator[list[byt
             if not newline:
                 if sum(map(len, rest)) > _LINE_BYTES_MAX:
                     raise CommandError(
-                        f"A line is longer than {_LINE_BYTES_MAX:,} bytes, the limit in every format."
+                        f"A line is longer than {_LINE_BYTES_MAX:,} bytes, the limit in every "
+                        "format."
                     )
                 continue
             first = b"".join(rest)
@@ -180,7 +205,8 @@ async def lines(context: Context, options: "Produce") -> AsyncGenerator[list[byt
 
 
 async def _readable(fd: int) -> bool:
-    """Waits until there is something to read; returns False if waiting is impossible, as for /dev/null."""
+    """Waits until there is something to read; returns False if waiting is impossible, as for
+    /dev/null."""
     try:
         await trio.lowlevel.wait_readable(fd)
     except PermissionError:
@@ -202,7 +228,11 @@ class _Stream:
 
     producer: Producer
 
+    transactions: Transactions | None
+    """What the records are written in; None if the producer has no transactional id."""
+
     def __init__(self, context: Context, options: "Produce", plan: Plan, tally: Tally) -> None:
+        self.transactions = None
         self.taken = 0
         """The number of records read."""
 
@@ -215,16 +245,50 @@ class _Stream:
         self._plan = plan
         self._left = options.num
         self._number = 0
+        self._topics = {plan.topic}
+        """The topics known to exist, or to be meant: the command line's, and those that the input
+        named."""
+
         self._pace = Pace(options.rate) if options.rate else None
         self._status = _Status(context, options, tally)
+        self._tally = tally
+
+    def use(self, producer: Producer) -> None:
+        """Write with this producer, in transactions if it has a transactional id."""
+        self.producer = producer
+        if producer.config.transactional_id is not None:
+            self.transactions = Transactions(producer, self._options.records_per_transaction)
+
+    @property
+    def written(self) -> int:
+        """The number of records that readers will see: acknowledged, and committed."""
+        if self.transactions is not None:
+            return self.transactions.committed_records
+        return self._tally.delivered
+
+    def what_is_written(self, *, ended: bool = True) -> str:
+        """How many records were written, and in how many transactions; the last of them `ended`, or
+        its end is unknown."""
+        said = f"{count(self.written, 'record')} written"
+        if self.transactions is None:
+            return said
+        said += f" in {count(self.transactions.committed, 'transaction')}"
+        left = self.taken - self.transactions.committed_records
+        if not ended:
+            return f"{said}; the status of {left:,} more is unknown"
+        return f"{said}; {left:,} of an open transaction aborted" if left else said
 
     async def run(self) -> None:
-        """Sends everything. If interrupted, waits a little for the records that the producer already has."""
+        """Sends everything. If interrupted, waits a little for the records that the producer
+        already has."""
         try:
-            if self._options.fake is not None:
-                await self._run_fake()
+            if self.transactions is None:
+                await self._run_source()
             else:
-                await self._run_lines()
+                async with self.transactions:
+                    await self._run_source()
+                    if self.wrong is not None:
+                        raise CommandError(self.wrong)
         except (BufferExhausted, trio.Cancelled):
             with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS_S):
                 await self.producer.flush()
@@ -235,6 +299,22 @@ class _Stream:
             self.wrong = sentence(e)
         finally:
             self._context.clear_status()
+
+    async def _run_source(self) -> None:
+        if self._options.fake is not None:
+            await self._run_fake()
+        else:
+            await self._run_lines()
+
+    async def _share(self, wanted: int) -> int:
+        """Waits until a record may be sent; returns how many of `wanted` may, by --rate and by the
+        transaction's room."""
+        if self.transactions is not None:
+            wanted = self.transactions.room(wanted)
+        number = wanted if self._pace is None else await self._pace.due(wanted)
+        if self.transactions is not None:
+            await self.transactions.begin()
+        return number
 
     async def _run_lines(self) -> None:
         documents = self._plan.gathering()
@@ -259,13 +339,13 @@ class _Stream:
         if self._left is not None:
             found = found[: self._left]
             self._left -= len(found)
-        if self._pace is None:
-            await self._lines(found)
-            return
         start = 0
         while start < len(found) and (self.wrong is None or documents is not None):
-            number = await self._pace.due(len(found) - start)
+            number = await self._share(len(found) - start)
+            before = self.taken
             await self._lines(found[start : start + number])
+            if self.transactions is not None:
+                await self.transactions.took(self.taken - before)
             start += number
 
     async def _run_fake(self) -> None:
@@ -273,8 +353,7 @@ class _Stream:
         assert plan.topic is not None and source is not None
         while self._left is None or self._left > 0:
             number = _FAKE_CHUNK if self._left is None else min(_FAKE_CHUNK, self._left)
-            if self._pace is not None:
-                number = await self._pace.due(number)
+            number = await self._share(number)
             pairs = source.take(number)
             if self._left is not None:
                 self._left -= number
@@ -286,6 +365,8 @@ class _Stream:
                 await self._records(records)
             else:
                 await self._pairs(pairs)
+            if self.transactions is not None:
+                await self.transactions.took(number)
 
     async def _lines(self, found: Sequence[bytes]) -> None:
         """Sends lines up to the first that is not a record, or is too large."""
@@ -306,14 +387,27 @@ class _Stream:
                 record = plan.record(line)
                 if not fit:
                     self._check_size(record)
+                if record.topic not in self._topics:
+                    await self._look_up(record.topic)
             except BadLine as e:
                 self.wrong = f"{plan.unit} {self._number}: {e}."
+                break
+            except CommandError as e:
+                self.wrong = f"{plan.unit} {self._number}: {e}"
                 break
             records.append(record)
         await self._records(records)
 
+    async def _look_up(self, topic: str | None) -> None:
+        """Checks a topic that the input names, once, as one on the command line: a misspelt one is
+        not created. Raises CommandError."""
+        if topic is not None:
+            await make_topic(self._context, topic, create=self._options.create)
+            self._topics.add(topic)
+
     def _fit(self, found: Sequence[bytes]) -> bool:
-        """Whether no record can be too large: a line with all that the options add. No format makes a line longer."""
+        """Whether no record can be too large: a line with all that the options add. No format makes
+        a line longer."""
         plan = self._plan
         added = 1024 + len(plan.key or b"") + sum(len(n) + len(v or b"") for n, v in plan.headers)
         return max(map(len, found)) + added <= self.producer.config.max_request_size
@@ -379,7 +473,9 @@ class _Status:
         self._context.show_status(f"{done:,} written, {rate:,.0f}/s")
 
 
-async def _dry_run(context: Context, options: "Produce", plan: Plan) -> None:
+async def _dry_run(
+    context: Context, options: "Produce", plan: Plan, *, transactional: bool
+) -> None:
     """Reads everything and prints what would be written; writes nothing and creates no topic."""
     if options.fake is not None:
         assert plan.topic is not None
@@ -413,8 +509,13 @@ async def _dry_run(context: Context, options: "Produce", plan: Plan) -> None:
         except (BadDocument, BadCsv) as e:
             raise CommandError(str(e)) from None
     await _described(context, topics, create=options.create)
+    transactions = ""
+    if transactional:
+        each = options.records_per_transaction or max(taken, 1)
+        transactions = f", in {count(-(-taken // each), 'transaction')}"
     context.say(
-        f"Would write {count(taken, 'record')}, {count(size, 'byte')}; nothing was written."
+        f"Would write {count(taken, 'record')}, {count(size, 'byte')}{transactions}; nothing was "
+        "written."
     )
 
 

@@ -1,4 +1,4 @@
-"""`pk producers`: its commands and their options."""
+"""The commands of `pk producers`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -24,14 +24,14 @@ PRODUCERS = Noun("producers")
         "pk producers describe orders:0 -f json",
     ),
     notes=(
-        "OPEN FROM is the offset of the first record of a transaction that has not ended; "
-        "readers of committed records wait there. A leader forgets a producer "
+        "OPEN FROM is the offset of the first record of an open transaction; "
+        "read_committed readers wait there. A leader forgets a producer "
         "producer.id.expiration.ms after its last write."
     ),
     shows=ProducerRow,
 )
 def describe(context: "Context", options: DescribeProducers) -> Running:
-    """Id, epoch, last sequence and write of each producer, and since when its transaction is open."""
+    """Show the producers of partitions: id, epoch, last sequence and write, open transaction."""
     from pk.cli.nouns.producers.producers import describe
 
     return describe(context, options)

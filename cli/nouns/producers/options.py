@@ -1,20 +1,20 @@
-"""What the commands of `pk producers` take: the options of those that have many."""
+"""Options of the larger commands of `pk producers`."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.declare import Argument, Option
+from pk.cli.command_line.parameters import Argument, Option
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeProducers:
-    """What `pk producers describe` takes."""
+    """Options of `pk producers describe`."""
 
     topic: Annotated[
         tuple[str, ...],
         Argument(
             "TOPIC",
-            help="The topics, or partitions of them as TOPIC:0,1 (default: all that are not internal).",
+            help="The topics, or partitions as TOPIC:0,1 (default: all but internal topics).",
             complete="topic",
         ),
     ] = ()
@@ -24,7 +24,7 @@ class DescribeProducers:
             "-t",
             "--topic",
             value="TOPIC[:0,1]",
-            help="The same as the argument.",
+            help="Same as the TOPIC argument; repeatable.",
             complete="topic",
             hidden=True,
         ),
@@ -39,7 +39,7 @@ class DescribeProducers:
             "--broker",
             "--broker-id",
             value="ID",
-            help="What the replica on this broker remembers (default: each leader).",
+            help="Ask the replica on this broker (default: the leaders).",
             complete="broker",
         ),
     ] = None

@@ -1,7 +1,8 @@
-"""`pk producers describe`: who writes to a partition, as its leader remembers it (DescribeProducers, KIP-664).
+"""`pk producers describe`: the producers of a partition, as its leader knows them
+(DescribeProducers, KIP-664).
 
-A leader remembers every idempotent and transactional producer until `producer.id.expiration.ms` has passed without a word
-from it. Producers that are neither leave nothing behind.
+A leader keeps every idempotent and transactional producer until `producer.id.expiration.ms` after
+its last write. Other producers leave no trace.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from pk.cli.nouns.producers.rows import ProducerRow
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
-from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.context import Context, join, partition_name
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -29,7 +30,7 @@ async def describe(context: Context, options: DescribeProducers) -> None:
     for tp in sorted(answers):
         answer = answers[tp]
         if isinstance(answer, Exception):
-            context.failed(answer, place_name(tp))
+            context.failed(answer, partition_name(tp))
         else:
             found = (p for p in answer if _is_wanted(options, p))
             states += ((tp, p) for p in sorted(found, key=lambda p: p.producer_id))
@@ -43,14 +44,14 @@ async def describe(context: Context, options: DescribeProducers) -> None:
 
 
 async def _broker(admin: Admin, text: str | None) -> int | None:
-    """The broker of --broker; None without it. Raises CommandError where there is none of that id."""
+    """The broker of --broker; None without it. Raises CommandError if it does not exist."""
     if text is None:
         return None
     if not text.isascii() or not text.isdigit():
-        raise Unusable(f"--broker wants a broker's id, not {text!r}.")
+        raise Unusable(f"--broker needs a broker's id, not {text!r}.")
     known = [str(b.node_id) for b in (await admin.describe_cluster()).brokers]
     if text not in known:
-        raise CommandError(f"There is no broker {text}; there are {join(known)}.")
+        raise CommandError(f"Broker {text} does not exist; the brokers are {join(known)}.")
     return int(text)
 
 
@@ -63,7 +64,7 @@ def _is_wanted(options: DescribeProducers, producer: r.ProducerState) -> bool:
 async def _begun(
     admin: Admin, states: Sequence[tuple[TopicPartition, r.ProducerState]]
 ) -> Mapping[tuple[TopicPartition, int], int]:
-    """When the first record of each open transaction was written, as far as it can be read."""
+    """When the first record of each open transaction was written, if it can be read."""
     places = [
         (tp, p.transaction_start_offset) for tp, p in states if p.transaction_start_offset >= 0
     ]

@@ -7,7 +7,7 @@ from pk.cli.positions.times import show_clock, show_span
 
 
 class ProducerRow(TypedDict):
-    """A producer as the leader of a partition remembers it. Times are in ms."""
+    """A producer as a partition's leader knows it. Times are in ms."""
 
     topic: str
     partition: Annotated[int, Shown("PART")]

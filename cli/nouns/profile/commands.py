@@ -1,9 +1,10 @@
-"""`pk profile`: its commands and their options."""
+"""The commands of `pk profile`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Argument, Noun, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Change, Debug, Listing, Yes
+from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.profile.options import AddProfile
 from pk.cli.nouns.profile.rows import ProfileRow
 
@@ -22,7 +23,7 @@ PROFILE = Noun("profile")
     blocking=True,
 )
 def list_profiles(context: "Context") -> int | None:
-    """The profiles there are."""
+    """List profiles."""
     from pk.cli.nouns.profile.profile import list_profiles
 
     return list_profiles(context)
@@ -40,10 +41,10 @@ def show(
     context: "Context",
     name: Annotated[
         str | None,
-        Argument("NAME", help="Its name (default: the one that commands use).", complete="profile"),
+        Argument("NAME", help="The profile (default: the current one).", complete="profile"),
     ] = None,
 ) -> int | None:
-    """One profile, and what a command would take from it."""
+    """Show a profile, and what a command takes from it."""
     from pk.cli.nouns.profile.profile import show
 
     return show(context, name)
@@ -59,9 +60,9 @@ def show(
         "pk profile add prod -X client.rack=eu-1 -X request.timeout.ms=10000",
     ),
     notes=(
-        "Guards hold for every command: `readonly` also lets no record be produced and no "
-        "group be joined. pk connects to PLAINTEXT listeners only: keys of TLS and SASL are "
-        "refused."
+        "Guards apply to every command: `readonly` also forbids producing records and joining "
+        "groups. TLS and SASL are set by Kafka's keys, as in "
+        "`-X security.protocol=SASL_SSL --secret sasl.password=prompt`."
     ),
 )
 def add(context: "Context", options: AddProfile) -> Running:
@@ -76,9 +77,9 @@ def add(context: "Context", options: AddProfile) -> Running:
 )
 def use(
     context: "Context",
-    name: Annotated[str, Argument("NAME", help="Its name; - for none.", complete="profile")],
+    name: Annotated[str, Argument("NAME", help="The profile; - for none.", complete="profile")],
 ) -> int | None:
-    """Choose the profile that commands use."""
+    """Set the current profile."""
     from pk.cli.nouns.profile.profile import use
 
     return use(context, name)
@@ -86,7 +87,7 @@ def use(
 
 @PROFILE.command("edit", takes=(Debug,), examples=("pk profile edit",), blocking=True)
 def edit(context: "Context") -> int | None:
-    """Open the profiles' file in $EDITOR."""
+    """Open the profiles file in $EDITOR."""
     from pk.cli.nouns.profile.profile import edit
 
     return edit(context)
@@ -96,9 +97,10 @@ def edit(context: "Context") -> int | None:
     "delete", "rm", takes=(Change, Debug), examples=("pk profile delete old -y",), blocking=True
 )
 def delete(
-    context: "Context", name: Annotated[str, Argument("NAME", help="Its name.", complete="profile")]
+    context: "Context",
+    name: Annotated[str, Argument("NAME", help="The profile.", complete="profile")],
 ) -> int | None:
-    """Remove a profile."""
+    """Delete a profile."""
     from pk.cli.nouns.profile.profile import delete
 
     return delete(context, name)

@@ -1,20 +1,22 @@
-"""What the commands of `pk profile` take: the options of those that have many."""
+"""Options of the larger commands of `pk profile`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import Pair, config_pair
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddProfile:
-    """What `pk profile add` takes."""
+    """Options of `pk profile add`."""
 
-    name: Annotated[str, Argument("NAME", help="Its name.")]
+    name: Annotated[str, Argument("NAME", help="The profile.")]
     bootstrap_server: Annotated[
         str | None,
-        Option("-b", "--bootstrap-server", value="HOST:PORT[,…]", help="The brokers to ask first."),
+        Option(
+            "-b", "--bootstrap-server", value="HOST:PORT[,…]", help="Brokers to connect to first."
+        ),
     ] = None
     client_properties: Annotated[
         tuple[Pair, ...],
@@ -22,18 +24,18 @@ class AddProfile:
             "-X",
             value="KEY=VALUE",
             parser=config_pair,
-            help="A config key of the client.",
+            help="A client config, by Kafka's name; repeatable.",
             complete="client-key",
         ),
     ] = ()
     guard: Annotated[
-        Literal["none", "confirm", "type-name", "readonly"] | None,
+        Literal["none", "confirm", "type-name", "insist", "readonly"] | None,
         Option(
             "--guard",
             value="GUARD",
             help=(
-                "What a change wants: nothing, a yes (the default), the thing's name typed; or none "
-                "may be made."
+                "What a change needs: nothing, a yes (the default), the resource's name typed, or "
+                "that even with -y (insist); or readonly: no changes."
             ),
         ),
     ] = None
@@ -43,7 +45,7 @@ class AddProfile:
             "--colour",
             "--color",
             value="COLOUR",
-            help="Its colour in questions and in the shell's prompt.",
+            help="The profile's colour in questions and in the shell's prompt.",
         ),
     ] = None
     cluster_id: Annotated[
@@ -51,20 +53,28 @@ class AddProfile:
         Option(
             "--cluster-id",
             value="ID",
-            help="The cluster it is meant for: commands refuse where another answers.",
+            help="The id of the expected cluster: commands refuse to run on another.",
         ),
     ] = None
     pin: Annotated[
-        bool, Option("--pin", help="The same, with the id of the cluster that answers now.")
+        bool, Option("--pin", help="Same, with the id of the cluster that answers now.")
     ] = False
+    schema_registry: Annotated[
+        str | None,
+        Option(
+            "--schema-registry",
+            value="URL",
+            help="The cluster's schema registry: a URL, or a directory of files.",
+        ),
+    ] = None
     secrets: Annotated[
         tuple[Pair, ...],
         Option(
             "--secret",
             value="KEY=SOURCE",
             help=(
-                "A client key whose value comes from prompt, keyring or command:WORDS when it is "
-                "needed."
+                "A client config whose value comes from prompt, keyring or command:WORDS when it "
+                "is needed."
             ),
         ),
     ] = ()

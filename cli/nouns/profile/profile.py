@@ -1,18 +1,18 @@
-"""`pk profile`: clusters by name, kept in a TOML file of the user's."""
+"""`pk profile`: named clusters, in a TOML file of the user's."""
 
 import os
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any
 
 from pk.cli.nouns.profile.options import AddProfile
 from pk.cli.nouns.profile.rows import ProfileRow
-from pk.cli.output.formats import Column, Document, Listing, Section
-from pk.cli.output.rows import listing
+from pk.cli.output.formats import Document, Section
+from pk.cli.output.rows import field_listing, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
 from pk.cli.runtime.paths import make_user_dir
+from pk.cli.runtime.profile_file import read_document, write_document
 from pk.cli.runtime.settings import (
     DEFAULT_BOOTSTRAP,
     Profile,
@@ -26,12 +26,10 @@ from pk.cli.runtime.settings import (
 )
 from pk.cli.terminal.stdin import wait_for_input
 
-_PAIRS = (Column("name"), Column("value"))
-
 _SECRET = re.compile(
     r"password|secret|jaas\.config|keystore\.key|oauthbearer.*assertion", re.IGNORECASE
 )
-"""Client keys whose values are nobody's business but the user's."""
+"""Client configs with values that must stay private."""
 
 
 def _row(profile: Profile, chosen: str | None) -> ProfileRow:
@@ -46,6 +44,7 @@ def _row(profile: Profile, chosen: str | None) -> ProfileRow:
             k: "(hidden)" if _SECRET.search(k) else v for k, v in profile.properties.items()
         },
         "secrets": dict(profile.secrets),
+        "schema_registry": profile.schema_registry,
     }
 
 
@@ -53,7 +52,7 @@ def list_profiles(context: Context) -> None:
     """`pk profile list`."""
     profiles, chosen = read_profiles()
     if not profiles and context.streams.out_terminal:
-        context.say("There is none yet; `pk profile add NAME -b HOST:PORT` makes one.")
+        context.say("No profiles yet; `pk profile add NAME -b HOST:PORT` adds one.")
     context.show(listing(ProfileRow, [_row(p, chosen) for p in profiles.values()], _style))
 
 
@@ -66,37 +65,13 @@ def show(context: Context, name: str | None) -> None:
     profile = choose_profile(name)
     if profile is None:
         raise CommandError(
-            "No profile is chosen; `pk profile list` shows which there are, `pk profile use NAME` chooses one."
+            "No current profile; `pk profile list` lists profiles, `pk profile use NAME` sets the "
+            "current one."
         )
     _, chosen = read_profiles()
     row = _row(profile, chosen)
-    named = [{"name": k.replace("_", " "), "value": v} for k, v in row.items()]
-    context.show_document(
-        Document([row], [Section("", Listing(_PAIRS, named))], listing(ProfileRow, [row], _style))
-    )
-
-
-def _document() -> Any:
-    import tomlkit
-
-    path = profiles_file()
-    read_profiles()  # says what is wrong with the file before it is changed
-    if not os.path.exists(path):
-        return tomlkit.document()
-    with open(path, encoding="utf-8") as file:
-        return tomlkit.load(file)
-
-
-def _save(document: Any) -> None:
-    import tomlkit
-
-    make_user_dir("config")
-    path = profiles_file()
-    scratch = f"{path}.{os.getpid()}"
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        tomlkit.dump(document, file)
-    os.replace(scratch, path)
+    rows = listing(ProfileRow, [row], _style)
+    context.show_document(Document([row], [Section("", field_listing(row))], rows))
 
 
 async def add(context: Context, options: AddProfile) -> None:
@@ -104,20 +79,21 @@ async def add(context: Context, options: AddProfile) -> None:
     import tomlkit
 
     if options.name in ("", "-"):  # `pk profile use -` chooses none
-        raise Unusable(f"A profile cannot be named {options.name!r}.")
+        raise Unusable(f"{options.name!r} is not a valid profile name.")
     check_security(dict(options.client_properties), "-X")
     check_security(dict(options.secrets), "--secret")
     for key, _ in options.client_properties:
         if _SECRET.search(key):
             raise Unusable(
-                f"{key} is a secret, which does not belong on a command line: --secret {key}=prompt asks for it when it "
-                f"is needed, {key}=keyring keeps it in the system's keyring, {key}=command:WORDS asks a program."
+                f"{key} is a secret, which does not belong on a command line: --secret "
+                f"{key}=prompt asks for it when needed, {key}=keyring keeps it in the system's "
+                f"keyring, {key}=command:WORDS runs a program."
             )
     check_address(options.bootstrap_server, "-b")
     secrets = {key: check_secret(key, source) for key, source in options.secrets}
     if options.pin and options.cluster_id:
-        raise Unusable("--pin finds the id out; --cluster-id does not go with it.")
-    document = _document()
+        raise Unusable("--pin finds the id itself; --cluster-id cannot be combined with it.")
+    document = read_document()
     profiles = document.setdefault("profiles", tomlkit.table(is_super_table=True))
     known = options.name in profiles
     table = profiles.setdefault(options.name, tomlkit.table())
@@ -128,6 +104,7 @@ async def add(context: Context, options: AddProfile) -> None:
         ("guard", options.guard),
         ("colour", options.colour),
         ("cluster_id", cluster_id),
+        ("schema_registry", options.schema_registry),
     ):
         if value is not None:
             table[key] = value
@@ -137,9 +114,10 @@ async def add(context: Context, options: AddProfile) -> None:
             for key, value in pairs:
                 inner[key] = value
     _keep_in_keyring(options.name, secrets)
-    _save(document)
+    write_document(document)
     context.say(
-        f"Profile {options.name} was {'changed' if known else 'added'}; `pk profile use {shlex.quote(options.name)}` chooses it."
+        f"Profile {options.name} was {'changed' if known else 'added'}; `pk profile use "
+        f"{shlex.quote(options.name)}` makes it the current one."
     )
 
 
@@ -150,12 +128,12 @@ async def _cluster_id(bootstrap: str) -> str:
     async with open_admin(bootstrap, {"default.api.timeout.ms": "15000"}) as admin:
         found = (await admin.describe_cluster()).cluster_id
     if not found:
-        raise CommandError(f"The cluster at {bootstrap} tells no id.")
+        raise CommandError(f"The cluster at {bootstrap} has no id.")
     return found
 
 
 def _keep_in_keyring(name: str, secrets: Mapping[str, str]) -> None:
-    """Asks for the secrets that are to lie in the keyring, and puts them there."""
+    """Asks for the secrets that belong in the keyring, and stores them."""
     for key, source in secrets.items():
         if source == "keyring":
             from pk.cli.runtime.secrets import SERVICE, ask_secret, keyring
@@ -165,41 +143,41 @@ def _keep_in_keyring(name: str, secrets: Mapping[str, str]) -> None:
 
 def use(context: Context, name: str) -> None:
     """`pk profile use`."""
-    document = _document()
+    document = read_document()
     if name == "-":
         document.pop("use", None)
     else:
         profile_named(name)
         document["use"] = name
-    _save(document)
-    context.say("No profile is chosen now." if name == "-" else f"Commands now use profile {name}.")
+    write_document(document)
+    context.say("No current profile now." if name == "-" else f"Commands now use profile {name}.")
 
 
 def delete(context: Context, name: str) -> None:
     """`pk profile delete`."""
     profile_named(name)
     if context.change.dry_run:
-        context.say(f"Profile {name} would be removed.")
+        context.say(f"Profile {name} would be deleted.")
         return
     if not context.change.yes:
         if not context.streams.in_terminal or not context.streams.err_terminal:
             raise Refused(
-                "There is no terminal to ask on, so nothing was changed; -y does it without asking."
+                "Nothing was changed: there is no terminal to ask on; -y does it without asking."
             )
-        context.streams.err.write(f"Remove profile {name}? [y/N] ")
+        context.streams.err.write(f"Delete profile {name}? [y/N] ")
         context.streams.err.flush()
         wait_for_input(context.streams.stdin)
         if context.streams.stdin.readline().strip().lower() not in (b"y", b"yes"):
             raise Refused("Nothing was changed.")
-    document = _document()
+    document = read_document()
     document["profiles"].pop(name)
     chosen = document.get("use") == name
     if chosen:
         document.pop("use")
-    _save(document)
+    write_document(document)
     context.say(
-        f"Profile {name} was removed."
-        + (f" It was the one chosen: commands now use {DEFAULT_BOOTSTRAP}." if chosen else "")
+        f"Profile {name} was deleted."
+        + (f" It was the current one: commands now use {DEFAULT_BOOTSTRAP}." if chosen else "")
     )
 
 
@@ -211,7 +189,7 @@ def edit(context: Context) -> None:
     check_editor(f"`pk profile add` changes a profile, and the file is {path}")
     make_user_dir("config")
     if not os.path.exists(path):
-        _save(_document())
+        write_document(read_document())
     edit_file(path)
     read_profiles()
-    context.say(f"{path} is well-formed.")
+    context.say(f"{path} is valid.")

@@ -16,3 +16,4 @@ class ProfileRow(TypedDict):
     cluster_id: Annotated[str | None, Shown(wide=True)]
     properties: Annotated[dict[str, str], Shown(wide=True)]
     secrets: Annotated[dict[str, str], Shown(wide=True)]
+    schema_registry: Annotated[str | None, Shown(wide=True)]

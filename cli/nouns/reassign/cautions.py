@@ -1,42 +1,42 @@
-"""What a plan does to the cluster, in sentences: what it moves in all, and what somebody may not want."""
+"""Describes a plan's effect on the cluster: what it moves in total, and what may be unwelcome."""
 
 from collections.abc import Iterable, Mapping
 
 from pk.cli.nouns.reassign.cluster_state import Live
 from pk.cli.nouns.reassign.plan import Change
-from pk.cli.runtime.context import count, join, place_name
+from pk.cli.runtime.context import count, join, partition_name
 from pk.core.values import TopicPartition
 
 _FULL = 0.85
-"""A disk that is fuller than this afterwards is worth a word."""
+"""A disk that will be fuller than this is worth a warning."""
 
 
 def cautions(live: Live, changes: Iterable[Change], min_isr: Mapping[str, int]) -> list[str]:
-    """What a plan brings that somebody may not want: a sentence each."""
+    """What may be unwelcome in a plan: a sentence each."""
     changes = list(changes)
     racks = live.state.racks
     said: list[str] = []
 
-    def tell(partitions: list[TopicPartition], what: str) -> None:
+    def add(partitions: list[TopicPartition], what: str) -> None:
         if partitions:
-            first = place_name(partitions[0])
+            first = partition_name(partitions[0])
             more = f" and {len(partitions) - 1} more" if len(partitions) > 1 else ""
             said.append(f"{first}{more}: {what}.")
 
     fewer = [c.tp for c in changes if len(c.after) < min_isr.get(c.tp.topic, 1)]
-    tell(fewer, "fewer replicas than min.insync.replicas, so acks=all is refused")
+    add(fewer, "fewer replicas than min.insync.replicas, so acks=all is refused")
     overlap = [c.tp for c in changes if c.tp in live.running]
-    tell(overlap, "being moved already; this gives the move another target")
+    add(overlap, "already being moved; this changes the target")
     stuck = [c.tp for c in changes if c.adding and live.partitions[c.tp].leader_id < 0]
-    tell(stuck, "no leader to copy from, so the move waits until there is one")
+    add(stuck, "no leader to copy from, so the move waits until there is one")
     if all(racks.values()) and len(set(racks.values())) > 1:
         alone = [
             c.tp for c in changes if len(c.after) > 1 and len({racks.get(b) for b in c.after}) == 1
         ]
-        tell(alone, "all replicas in one rack")
+        add(alone, "all replicas in one rack")
     if live.silent and changes:
         who = f"broker{'s'[: len(live.silent) > 1]} {join([str(b) for b in live.silent])}"
-        said.append(f"What lies on the disks of {who} is not known, nor what room there is.")
+        said.append(f"The disk contents and free space of {who} are unknown.")
     arriving: dict[int, int] = {}
     for change in changes:
         for broker in change.adding:
@@ -44,7 +44,7 @@ def cautions(live: Live, changes: Iterable[Change], min_isr: Mapping[str, int]) 
     for broker, size in sorted(arriving.items()):
         total, usable = live.disks.get(broker, (0, 0))
         if total and size > usable:
-            said.append(f"Broker {broker} has too little room on its disks for what it is to get.")
+            said.append(f"Broker {broker} has too little disk space for the replicas it will get.")
         elif total and size and total - usable + size > _FULL * total:
             part = (total - usable + size) / total
             said.append(f"Broker {broker}'s disks will be {part:.0%} full.")
@@ -64,7 +64,7 @@ def totals(changes: Iterable[Change], partitions: int) -> str:
     if len(changes) != 1:
         parts = [f"{len(changes):,} of {count(partitions, 'partition')} change"]
     if moved:
-        size = show_bytes(sum(known)) + (" and what is not known" if unknown else "")
+        size = show_bytes(sum(known)) + (" plus unknown sizes" if unknown else "")
         parts.append(f"{count(moved, 'replica')} to copy ({size})")
     if dropped > 0:
         parts.append(f"{count(dropped, 'replica')} fewer")

@@ -1,4 +1,5 @@
-"""The cluster as `pk reassign` sees it: partitions, sizes, brokers, disks, what is being moved; and which of it the command means."""
+"""The cluster as `pk reassign` sees it: partitions, sizes, brokers, disks, moves in progress; and
+the selected partitions."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -18,11 +19,11 @@ from pk.net.client.admin import Admin
 from pk.net.client.errors import ControllerSilent
 
 _SIZES_S = 10.0
-"""How long the brokers have to tell their sizes; a plan without them is still a plan."""
+"""How long brokers may take to report sizes; a plan can be made without them."""
 
 
 class Live(NamedTuple):
-    """The cluster as it is now."""
+    """The current state of the cluster."""
 
     cluster_id: str | None
     nodes: Mapping[int, r.Node]
@@ -30,13 +31,13 @@ class Live(NamedTuple):
     partitions: Mapping[TopicPartition, r.PartitionDescription]
     running: Mapping[TopicPartition, r.Reassignment]
     disks: Mapping[int, tuple[int, int]]
-    """Broker → bytes of its disks in all, and usable; only where it says."""
+    """Broker → total and usable bytes of its disks, if it reports them."""
 
     silent: Collection[int] = ()
-    """Brokers that are up and did not say what lies on their disks."""
+    """Brokers that are up and did not report what their disks contain."""
 
     unknown: Exception | None = None
-    """Why it is not known what is being moved."""
+    """Why the moves in progress are unknown."""
 
     @property
     def leaders(self) -> dict[TopicPartition, int]:
@@ -46,7 +47,8 @@ class Live(NamedTuple):
 async def load(
     context: Context, admin: Admin, *, sizes: bool = True, without_controller: bool = False
 ) -> Live:
-    """Asks for all of it at once, which may do `without_controller` where that is silent. Raises KafkaError, ClientError."""
+    """Requests all of it in parallel; `without_controller` tolerates a silent controller. Raises
+    KafkaError, ClientError."""
     known: list[tuple[r.ClusterDescription, dict[int, r.Node]]] = []
     unknown: list[Exception] = []
     described: dict[str, r.TopicDescription | Exception] = {}
@@ -106,7 +108,7 @@ async def load(
 
 
 def settled(replicas: Replicas, running: r.Reassignment | None) -> Replicas:
-    """The replicas a partition will have once its reassignment is over."""
+    """The replicas of a partition after its reassignment in progress."""
     if running is None:
         return tuple(replicas)
     return tuple(b for b in replicas if b not in running.removing_replicas)
@@ -116,7 +118,7 @@ def replica_sizes(
     dirs: Mapping[int, tuple[r.LogDirDescription, ...] | Exception],
     partitions: Mapping[TopicPartition, r.PartitionDescription],
 ) -> dict[TopicPartition, int]:
-    """Bytes of each partition's replica: the leader's if it is known, else the largest."""
+    """Bytes of each partition's replica: the leader's if known, else the largest."""
     by_replica = sizes_by_replica(dirs)
     found: dict[TopicPartition, int] = {}
     for (tp, broker), size in by_replica.items():
@@ -133,7 +135,7 @@ def replica_sizes(
 async def selected_partitions(
     context: Context, admin: Admin, live: Live, words: Iterable[str]
 ) -> list[TopicPartition] | None:
-    """The partitions of the topics named (None: none is named, all are meant). Raises CommandError."""
+    """The partitions of the topics named (None: all). Raises CommandError."""
     words = list(words)
     if not words:
         return None

@@ -1,11 +1,21 @@
-"""`pk reassign`: its commands and their options."""
+"""The commands of `pk reassign`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.cluster.reassignment_row import ReassignmentRow
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Change, Connection, Listing
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import pause
 from pk.cli.nouns.reassign.options import ApplyMoves, PlanMoves, RollBack
+from pk.cli.nouns.reassign.rows import (
+    CancelledRow,
+    MovedRow,
+    PlanDocument,
+    PlannedMoveRow,
+    StatusDocument,
+    ThrottleRow,
+)
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -24,20 +34,15 @@ REASSIGN = Noun("reassign")
         "pk reassign plan --all --rf 3",
     ),
     notes=(
-        "A replica that may stay stays. New ones go where their partition has none in that "
-        "rack, then to the broker with the fewest of that topic, then with the fewest at all. "
-        "The partitions that do not change keep their order."
+        "A replica that may stay does. New replicas go to racks where their partition has none, "
+        "then to the broker with the fewest replicas of the topic, then with the fewest overall. "
+        "Partitions that do not change keep their replica order."
     ),
-    shows=(
-        "partitions:[{topic partition:int before:[int] after:[int] change leader? "
-        "bytes:int?}] brokers:[{broker:int rack? replicas_before:int replicas_after:int "
-        "leaders_before:int leaders_after:int bytes_before:int bytes_after:int bytes_in:int "
-        "bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
-    ),
-    rows="topic partition:int before:[int] after:[int] change leader? bytes:int?",
+    shows=PlanDocument,
+    rows=PlannedMoveRow,
 )
 def plan(context: "Context", options: PlanMoves) -> Running:
-    """What would have to move, with the least movement. Changes nothing."""
+    """Plan moves with the least data movement. Changes nothing."""
     from pk.cli.nouns.reassign.reassign import plan_command
 
     return plan_command(context, options)
@@ -54,27 +59,16 @@ def plan(context: "Context", options: PlanMoves) -> Running:
         "pk reassign apply --resume",
     ),
     notes=(
-        "Ctrl-C asks what is to become of it: leave it running, hand it to the background, or "
-        "take back what still moves; when its terminal goes, the background has it. A file "
-        "that undoes it is written first; `pk reassign rollback` reads it. The preferred "
-        "replicas lead at the end."
+        "Ctrl-C asks what to do next: leave the moves running, hand them to the background, or "
+        "cancel what still moves; if the terminal closes, the background takes over. Before it "
+        "starts, pk writes a file that `pk reassign rollback` can restore from. At the end, the "
+        "preferred replicas are elected."
     ),
-    shows={
-        "": "topic partition:int before:[int] after:[int] result error?",
-        "dry_run": (
-            "partitions:[{topic partition:int before:[int] after:[int] change leader? "
-            "bytes:int?}] brokers:[{broker:int rack? replicas_before:int replicas_after:int "
-            "leaders_before:int leaders_after:int bytes_before:int bytes_after:int bytes_in:int "
-            "bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
-        ),
-    },
-    rows={
-        "": "topic partition:int before:[int] after:[int] result error?",
-        "dry_run": "topic partition:int before:[int] after:[int] change leader? bytes:int?",
-    },
+    shows={"": MovedRow, "dry_run": PlanDocument},
+    rows={"": MovedRow, "dry_run": PlannedMoveRow},
 )
 def apply(context: "Context", options: ApplyMoves) -> Running:
-    """Do it: shown before it is done, throttled, watched to the end, tidied up."""
+    """Move replicas: show the plan, throttle, watch to the end, clean up."""
     from pk.cli.nouns.reassign.reassign import apply
 
     return apply(context, options)
@@ -86,15 +80,8 @@ def apply(context: "Context", options: ApplyMoves) -> Running:
     "list",
     takes=(Listing, Connection),
     examples=("pk reassign status", "pk reassign status -w"),
-    shows=(
-        "reassignments:[{topic partition:int replicas:[int] adding:[int] removing:[int] "
-        "copied:int? total:int? percent:num? note?}] throttles:[{resource name value}] "
-        "throttles_orphaned:bool"
-    ),
-    rows=(
-        "topic partition:int replicas:[int] adding:[int] removing:[int] copied:int? "
-        "total:int? percent:num? note?"
-    ),
+    shows=StatusDocument,
+    rows=ReassignmentRow,
 )
 def status(
     context: "Context",
@@ -106,11 +93,11 @@ def status(
             value="SECONDS",
             parser=pause,
             assumed="1",
-            help="Stay until nothing moves any more; look every so many seconds (1).",
+            help="Stay until nothing moves; refresh every SECONDS (default: 1).",
         ),
     ] = None,
 ) -> Running:
-    """What is being moved and how far it is; throttles that were left behind."""
+    """Show moves in progress, and leftover throttles."""
     from pk.cli.nouns.reassign.status import status
 
     return status(context, watch)
@@ -120,16 +107,16 @@ def status(
     "throttle",
     takes=(Change, Listing, Connection),
     examples=("pk reassign throttle 80MB/s", "pk reassign throttle --remove"),
-    shows="resource name value?",
+    shows=ThrottleRow,
 )
 def throttle(
     context: "Context",
     rate: Annotated[str | None, Argument("RATE", help="Bytes a second, such as 80MB/s.")] = None,
     remove: Annotated[
-        bool, Option("--remove", "--off", help="Take every replication throttle away.")
+        bool, Option("--remove", "--off", help="Remove all replication throttles.")
     ] = False,
 ) -> Running:
-    """Show, change or remove the throttle of what moves."""
+    """Show, change or remove the replication throttle."""
     from pk.cli.nouns.reassign.status import throttle
 
     return throttle(context, rate, remove=remove)
@@ -139,7 +126,7 @@ def throttle(
     "cancel",
     takes=(Change, Listing, Connection),
     examples=("pk reassign cancel orders/3", "pk reassign cancel --all"),
-    shows="topic partition:int replicas:[int] adding:[int] result error?",
+    shows=CancelledRow,
 )
 def cancel(
     context: "Context",
@@ -147,9 +134,9 @@ def cancel(
         tuple[str, ...],
         Argument("PARTITION", help="Topics, or partitions such as orders/0.", complete="partition"),
     ] = (),
-    all: Annotated[bool, Option("-a", "--all", help="Everything that moves.")] = False,
+    all: Annotated[bool, Option("-a", "--all", help="Cancel all moves.")] = False,
 ) -> Running:
-    """Take back what still moves; each partition stays where it was."""
+    """Cancel moves in progress; partitions keep their old replicas."""
     from pk.cli.nouns.reassign.status import cancel
 
     return cancel(context, partition, every=all)
@@ -159,22 +146,11 @@ def cancel(
     "rollback",
     takes=(Change, Listing, Connection),
     examples=("pk reassign rollback --dry-run", "pk reassign rollback --throttle 50MB/s"),
-    shows={
-        "": "topic partition:int before:[int] after:[int] result error?",
-        "dry_run": (
-            "partitions:[{topic partition:int before:[int] after:[int] change leader? "
-            "bytes:int?}] brokers:[{broker:int rack? replicas_before:int replicas_after:int "
-            "leaders_before:int leaders_after:int bytes_before:int bytes_after:int bytes_in:int "
-            "bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
-        ),
-    },
-    rows={
-        "": "topic partition:int before:[int] after:[int] result error?",
-        "dry_run": "topic partition:int before:[int] after:[int] change leader? bytes:int?",
-    },
+    shows={"": MovedRow, "dry_run": PlanDocument},
+    rows={"": MovedRow, "dry_run": PlannedMoveRow},
 )
 def rollback(context: "Context", options: RollBack) -> Running:
-    """Put everything back to where it was before an apply."""
+    """Restore the replicas from before an apply."""
     from pk.cli.nouns.reassign.reassign import rollback
 
     return rollback(context, options)

@@ -1,17 +1,19 @@
-"""Values that options of `pk reassign` take: rates such as `50MB/s`, and assignments such as `orders/0=1,2,3`."""
+"""Option values of `pk reassign`: rates such as `50MB/s`, and assignments such as
+`orders/0=1,2,3`."""
 
 import re
 from collections.abc import Iterable
 
 from pk.cli.cluster.partition_selection import parse_partition
 from pk.cli.cluster.replicas import Replicas
-from pk.cli.runtime.context import place_name
+from pk.cli.runtime.context import partition_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?(?:/s|ps)?", re.IGNORECASE)
 _BITS = re.compile(r"[KMGT]i?b(/s|ps)?$|[kmgt]i?bps$|bits?(/s|ps)?$")
-"""`50Mb/s` and `50mbps` are megabits to whoever sells networks, and eight times what was meant otherwise."""
+"""`50Mb/s` and `50mbps` mean megabits in networking; read as bytes, they would be eight times as
+much."""
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12} | {
     "ki": 2**10,
     "mi": 2**20,
@@ -21,14 +23,15 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12} | {
 
 
 def parse_rate(text: str, option: str) -> int:
-    """Bytes a second from `50MB/s`, `50M`, `64MiB/s`, `1.5G`, or a bare number of bytes, as Apache's. Raises Unusable."""
+    """Bytes a second from `50MB/s`, `50M`, `64MiB/s`, `1.5G`, or a plain number of bytes, as
+    Apache's. Raises Unusable."""
     if _BITS.search(text.strip()):
         raise Unusable(f"{option}: {text!r} may mean bits; 50MB/s and 50M are bytes a second.")
     found = _RATE.fullmatch(text.strip())
     rate = round(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
     if rate < 1:
         raise Unusable(
-            f"{option} wants bytes a second such as 50MB/s, 64MiB/s or 50000000, not {text!r}."
+            f"{option} needs bytes a second such as 50MB/s, 64MiB/s or 50000000, not {text!r}."
         )
     return rate
 
@@ -40,10 +43,10 @@ def parse_sets(texts: Iterable[str]) -> dict[TopicPartition, Replicas]:
         name, _, brokers = text.partition("=")
         tp = parse_partition(name, "--set")
         if tp in found:
-            raise Unusable(f"--set names {place_name(tp)} twice.")
+            raise Unusable(f"--set names {partition_name(tp)} twice.")
         words = [w.strip() for w in brokers.split(",") if w.strip()]
         replicas = tuple(int(w) for w in words if w.isdecimal())
         if not replicas or len(replicas) < len(words):
-            raise Unusable(f"--set wants PARTITION=BROKERS such as orders/0=1,2,3, not {text!r}.")
+            raise Unusable(f"--set needs PARTITION=BROKERS such as orders/0=1,2,3, not {text!r}.")
         found[tp] = replicas
     return found

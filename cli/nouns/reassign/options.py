@@ -1,9 +1,9 @@
-"""What the commands of `pk reassign` take: the options of those that have many."""
+"""Options of the larger commands of `pk reassign`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
 
 MaxMoves = Annotated[
@@ -12,10 +12,7 @@ MaxMoves = Annotated[
         "--max-moves",
         value="N",
         parser=count,
-        help=(
-            "Copy at most so many replicas now, the smallest first; planning again goes on from "
-            "there."
-        ),
+        help=("Copy at most N replicas now, the smallest first; a new plan continues from there."),
     ),
 ]
 
@@ -25,8 +22,8 @@ Throttle = Annotated[
         "--throttle",
         value="RATE",
         help=(
-            "At most so many bytes a second in and out of each broker, such as 50MB/s; auto: as "
-            "many as the rest of the cluster bears."
+            "At most this many bytes a second in and out of each broker, such as 50MB/s; auto: as "
+            "much as the cluster's other traffic leaves."
         ),
     ),
 ]
@@ -37,19 +34,28 @@ TopicPatterns = Annotated[
         "-t",
         "--topic",
         value="TOPIC",
-        help="Only this topic, or those whose whole name matches; may be given again.",
+        help="Only this topic, or those whose whole name matches; repeatable.",
         complete="topic",
     ),
 ]
 
 
+PlanAsJson = Annotated[
+    bool,
+    Option("--json", help="Only print the plan as Apache's JSON, for `apply` or Apache's tool."),
+]
+Detach = Annotated[
+    bool, Option("--detach", help="Return at once; a background process cleans up at the end.")
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """What a plan is to reach."""
+    """What a plan must achieve."""
 
     topics: TopicPatterns = ()
     all: Annotated[
-        bool, Option("-a", "--all", help="Every topic, where --to and --rf must be told.")
+        bool, Option("-a", "--all", help="Every topic; --to and --rf need this or topics.")
     ] = False
     to: Annotated[
         tuple[str, ...],
@@ -57,7 +63,7 @@ class Goal:
             "--to",
             value="4,5,6",
             separated=True,
-            help="All replicas on these brokers; what lies there already stays.",
+            help="Put all replicas on these brokers; those already there stay.",
             complete="broker",
         ),
     ] = ()
@@ -67,7 +73,7 @@ class Goal:
             "--drain",
             value="3",
             separated=True,
-            help="No replica on these brokers any more.",
+            help="Move all replicas off these brokers.",
             complete="broker",
         ),
     ] = ()
@@ -77,7 +83,7 @@ class Goal:
             "--add",
             value="6",
             separated=True,
-            help="Give these brokers their share; nothing else moves.",
+            help="Move a fair share to these brokers, and nothing else.",
             complete="broker",
         ),
     ] = ()
@@ -89,7 +95,7 @@ class Goal:
             "--rf",
             value="N",
             parser=count,
-            help="So many replicas of every partition; --rf N for short.",
+            help="Set the number of replicas of every partition; --rf N for short.",
         ),
     ] = None
     balance: Annotated[
@@ -98,7 +104,7 @@ class Goal:
             "--balance",
             value="WHAT",
             assumed="all",
-            help="Even out replicas and then leaders (all), or only one of replicas, leaders, bytes.",
+            help="Balance replicas, then leaders (all), or only one of replicas, leaders, bytes.",
         ),
     ] = None
     set: Annotated[
@@ -106,7 +112,7 @@ class Goal:
         Option(
             "--set",
             value="T/0=1,2,3",
-            help="Exactly these replicas, the preferred leader first; may be given again.",
+            help="Use exactly these replicas, the preferred leader first; repeatable.",
             complete="partition",
         ),
     ] = ()
@@ -116,7 +122,7 @@ class Goal:
             "--from-json",
             "--reassignment-json-file",
             value="FILE",
-            help="What Apache's JSON in this file says (- for standard input).",
+            help="Plan what Apache's JSON in this file says (- for standard input).",
             complete="file",
         ),
     ] = None
@@ -125,29 +131,29 @@ class Goal:
         Option(
             "--no-rack-aware",
             "--disable-rack-aware",
-            help="Do not keep replicas in different racks.",
+            help="Ignore racks when placing replicas.",
         ),
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanMoves(Goal):
-    """What `pk reassign plan` takes."""
+    """Options of `pk reassign plan`."""
 
     max_moves: MaxMoves = None
     throttle: Throttle = None
-    json: Annotated[
-        bool, Option("--json", help="The plan as Apache's JSON, for `apply` or for its tool.")
-    ] = False
+    json: PlanAsJson = False
     save: Annotated[
         str | None,
-        Option("--save", value="FILE", help="Write it as Apache's JSON too.", complete="file"),
+        Option(
+            "--save", value="FILE", help="Also write the plan as Apache's JSON.", complete="file"
+        ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyMoves(Goal):
-    """What `pk reassign apply` takes."""
+    """Options of `pk reassign apply`."""
 
     file: Annotated[
         str | None,
@@ -168,37 +174,31 @@ class ApplyMoves(Goal):
             "--batch",
             value="N",
             parser=count,
-            help="Move so many partitions at once; the next begins when one is done.",
+            help="Move N partitions at once; the next starts when one is done.",
         ),
     ] = None
-    detach: Annotated[
-        bool,
-        Option("--detach", help="Do not stay; a process in the background tidies up at the end."),
-    ] = False
+    detach: Detach = False
     resume: Annotated[
         bool,
         Option(
             "--resume",
-            help="Go on watching what an earlier apply left, and remove its throttle at the end.",
+            help="Watch what an earlier apply started, and remove its throttle at the end.",
         ),
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class RollBack:
-    """What `pk reassign rollback` takes."""
+    """Options of `pk reassign rollback`."""
 
     file: Annotated[
         str | None,
         Argument(
             "FILE",
-            help="The rollback file, by path or name (default: the last apply's).",
+            help="The rollback file, by path or name (default: that of the last apply).",
             complete="file",
         ),
     ] = None
     throttle: Throttle = None
-    json: Annotated[bool, Option("--json", help="Only print it as Apache's JSON.")] = False
-    detach: Annotated[
-        bool,
-        Option("--detach", help="Do not stay; a process in the background tidies up at the end."),
-    ] = False
+    json: PlanAsJson = False
+    detach: Detach = False

@@ -1,8 +1,9 @@
-"""`--throttle auto`: as fast as the rest of the cluster bears.
+"""`--throttle auto`: as fast as the cluster's other traffic allows.
 
-The rate begins low. While the copies use what they are given and no other replica suffers, it grows by half; when another
-replica falls behind or leaves the in-sync set, it is halved. What another replica lacks is asked of a sample of partitions
-that do not move, since a cluster has thousands; who left an in-sync set is known of all of them.
+The rate starts low. While the copies use the rate and no other replica suffers, it grows by half;
+if another replica falls behind or leaves the in-sync set, it is halved. The lag of other replicas
+is measured on a sample of partitions that do not move, since a cluster has thousands; changes of
+the in-sync sets are known for all.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,22 +16,22 @@ from pk.net.client.admin import Admin
 
 AUTO: Final = "auto"
 START_RATE: Final = 10_000_000
-"""Bytes a second to begin with."""
+"""Bytes a second at the start."""
 
 FLOOR: Final = 1_000_000
 CEILING: Final = 10_000_000_000
 STEP_S: Final = 5.0
-"""How often it is thought over."""
+"""How often the rate is reconsidered."""
 
 _USED = 0.6
-"""A rate of which less is used is not what holds the copies back."""
+"""If less of the rate than this is used, it is not what limits the copies."""
 _RECORDS = 1000
-"""A follower that lacks no more has just not fetched yet."""
+"""A follower that lacks at most this many records has just not fetched yet."""
 _SAMPLE = 60
 
 
 class Pace:
-    """The rate, and what changes it. Pure."""
+    """The rate, and when to change it. Pure."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
@@ -38,8 +39,9 @@ class Pace:
         self._behind: int | None = None
 
     def step(self, *, used: float, lacking: Iterable[TopicPartition], behind: int) -> str | None:
-        """Thinks it over. `used`: bytes a second that each broker takes in now; `lacking`: other partitions that lack an
-        in-sync replica; `behind`: records that the worst of the other followers lacks. Says why the rate changed.
+        """Adjusts the rate. `used`: bytes a second that each broker receives; `lacking`: other
+        partitions that lack an in-sync replica; `behind`: records that the worst of the other
+        followers lacks. Returns why the rate changed.
         """
         lacking = set(lacking)
         suffers = None
@@ -53,7 +55,7 @@ class Pace:
         if suffers is not None:
             self.rate = max(self.rate // 2, FLOOR)
         elif used >= _USED * self.rate:
-            why = "there is room"
+            why = "there is capacity"
             self.rate = min(self.rate * 3 // 2, CEILING)
         return why if self.rate != before else None
 
@@ -63,7 +65,7 @@ def sample(
     moving: Iterable[TopicPartition],
     brokers: Iterable[int],
 ) -> dict[TopicPartition, r.PartitionDescription]:
-    """Some partitions that do not move but lie on the brokers that copy."""
+    """Some partitions that do not move, on the brokers that copy."""
     moved, busy = set(moving), set(brokers)
     others = {
         tp: p
@@ -78,7 +80,7 @@ def worst(
     partitions: Mapping[TopicPartition, r.PartitionDescription],
     ends: Mapping[TopicPartition, Mapping[int, int]],
 ) -> int:
-    """The most records that an in-sync follower lacks."""
+    """The most records that any in-sync follower lacks."""
     lags = [
         ends[tp][p.leader_id] - ends[tp][b]
         for tp, p in partitions.items()
@@ -91,7 +93,8 @@ def worst(
 async def others(
     admin: Admin, moving: Sequence[TopicPartition], brokers: Iterable[int]
 ) -> tuple[list[TopicPartition], int]:
-    """How the partitions fare that do not move: those that lack a replica, and the records that the worst follower lacks.
+    """The state of the partitions that do not move: those that lack a replica, and the records that
+    the worst follower lacks.
 
     Raises KafkaError, ClientError.
     """

@@ -1,16 +1,17 @@
-"""Which replicas go where: pure, and with the least movement.
+"""Plans where replicas go: pure, and with the least movement.
 
-A replica that may stay stays, in its place in the list; that rule comes first. What has to move goes to the broker where
-it keeps the racks of its partition apart, then to the one with the fewest replicas of its topic, then with the fewest
-replicas, then with the fewest bytes. Balancing moves one replica at a time from a broker that holds two more than another,
-directly or over brokers between where no direct move exists (a partition lies on a broker once), until no two differ by
-more than one: so as few moves as can be.
+A replica that may stay stays, in its position in the list; that rule comes first. A replica that
+must move goes to the broker that keeps its partition's racks apart, then to the one with the fewest
+replicas of its topic, then with the fewest replicas, then with the fewest bytes. Balancing moves
+one replica at a time from a broker that holds two more than another, directly, or through brokers
+in between if no direct move exists (a broker holds at most one replica of a partition), until no
+two differ by more than one: with as few moves as possible.
 
-Last come the leaders, and they cost no bytes: among the partitions whose replicas change anyway (among all of them where
-that is what was asked for) another replica becomes the preferred one wherever that brings two brokers nearer to each
-other. The order of a partition that does not change is never touched.
+Leaders come last, and cost no bytes: among the partitions whose replicas change anyway (or among
+all, if leaders must be balanced), another replica becomes the preferred one if that brings two
+brokers closer together. The replica order of a partition that does not change is never touched.
 
-Given assignments (`--set`, `--from-json`, a rollback) are taken to the letter.
+Given assignments (`--set`, `--from-json`, a rollback) are followed exactly.
 """
 
 from bisect import bisect_left, insort
@@ -20,21 +21,22 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pk.cli.cluster.replicas import Replicas
-from pk.cli.runtime.context import place_name
+from pk.cli.runtime.context import partition_name
 from pk.core.values import TopicPartition
 
 Racks = Mapping[int, str | None]
 
 _EVEN_ENOUGH = 0.1
-"""Bytes are balanced when the fullest and the emptiest broker differ by less than this part of their mean."""
+"""Bytes are balanced if the fullest and the emptiest broker differ by less than this fraction of
+their mean."""
 
 
 class PlanError(Exception):
-    """What was asked for cannot be done; the message is a sentence."""
+    """The goal cannot be reached; the message is a sentence."""
 
 
 class State(NamedTuple):
-    """The cluster as far as planning needs it."""
+    """The state of the cluster for planning."""
 
     racks: Racks
     """The brokers that can take replicas (alive, not fenced), and their racks."""
@@ -43,13 +45,13 @@ class State(NamedTuple):
     """Every partition of the cluster; one that is being moved already counts as moved."""
 
     sizes: Mapping[TopicPartition, int] = {}
-    """Bytes of one replica, as far as known."""
+    """Bytes of one replica, if known."""
 
     in_sync: Mapping[TopicPartition, Replicas] = {}
 
 
 class Intent(NamedTuple):
-    """What is wanted."""
+    """The goal of a plan."""
 
     to: tuple[int, ...] = ()
     drain: tuple[int, ...] = ()
@@ -61,7 +63,7 @@ class Intent(NamedTuple):
 
 
 class Loads:
-    """What every broker holds, kept up to date while a plan is made."""
+    """What every broker holds, updated while a plan is made."""
 
     def __init__(self, state: State) -> None:
         self.sizes = state.sizes
@@ -73,7 +75,7 @@ class Loads:
             self.put(tp, replicas, 1)
 
     def put(self, tp: TopicPartition, replicas: Replicas, by: int) -> None:
-        """Adds (1) or takes away (-1) a partition."""
+        """Adds (1) or removes (-1) a partition."""
         for broker in replicas:
             self.replicas[broker] = self.replicas.get(broker, 0) + by
             self.bytes[broker] = self.bytes.get(broker, 0) + by * self.sizes.get(tp, 0)
@@ -84,7 +86,7 @@ class Loads:
 
 
 class _Planner:
-    """A plan in the making."""
+    """A plan in progress."""
 
     def __init__(
         self, state: State, intent: Intent, selected: Collection[TopicPartition] | None
@@ -96,7 +98,7 @@ class _Planner:
         self.loads = Loads(state)
         self.targets = self._targets()
         racks = {b: state.racks.get(b) for b in self.targets}
-        # Where a broker does not say its rack, nothing can be said of racks at all.
+        # If any broker reports no rack, racks are ignored.
         known = all(racks.values()) and intent.rack_aware
         self.racks: dict[int, str | None] = dict(state.racks) if known else {}
 
@@ -106,13 +108,13 @@ class _Planner:
         for broker in (*self.intent.to, *self.intent.add):
             if broker not in live:
                 names = ", ".join(map(str, sorted(live)))
-                raise PlanError(f"Broker {broker} is not there or is fenced; there are {names}.")
+                raise PlanError(f"Broker {broker} is missing or fenced; available: {names}.")
         known = {b for replicas in self.state.replicas.values() for b in replicas} | set(live)
         for broker in self.intent.drain:
             if broker not in known:
-                raise PlanError(f"There is no broker {broker}, and nothing lies on it.")
+                raise PlanError(f"Broker {broker} does not exist, and holds no replicas.")
         if both := set(self.intent.drain) & {*self.intent.to, *self.intent.add}:
-            raise PlanError(f"Broker {min(both)} cannot be filled and drained at once.")
+            raise PlanError(f"Broker {min(both)} cannot be filled and drained at the same time.")
         wanted = self.intent.to or sorted(live)
         return [broker for broker in wanted if broker not in self.intent.drain]
 
@@ -129,7 +131,8 @@ class _Planner:
     # single partitions
 
     def repair(self, tp: TopicPartition) -> None:
-        """Gives a partition the number of replicas it is to have, on brokers that may hold them. Raises PlanError."""
+        """Gives a partition its target number of replicas, on brokers that may hold them. Raises
+        PlanError."""
         before = self.now[tp]
         wanted = self.intent.replication_factor or len(before)
         places: list[int | None] = [b if self.may_stay(b) else None for b in before]
@@ -152,7 +155,8 @@ class _Planner:
         self.set(tp, after)
 
     def _surplus(self, tp: TopicPartition, kept: list[int], wanted: int) -> Iterator[int]:
-        """The replicas to give up: dead ones, those out of sync, those that share a rack, those on full brokers."""
+        """The replicas to give up: dead ones, those out of sync, those that share a rack, those on
+        full brokers."""
         left = list(kept)
         in_sync = self.state.in_sync.get(tp, tuple(kept))
         while len(left) > wanted:
@@ -175,13 +179,14 @@ class _Planner:
             yield victim
 
     def _choose(self, tp: TopicPartition, has: list[int], wanted: int) -> int:
-        """The broker for one more replica. Raises PlanError where there is none left."""
+        """The broker for one more replica. Raises PlanError if none is left."""
         free = [b for b in self.targets if b not in has]
         if not free:
             able = sorted({*has, *self.targets})
             raise PlanError(
-                f"{place_name(tp)} wants {wanted} replicas, and only these brokers can hold one: "
-                f"{', '.join(map(str, able))}. Name more with --to or --add, or ask for fewer with --rf {len(able)}."
+                f"{partition_name(tp)} needs {wanted} replicas, and only these brokers can hold "
+                f"one: {', '.join(map(str, able))}. Add brokers with --to or --add, or use fewer "
+                f"replicas with --rf {len(able)}."
             )
         racks = [self.racks.get(b) for b in has]
         return min(
@@ -205,8 +210,8 @@ class _Planner:
     # balance
 
     def balance_replicas(self, sinks: Collection[int] | None) -> None:
-        """Moves replicas until no two targets differ by more than one. With `sinks` only these are filled, and
-        only as far as their fair share goes."""
+        """Moves replicas until no two targets differ by more than one. With `sinks` fills only
+        these, and only up to their fair share."""
         held: dict[int, int] = dict.fromkeys(self.targets, 0)
         on: dict[int, list[TopicPartition]] = {b: [] for b in self.targets}
         order = sorted(self.selected, key=lambda tp: (self.state.sizes.get(tp, 0), tp))
@@ -218,7 +223,7 @@ class _Planner:
         while path := _shift(held, lambda a, b: self._movable(on[a], a, b) is not None, sinks):
             for a, b in pairwise(path):
                 tp = self._movable(on[a], a, b)
-                assert tp is not None, "a step of a way takes nothing from the steps behind it"
+                assert tp is not None, "a step of a path takes nothing from later steps"
                 self.set(tp, tuple(b if x == a else x for x in self.now[tp]))
                 on[a].remove(tp)
                 on[b].append(tp)
@@ -226,7 +231,8 @@ class _Planner:
                 held[b] += 1
 
     def _movable(self, on: Iterable[TopicPartition], a: int, b: int) -> TopicPartition | None:
-        """A partition of which the replica on `a` may go to `b`: one whose topic is heavier on `a` if there is one."""
+        """A partition whose replica on `a` may go to `b`, preferably one whose topic has more
+        replicas on `a`."""
         fallback = None
         count = self.loads.of_topic
         for tp in on:
@@ -245,7 +251,8 @@ class _Planner:
         return len(after) >= len(before)
 
     def balance_bytes(self) -> None:
-        """Moves the replica that fits the gap between the fullest and the emptiest broker best, until they are even."""
+        """Moves the replica that best fits the gap between the fullest and the emptiest broker,
+        until they are even."""
         on: dict[int, list[tuple[int, TopicPartition]]] = {b: [] for b in self.targets}
         for tp in self.selected:
             for broker in self.now[tp]:
@@ -274,7 +281,8 @@ class _Planner:
     def _fitting(
         self, entries: list[tuple[int, TopicPartition]], gap: int, full: int, empty: int
     ) -> tuple[int, TopicPartition] | None:
-        """The replica on `full` that may go to `empty` and whose size is nearest to half the gap, but below the gap."""
+        """The replica on `full` that may go to `empty` with the size closest to half the gap, but
+        below the gap."""
         above = bisect_left(entries, gap / 2, key=lambda entry: entry[0])
         below = above - 1
         while below >= 0 or above < len(entries):
@@ -295,7 +303,8 @@ class _Planner:
         return None
 
     def balance_leaders(self, among: Iterable[TopicPartition]) -> None:
-        """Makes other replicas the preferred ones until no two brokers that could trade differ by more than one."""
+        """Makes other replicas preferred until no two brokers that could trade differ by more than
+        one."""
         can_lead = set(self.state.racks) - set(self.intent.drain)
         led: dict[tuple[int, int], list[TopicPartition]] = {}
         for tp in sorted(among):
@@ -327,9 +336,10 @@ def _shift(
     linked: Callable[[int, int], bool],
     sinks: Collection[int] | None,
 ) -> list[int] | None:
-    """The shortest way from a broker that holds at least two more than the one it leads to; None where all is even.
+    """The shortest path from a broker that holds at least two more than the last one; None if all
+    are even.
 
-    With `sinks` the way ends at one of them that lies below the mean.
+    With `sinks` the path ends at one of them that is below the mean.
     """
     if not held:
         return None
@@ -372,7 +382,7 @@ def _path(
 def plan(
     state: State, intent: Intent, selected: Collection[TopicPartition] | None = None
 ) -> dict[TopicPartition, Replicas]:
-    """The partitions that change, with their new replicas, the preferred leader first.
+    """The partitions that change, with their new replicas, preferred leader first.
 
     `selected` are the partitions that may change (None: all). Raises PlanError.
     """
@@ -403,31 +413,32 @@ def _exact(
 ) -> dict[TopicPartition, Replicas]:
     for tp, replicas in wanted.items():
         if tp not in state.replicas:
-            raise PlanError(f"There is no partition {place_name(tp)}.")
+            raise PlanError(f"Partition {partition_name(tp)} does not exist.")
         if not replicas:
-            raise PlanError(f"{place_name(tp)} wants at least one replica.")
+            raise PlanError(f"{partition_name(tp)} needs at least one replica.")
         if len(set(replicas)) < len(replicas):
             raise PlanError(
-                f"{place_name(tp)} names a broker twice: {','.join(map(str, replicas))}."
+                f"{partition_name(tp)} names a broker twice: {','.join(map(str, replicas))}."
             )
         for broker in replicas:
-            # A dead broker that holds the replica already may go on holding it.
+            # A dead broker that holds the replica already may keep it.
             if broker not in state.racks and broker not in state.replicas[tp]:
                 names = ", ".join(map(str, sorted(state.racks)))
                 raise PlanError(
-                    f"{place_name(tp)}: broker {broker} is not there or is fenced; there are {names}."
+                    f"{partition_name(tp)}: broker {broker} is missing or fenced; available: "
+                    f"{names}."
                 )
     return {tp: tuple(new) for tp, new in sorted(wanted.items()) if new != state.replicas[tp]}
 
 
 class Change(NamedTuple):
-    """What happens to one partition."""
+    """The change of one partition."""
 
     tp: TopicPartition
     before: Replicas
     after: Replicas
     size: int | None
-    """Bytes of one replica; None where unknown."""
+    """Bytes of one replica; None if unknown."""
 
     @property
     def adding(self) -> Replicas:
@@ -444,12 +455,12 @@ class Change(NamedTuple):
 
     @property
     def bytes(self) -> int | None:
-        """What has to be copied."""
+        """The bytes to copy."""
         return 0 if not self.adding else None if self.size is None else self.size * len(self.adding)
 
 
 class BrokerChange(NamedTuple):
-    """What a plan does to one broker: numbers before and after, and what goes over its network."""
+    """The change of one broker: numbers before and after, and its network traffic."""
 
     broker: int
     rack: str | None
@@ -461,7 +472,7 @@ class BrokerChange(NamedTuple):
 
 
 def changes_of(state: State, new: Mapping[TopicPartition, Replicas]) -> list[Change]:
-    """The changes in order, with what is known of their sizes."""
+    """The changes in order, with the known sizes."""
     return [
         Change(tp, state.replicas[tp], after, state.sizes.get(tp))
         for tp, after in sorted(new.items())
@@ -469,9 +480,10 @@ def changes_of(state: State, new: Mapping[TopicPartition, Replicas]) -> list[Cha
 
 
 def first_moves(changes: Iterable[Change], most: int) -> list[Change]:
-    """As many of the changes as copy at most `most` replicas; those that copy nothing cost nothing and all stay.
+    """As many of the changes as copy at most `most` replicas; changes that copy nothing are all
+    kept.
 
-    The smallest come first, so that as much as can be is done for little. Planning again goes on from there.
+    The smallest come first, to get much done for little. A new plan continues from there.
     """
     kept: list[Change] = []
     left = most
@@ -485,7 +497,7 @@ def first_moves(changes: Iterable[Change], most: int) -> list[Change]:
 def broker_changes(
     state: State, changes: Iterable[Change], leaders: Mapping[TopicPartition, int]
 ) -> list[BrokerChange]:
-    """Every broker before and after. `leaders` says who leads now and so sends the bytes."""
+    """Every broker before and after. `leaders` are the current leaders, which send the bytes."""
     before, after = Loads(state), Loads(state)
     received: dict[int, int] = {}
     sent: dict[int, int] = {}
@@ -512,5 +524,6 @@ def broker_changes(
 
 
 def transfer_s(brokers: Iterable[BrokerChange], rate: int) -> float:
-    """Seconds that the copying takes at `rate` bytes a second each way and broker: the busiest one decides."""
+    """Seconds that the copying takes at `rate` bytes a second in and out of each broker: the
+    busiest one decides."""
     return max((max(b.bytes_in, b.bytes_out) for b in brokers), default=0) / rate

@@ -1,4 +1,4 @@
-"""`pk reassign plan`, `apply` and `rollback`: from what is wanted to the moves that bring it about."""
+"""`pk reassign plan`, `apply` and `rollback`: from a goal to the moves that reach it."""
 
 import json
 import os
@@ -25,11 +25,13 @@ from pk.cli.nouns.reassign.plan import (
     plan,
     transfer_s,
 )
+from pk.cli.nouns.reassign.rows import MovedRow, PlanDocument
 from pk.cli.nouns.reassign.run_options import RunOptions, Throttle, parse_throttle
-from pk.cli.nouns.reassign.view import RESULT, broker_listing, plan_listing, plan_rows
+from pk.cli.nouns.reassign.view import broker_listing, plan_listing, plan_rows
 from pk.cli.output.amounts import show_rate
-from pk.cli.output.formats import Document, Listing, Section
+from pk.cli.output.formats import Document, Section
 from pk.cli.output.question_table import say_limited_table
+from pk.cli.output.rows import listing
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -37,54 +39,58 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
 _ASKED_ROWS = 40
-"""So many partitions are shown with the question; the rest is counted."""
+"""How many partitions to show with the question; the rest is counted."""
 
 _PLACING = ("to", "drain", "add")
 _INTENTS = (*_PLACING, "rf", "balance", "set", "from_json")
 
 
 class Wanted(NamedTuple):
-    """What the command line asks for."""
+    """The goal from the command line."""
 
     intent: Intent
     directories: Mapping[tuple[TopicPartition, int], str]
     throttle: str | None = None
-    """The --throttle that the plan was saved with."""
+    """The --throttle with which the plan was saved."""
 
 
 def _given(goal: Goal) -> list[str]:
-    """The options that say what is wanted, of those on the command line."""
+    """The given options that set the goal."""
     return [name for name in _INTENTS if getattr(goal, name) not in (None, ())]
 
 
 def wanted_of(goal: Goal, path: str | None = None) -> Wanted:
-    """The intent of the options, or of the file at `path`. Raises Unusable."""
+    """The goal of the options, or of the file at `path`. Raises Unusable."""
     given = _given(goal)
     options = [f"--{name.replace('_', '-')}" for name in given]
     if path is not None:
         if given:
-            raise Unusable(f"The file says what goes where; {options[0]} does not go with it.")
+            raise Unusable(
+                f"The file contains the whole plan; {options[0]} cannot be combined with it."
+            )
         return _from_file(path)
     if not given:
         raise Unusable(
-            "Say what is wanted: --to 4,5 · --drain 3 · --add 6 · --rf 3 · --balance · "
+            "A goal is missing: --to 4,5 · --drain 3 · --add 6 · --rf 3 · --balance · "
             "--set orders/0=1,2,3 · --from-json FILE."
         )
     exact = [name for name in given if name in ("set", "from_json")]
     if exact and len(given) > 1:
-        raise Unusable(f"{options[0]} and {options[1]} do not go together.")
+        raise Unusable(f"{options[0]} and {options[1]} cannot be combined.")
     if goal.to and (goal.drain or goal.add):
-        raise Unusable("--to names all the brokers; --drain and --add do not go with it.")
+        raise Unusable("--to lists all brokers; --drain and --add cannot be combined with it.")
     if exact:
         if goal.topics or goal.all:
-            raise Unusable(f"{options[0]} names its partitions; -t and --all do not go with it.")
+            raise Unusable(
+                f"{options[0]} lists its partitions; -t and --all cannot be combined with it."
+            )
         if goal.from_json is not None:
             return _from_file(goal.from_json)
         return Wanted(Intent(exact=parse_sets(goal.set)), {})
     if goal.topics and goal.all:
-        raise Unusable("Name topics with -t, or say --all; not both.")
+        raise Unusable("Give topics with -t, or --all, not both.")
     if (goal.to or goal.rf) and not goal.topics and not goal.all:
-        raise Unusable(f"Say of what: -t TOPIC, or --all for {options[0]} of every topic.")
+        raise Unusable(f"Topics are missing: -t TOPIC, or --all for {options[0]} of every topic.")
     return Wanted(
         Intent(
             to=parse_brokers(goal.to, "--to"),
@@ -104,7 +110,7 @@ def _from_file(path: str) -> Wanted:
 
 
 class Plan(NamedTuple):
-    """A plan with all that is shown of it."""
+    """A plan and what is shown of it."""
 
     live: Live
     changes: Sequence[Change]
@@ -119,7 +125,7 @@ async def make_plan(
     topics: Iterable[str] = (),
     max_moves: int | None = None,
 ) -> Plan:
-    """Looks at the cluster and plans. Raises CommandError where what is wanted cannot be."""
+    """Reads the cluster's state and plans. Raises CommandError if the goal cannot be reached."""
     live = await load(context, admin)
     words = () if intent.exact else tuple(topics)
     selected = await selected_partitions(context, admin, live, words)
@@ -144,8 +150,8 @@ def duration(plan: Plan, rate: int) -> str:
     return f"{show_span(transfer_s(plan.brokers, rate) * 1000)} at {show_rate(rate, 'bytes')}"
 
 
-def tell(context: Context, plan: Plan, throttle: Throttle) -> None:
-    """Says what a plan amounts to, and what may be unwelcome in it."""
+def describe_plan(context: Context, plan: Plan, throttle: Throttle) -> None:
+    """Summarizes a plan, with warnings."""
     from pk.cli.nouns.reassign.cautions import totals
 
     said = totals(plan.changes, len(plan.live.partitions))
@@ -153,18 +159,18 @@ def tell(context: Context, plan: Plan, throttle: Throttle) -> None:
     if copies and throttle.rate is not None:
         at_least = "" if throttle.auto else "at least "
         said += f"; {at_least}{duration(plan, throttle.rate)} for each broker"
-        said += ", the rate that auto starts with" if throttle.auto else ""
+        said += ", the initial rate of auto" if throttle.auto else ""
     context.say(f"{said}.")
     for line in plan.cautions:
-        context.say(f"Beware: {line}")
+        context.say(f"Warning: {line}")
 
 
 def document(plan: Plan, rate: int | None) -> Document:
-    """A plan in every format."""
+    """A plan for every output format."""
     rows = plan_listing(plan.changes)
     brokers = broker_listing(plan.brokers)
     seconds = None if rate is None else round(transfer_s(plan.brokers, rate), 1)
-    data = {
+    data: PlanDocument = {
         "partitions": plan_rows(plan.changes),
         "brokers": [
             {
@@ -217,9 +223,9 @@ async def plan_command(context: Context, options: PlanMoves) -> None:
     elif made.changes or context.output.format not in ("table", "wide"):
         context.show_document(document(made, throttle.rate))
     if not made.changes:
-        context.say("Everything lies as it should already; there is nothing to do.")
+        context.say("Everything is already where it should be; nothing to do.")
         return
-    tell(context, made, throttle)
+    describe_plan(context, made, throttle)
     if options.save:
         context.say(f"To do it: pk reassign apply {shlex.quote(options.save)}")
 
@@ -231,9 +237,11 @@ async def apply(context: Context, options: ApplyMoves) -> int | None:
     throttle = parse_throttle(options.throttle)
     if options.resume:
         if _given(options):
-            raise Unusable("--resume goes on with what was asked for before; say nothing new.")
+            raise Unusable(
+                "--resume continues what was started before; it cannot be combined with a new goal."
+            )
         if options.batch is not None:
-            raise Unusable("--resume asks for nothing new; --batch does not go with it.")
+            raise Unusable("--resume starts nothing new; --batch cannot be combined with it.")
         if options.throttle not in (None, AUTO):
             raise Unusable("--resume keeps the throttle; `pk reassign throttle RATE` changes it.")
         admin = await context.admin()
@@ -241,7 +249,7 @@ async def apply(context: Context, options: ApplyMoves) -> int | None:
         rollback = unfinished(options.file, live.cluster_id)
         return await resume(context, admin, live, rollback, auto=throttle.auto)
     if options.detach and options.batch is not None:
-        raise Unusable("--batch takes somebody who stays; --detach does not go with it.")
+        raise Unusable("--batch must stay in the foreground; --detach cannot be combined with it.")
     wanted = wanted_of(options, options.file)
     if options.throttle is None and wanted.throttle is not None:
         throttle = parse_throttle(wanted.throttle)
@@ -253,17 +261,19 @@ async def apply(context: Context, options: ApplyMoves) -> int | None:
 
 
 def unfinished(path: str | None, cluster_id: str | None) -> rollback_files.Rollback:
-    """The rollback file of the reassignment to go on with. Raises CommandError where there is none."""
+    """The rollback file of the reassignment to continue. Raises CommandError if there is none."""
     if path is not None:
         return rollback_files.find(path, cluster_id)
     for rollback in rollback_files.rollbacks(cluster_id):
         if rollback.finished is None:
             return rollback
-    raise CommandError("No reassignment was left unfinished here; `pk reassign status` shows all.")
+    raise CommandError(
+        "No unfinished reassignment was started here; `pk reassign status` shows all."
+    )
 
 
 async def carry_out(context: Context, admin: Admin, made: Plan, options: RunOptions) -> int | None:
-    """Shows a plan, asks, and does it."""
+    """Shows a plan, asks, and carries it out."""
     from pk.cli.nouns.reassign.run import start
     from pk.cli.positions.resolve import now_ms
 
@@ -273,20 +283,20 @@ async def carry_out(context: Context, admin: Admin, made: Plan, options: RunOpti
             if change.dry_run:
                 context.show_document(document(made, throttle.rate))
             else:
-                context.show(Listing(RESULT, []))
-        context.say("Everything lies as it should already; there is nothing to do.")
+                context.show(listing(MovedRow, []))
+        context.say("Everything is already where it should be; nothing to do.")
         return None
     if change.dry_run:
         context.show_document(document(made, throttle.rate))
-        tell(context, made, throttle)
+        describe_plan(context, made, throttle)
         context.say("Nothing was changed.")
         return None
     if not change.yes:
         say_limited_table(context, plan_listing(made.changes), _ASKED_ROWS, "`pk reassign plan`")
         say_limited_table(context, broker_listing(made.brokers))
-    tell(context, made, throttle)
+    describe_plan(context, made, throttle)
     if throttle.rate is None and any(c.adding for c in made.changes):
-        context.say("Without --throttle the copies may take all the network and disk there is.")
+        context.say("Without --throttle the copies may use all network and disk bandwidth.")
     topics = list(dict.fromkeys(c.tp.topic for c in made.changes))
     name = topics[0] if len(topics) == 1 else context.settings.bootstrap
     await context.agree(f"Move this on {context.settings.cluster_name}?", name=name)
@@ -304,7 +314,7 @@ async def rollback(context: Context, options: RollBack) -> int | None:
         known = [r for r in rollback_files.rollbacks(cluster.cluster_id) if r.finished != "refused"]
         if not known:
             raise CommandError(
-                "No reassignment of this cluster was made from here; name a rollback file."
+                "No reassignment of this cluster was made from here; give a rollback file."
             )
         wanted = known[0]
     described = await admin.describe_topics()
@@ -315,13 +325,13 @@ async def rollback(context: Context, options: RollBack) -> int | None:
     }
     gone = sorted({tp.topic for tp in wanted.before} - {tp.topic for tp in there})
     if gone:
-        context.say(f"Gone meanwhile, and left out: {', '.join(gone)}.")
+        context.say(f"Deleted meanwhile, and skipped: {', '.join(gone)}.")
     if not there:
-        raise CommandError(f"Nothing of {wanted.name} is there any more.")
+        raise CommandError(f"No partition of {wanted.name} exists any more.")
     made = await make_plan(context, admin, Intent(exact=there))
     if options.json:
         new = {c.tp: c.after for c in made.changes}
         context.write((json.dumps(reassignment_json.apache_json(new)) + "\n").encode())
         return None
-    context.say(f"Back to what {wanted.name} says was there before.")
+    context.say(f"Restoring the replicas in {wanted.name}.")
     return await carry_out(context, admin, made, RunOptions(throttle, detach=options.detach))

@@ -1,8 +1,9 @@
-"""Making a reassignment happen: throttle, move, watch, tidy up; and what becomes of it when somebody interrupts.
+"""Carries out a reassignment: throttle, move, watch, clean up; and what happens on an interruption.
 
-The order of things is what keeps a cluster clean. The rollback file comes first and names every throttle that is about to
-be set; then the throttles; then the moves; the throttles go when the moves are over or taken back. Whatever ends this
-process in between, the file is there, and `pk reassign status` says what was left and what removes it.
+The order of steps keeps the cluster clean. The rollback file comes first and lists every throttle
+that is about to be set; then come the throttles, then the moves; the throttles are removed when the
+moves are over or cancelled. Whatever ends this process in between, the file exists, and `pk
+reassign status` shows what was left and how to remove it.
 """
 
 import os
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import trio
 
 from pk.cli.cluster import rollback_files
-from pk.cli.cluster.reassignment_progress import Tracker, look
+from pk.cli.cluster.reassignment_progress import Tracker, poll
 from pk.cli.cluster.replicas import Replicas
 from pk.cli.cluster.throttles import (
     Throttled,
@@ -28,10 +29,11 @@ from pk.cli.cluster.throttles import (
 from pk.cli.nouns.reassign.cluster_state import Live
 from pk.cli.nouns.reassign.pace import AUTO, START_RATE, STEP_S, Pace, others
 from pk.cli.nouns.reassign.plan import Change
+from pk.cli.nouns.reassign.rows import MovedRow
 from pk.cli.nouns.reassign.run_options import RunOptions, Throttle
-from pk.cli.nouns.reassign.view import RESULT, LiveView, result_rows
-from pk.cli.output.formats import Listing
-from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.nouns.reassign.view import LiveView, result_rows
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.failures import error_name, exit_code, phrase, sentence
 from pk.cli.runtime.paths import make_user_dir
@@ -44,14 +46,14 @@ from pk.net.client.errors import ClientError
 
 _LOOK_S = 1.0
 _LOST_S = 120.0
-"""Without any answer for so long the command gives up watching; the moves go on."""
+"""After this long without any answer, the command stops watching; the moves continue."""
 _SETTLE_S = 10.0
-"""How long the brokers have to tell of what the controller has decided."""
+"""How long to wait until brokers know what the controller has decided."""
 _SETTLE_RETRY_S = 0.1
 
 
 class Moving:
-    """A reassignment that this command started, or goes on watching."""
+    """A reassignment that this command started, or resumes watching."""
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Moving:
         self.changes = {c.tp: c for c in changes}
         self.rollback = rollback
         self.pending = list(self.changes)
-        """The partitions whose move has not been asked for yet, in order."""
+        """The partitions whose move has not been submitted yet, in order."""
 
         self.results: dict[TopicPartition, str] = {}
         self.errors: dict[TopicPartition, str] = {}
@@ -75,14 +77,14 @@ class Moving:
         rate = rollback.throttled.rate
         auto = options.throttle.auto
         self.pace = Pace(START_RATE if rate is None else rate) if auto else None
-        """What changes the rate while it copies; None where it was given."""
+        """Adjusts the rate during the copy; None if it is fixed."""
 
         self.batch = options.batch or len(self.changes)
-        """So many partitions may move at once."""
+        """How many partitions may move at the same time."""
 
     @property
     def moved(self) -> list[TopicPartition]:
-        """The partitions whose move was accepted and not taken back."""
+        """The partitions whose move was accepted and not cancelled."""
         waiting = set(self.pending)
         return [tp for tp in self.changes if tp not in self.results and tp not in waiting]
 
@@ -94,7 +96,8 @@ class Moving:
     # start
 
     async def throttle(self, rate: int, live: Live) -> None:
-        """Sets the throttles that these moves need. Raises CommandError where that fails; then none is left."""
+        """Sets the throttles for these moves. Raises CommandError if that fails, after removing
+        them all."""
         topics = {tp.topic for tp in self.changes}
         present = await read_throttles(self.admin, live.state.racks, topics)
         moves = [(c.tp, live.partitions[c.tp].replicas, c.adding) for c in self.changes.values()]
@@ -114,9 +117,10 @@ class Moving:
             )
 
     async def submit(self, most: int) -> None:
-        """Asks the controller for the next moves; each that it refuses is a failed row.
+        """Submits the next moves to the controller; each one that it refuses becomes a failed row.
 
-        The rollback file knows of a move before it is asked for: whoever goes on from there waits for no other.
+        The rollback file lists a move before it is submitted, so that a process that resumes waits
+        for the right ones.
         """
         asked, self.pending = self.pending[:most], self.pending[most:]
         self._write_down([*self.moved])
@@ -137,12 +141,13 @@ class Moving:
             rollback_files.write(self.rollback)
 
     def give_up_the_rest(self) -> None:
-        """Leaves what has not begun as it is."""
-        self.results |= dict.fromkeys(self.pending, "not begun")
+        """Leaves moves that have not started as they are."""
+        self.results |= dict.fromkeys(self.pending, "not started")
         self.pending = []
 
     async def _place(self, asked: Iterable[TopicPartition]) -> None:
-        """Tells brokers which log directory a replica goes to: before it exists, and again once it does."""
+        """Tells brokers the log directory for a replica: before it exists, and again once it
+        does."""
         by_broker: dict[int, dict[TopicPartition, str]] = {}
         wanted = set(asked)
         for (tp, broker), path in self.directories.items():
@@ -156,18 +161,19 @@ class Moving:
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 )
                 if error is not None and not later:
-                    self.context.failed(error, f"{place_name(tp)} on broker {broker}")
+                    self.context.failed(error, f"{partition_name(tp)} on broker {broker}")
 
     # watch
 
     async def watch(self) -> None:
-        """Shows how far it is until nothing of it moves any more. Raises what keeps the cluster from answering."""
+        """Shows progress until none of it moves any more. Raises the error if the cluster stops
+        answering."""
         answered = paced = time.monotonic()
         with LiveView(self.context, self.rollback.throttled.rate) as view:
             while True:
                 began = time.monotonic()
                 try:
-                    seen = await look(self.admin, self.moved, before=self.tracker.unfinished)
+                    seen = await poll(self.admin, self.moved, before=self.tracker.unfinished)
                 except (ClientError, KafkaError) as error:
                     silent_s = time.monotonic() - answered
                     if silent_s > _LOST_S or (
@@ -179,7 +185,7 @@ class Moving:
                     answered = time.monotonic()
                     self.tracker.see(seen, answered)
                     if self.pending and len(seen.running) < self.batch:
-                        # Asking and writing it down are one: an interruption waits for it.
+                        # Submitting and recording are one step: an interruption waits for it.
                         with trio.CancelScope(shield=True):
                             await self.submit(self.batch - len(seen.running))
                         continue
@@ -193,7 +199,8 @@ class Moving:
                 await trio.sleep(max(_LOOK_S, time.monotonic() - began))
 
     async def _keep_pace(self, pace: Pace, view: LiveView) -> None:
-        """Makes the throttle fit what the rest of the cluster bears. What fails now is tried again at the next step."""
+        """Adjusts the throttle to the cluster's other traffic. Retries a failure at the next
+        step."""
         throttled = self.rollback.throttled
         if not throttled.brokers:
             return
@@ -210,21 +217,23 @@ class Moving:
         if not await set_rates(self.admin, throttled.brokers, pace.rate):
             self.rollback = self.rollback._replace(throttled=throttled._replace(rate=pace.rate))
             rollback_files.write(self.rollback)
-            view.tell_rate(pace.rate, why)
+            view.say_rate(pace.rate, why)
 
     # end
 
     async def settle(self) -> None:
-        """Finds out what became of the moves, and has their preferred replicas lead."""
+        """Finds out the results of the moves, and elects their preferred replicas."""
         waiting = {tp: self.changes[tp].after for tp in self.moved}
-        described = await until_told(self.admin, waiting)
+        described = await until_brokers_know(self.admin, waiting)
         elect: list[TopicPartition] = []
         for tp, after in waiting.items():
             p = described.get(tp)
             if p is None:
                 self.fail(
                     tp,
-                    KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{place_name(tp)} is gone"),
+                    KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition_name(tp)} is gone"
+                    ),
                 )
             elif tuple(p.replicas) != tuple(after):
                 now = ",".join(map(str, p.replicas))
@@ -243,7 +252,7 @@ class Moving:
                     self.results[tp] = f"moved; leader not elected ({phrase(error)})"
 
     async def take_back(self, tps: Iterable[TopicPartition] | None = None) -> None:
-        """Cancels what still moves; the old order of replicas comes back too."""
+        """Cancels what still moves, and restores the old order of replicas."""
         running = await self.admin.list_reassignments(self.moved if tps is None else tps)
         answers = await self.admin.alter_reassignments(dict.fromkeys(running))
         for tp in running:
@@ -263,7 +272,8 @@ class Moving:
         )
 
     async def unthrottle(self) -> None:
-        """Takes our throttles away; what cannot be reached is told, and stays in the rollback file."""
+        """Removes our throttles; reports what cannot be reached, which stays in the rollback
+        file."""
         throttled = self.rollback.throttled
         if not throttled.any:
             return
@@ -280,30 +290,30 @@ class Moving:
             self.context.fail(error)
             self.context.say(
                 f"The throttle of {describe(left)} could not be removed ({phrase(error)}); "
-                "`pk reassign throttle --remove` does it later."
+                "`pk reassign throttle --remove` removes it later."
             )
 
     def finish(self, how: str) -> None:
-        """Writes down how it ended."""
+        """Records how it ended."""
         self.rollback = self.rollback._replace(finished=how)
         rollback_files.write(self.rollback)
         rollback_files.tidy(self.rollback.cluster_id)
 
     def show(self) -> None:
-        """Shows what became of each partition."""
+        """Shows the result of each partition."""
         rows = result_rows(self.changes.values(), self.results, self.errors)
-        self.context.show(Listing(RESULT, rows))
+        self.context.show(listing(MovedRow, rows))
 
-    def tell_rollback(self) -> None:
+    def say_rollback(self) -> None:
         if any(result.startswith("moved") for result in self.results.values()):
-            self.context.say(f"To go back: pk reassign rollback {self.rollback.name}")
+            self.context.say(f"To undo it: pk reassign rollback {self.rollback.name}")
 
 
-async def until_told(
+async def until_brokers_know(
     admin: Admin, wanted: Mapping[TopicPartition, Replicas], *, in_order: bool = True
 ) -> dict[TopicPartition, r.PartitionDescription]:
-    """The partitions of these topics, once the brokers tell of the replicas wanted, in that order or in any, or a while has
-    passed."""
+    """The partitions of these topics, once the brokers report the expected replicas, in that order
+    or in any, or after a timeout."""
     found: dict[TopicPartition, r.PartitionDescription] = {}
     with trio.move_on_after(_SETTLE_S):
         while wanted:
@@ -314,11 +324,11 @@ async def until_told(
                 if isinstance(t, r.TopicDescription)
                 for p in t.partitions
             }
-            told = [
+            pairs = [
                 (tuple(found[tp].replicas), tuple(a)) for tp, a in wanted.items() if tp in found
             ]
             if all(
-                ours == theirs if in_order else set(ours) == set(theirs) for ours, theirs in told
+                ours == theirs if in_order else set(ours) == set(theirs) for ours, theirs in pairs
             ):
                 break
             await trio.sleep(_SETTLE_RETRY_S)
@@ -330,13 +340,15 @@ async def restore_order(
     before: Mapping[TopicPartition, Replicas],
     cancelled: Mapping[TopicPartition, r.Reassignment],
 ) -> None:
-    """After a cancelled move, gives the replicas their old order where only that is different: it costs no copy.
+    """After a cancelled move, restores the order of replicas if only that differs: it copies
+    nothing.
 
-    Apache's controller keeps those that were to go sorted, so it goes back to them in that order. The broker that is asked
-    may not have heard of the end of the move yet: it would tell of those that were added, too.
+    Apache's controller sorts replicas that were to be removed, and goes back to them in that order.
+    The broker that is asked may not know of the end of the move yet, and would report the added
+    replicas too.
     """
     old = {tp: tuple(order) for tp, order in before.items() if _goes_back_to(order, cancelled[tp])}
-    described = await until_told(admin, old, in_order=False)
+    described = await until_brokers_know(admin, old, in_order=False)
     orders = {
         tp: order
         for tp, order in old.items()
@@ -346,7 +358,7 @@ async def restore_order(
     }
     if orders:
         await admin.alter_reassignments(orders)
-        await until_told(admin, orders)
+        await until_brokers_know(admin, orders)
 
 
 def _goes_back_to(order: Replicas, move: r.Reassignment) -> bool:
@@ -361,7 +373,8 @@ async def start(
     options: RunOptions,
     now_ms: int,
 ) -> int:
-    """Carries a plan out and watches it to its end, or to what an interruption makes of it. The exit code."""
+    """Carries out a plan and watches it to its end, or handles an interruption. Returns the exit
+    code."""
     rollback = rollback_files.Rollback(
         rollback_files.new_path(now_ms),
         live.cluster_id,
@@ -371,7 +384,7 @@ async def start(
     )
     moving = Moving(context, admin, changes, rollback, options)
     with listen_for_interrupts() as interrupts:
-        # What is set here has to be written down and submitted as one: an interruption waits for it.
+        # Setting, recording and submitting are one step: an interruption waits for it.
         with trio.CancelScope(shield=True):
             rollback_files.write(rollback)
             if options.throttle.rate is not None:
@@ -394,19 +407,19 @@ async def start(
 async def resume(
     context: Context, admin: Admin, live: Live, rollback: rollback_files.Rollback, *, auto: bool
 ) -> int:
-    """Goes on watching what an earlier command left, and tidies up after it."""
+    """Watches what an earlier command started, and cleans up after it."""
     changes = [
         Change(tp, rollback.before.get(tp, ()), after, live.state.sizes.get(tp))
         for tp, after in sorted(rollback.after.items())
     ]
     moving = Moving(context, admin, changes, rollback, RunOptions(Throttle(auto=auto)))
-    moving.pending = []  # all of it was asked for
+    moving.pending = []  # all of it was submitted
     with listen_for_interrupts() as interrupts:
         return await attend(moving, interrupts)
 
 
 async def attend(moving: Moving, interrupts: Interrupts) -> int:
-    """Watches and tidies up; asks what to do when it is interrupted. The exit code."""
+    """Watches and cleans up; on an interruption asks what to do. Returns the exit code."""
     try:
         while await interrupts.or_until(moving.watch):
             code = await _interrupted(moving, interrupts)
@@ -417,51 +430,51 @@ async def attend(moving: Moving, interrupts: Interrupts) -> int:
             await _interrupted(moving, interrupts, may_go_on=False)
         raise
     except BaseException:
-        _tell_not_begun(moving)
-        _tell_left(moving)
+        _say_not_begun(moving)
+        _say_left(moving)
         raise
     with trio.CancelScope(shield=True):
         await moving.unthrottle()
         await moving.settle()
         moving.finish("done")
     moving.show()
-    _tell_failures(moving)
+    _say_failures(moving)
     if not moving.context.streams.err_terminal:
-        _tell_end(moving)
-    moving.tell_rollback()
+        _say_end(moving)
+    moving.say_rollback()
     return Exit.OK
 
 
-def _tell_failures(moving: Moving) -> None:
+def _say_failures(moving: Moving) -> None:
     if moving.errors:
-        names = [place_name(tp) for tp in moving.errors]
+        names = [partition_name(tp) for tp in moving.errors]
         moving.context.say(f"{join(names)}: {sentence(moving.context.failures[0])}")
 
 
 def _choices(moving: Moving, *, may_go_on: bool) -> list[str]:
     whole = moving.tracker.whole_or_none
-    rest = f"; {len(moving.pending):,} more have not begun" if moving.pending else ""
+    rest = f"; {len(moving.pending):,} more have not started" if moving.pending else ""
     left = whole.left if whole else len(moving.moved)
-    stays = ", and the throttle with them" if moving.rollback.throttled.any else ""
+    stays = ", with the throttle" if moving.rollback.throttled.any else ""
     return [
         f"{count(left, 'partition')} {'is' if left == 1 else 'are'} still moving{rest}.",
-        f"  l      leave them moving{stays}",
-        "  d      detach: a process in the background tidies up at the end",
+        f"  l      leave them running{stays}",
+        "  d      detach: a background process cleans up at the end",
         "  c      cancel what still moves",
-        *(["  Enter  go on watching"] if may_go_on else []),
+        *(["  Enter  continue watching"] if may_go_on else []),
     ]
 
 
 def _is_closed(context: Context) -> bool:
-    """Whether the terminal that this was started on is gone."""
+    """Whether the terminal of this command is closed."""
     return context.streams.in_terminal and not os.isatty(context.streams.stdin.fileno())
 
 
 async def _interrupted(
     moving: Moving, interrupts: Interrupts, *, may_go_on: bool = True
 ) -> int | None:
-    """Does what whoever interrupted wants; None: goes on watching. Where the terminal is gone, the rest is left to a process
-    that outlives it, since nobody can be asked any more."""
+    """Asks and does what the user wants after an interruption; None: continue watching. If the
+    terminal is closed, leaves the rest to a process that outlives it."""
     context = moving.context
     answer: str = "l"
     if context.streams.in_terminal and context.streams.err_terminal and not _is_closed(context):
@@ -478,9 +491,9 @@ async def _interrupted(
         elif may_go_on or said[0] in ("c", "d"):
             answer = said[0]
     if _is_closed(context):
-        answer = "d"  # and nobody sees the throttle that stays
+        answer = "d"  # so that the throttle does not stay
     if answer in ("c", "d", "l"):
-        _tell_not_begun(moving)
+        _say_not_begun(moving)
     if answer == "c":
         with trio.CancelScope(shield=True):
             await moving.take_back()
@@ -488,42 +501,44 @@ async def _interrupted(
             await moving.settle()
             moving.finish("cancelled")
         moving.show()
-        moving.tell_rollback()  # of what was done before
+        moving.say_rollback()  # for the moves that are done
         return Exit.INTERRUPTED
     if answer == "d":
         detach(moving)
         return Exit.INTERRUPTED
     if answer == "l":
-        _tell_left(moving)
+        _say_left(moving)
         return Exit.INTERRUPTED
     return None
 
 
-def _tell_end(moving: Moving) -> None:
-    """The last line of a log, which has lines on how far it was."""
+def _say_end(moving: Moving) -> None:
+    """The last line of a log, after its lines of progress."""
     moved = sum(result.startswith("moved") for result in moving.results.values())
     rest = len(moving.results) - moved
     also = f"; {count(rest, 'partition')} not moved" if rest else ""
     moving.context.say(f"Done: {moved} of {count(len(moving.results), 'partition')} moved{also}.")
 
 
-def _tell_not_begun(moving: Moving) -> None:
+def _say_not_begun(moving: Moving) -> None:
     if moving.pending:
         moving.context.say(
-            f"{count(len(moving.pending), 'partition')} had not begun and stay as they are; the same command moves them later."
+            f"{count(len(moving.pending), 'partition')} had not started and are unchanged; run the "
+            "command again to move them."
         )
         moving.give_up_the_rest()
 
 
-def _tell_left(moving: Moving) -> None:
+def _say_left(moving: Moving) -> None:
     context = moving.context
     context.say(
-        "The moves go on. `pk reassign status -w` shows them, `pk reassign cancel --all` takes them back."
+        "The moves continue. `pk reassign status -w` shows them, `pk reassign cancel --all` "
+        "cancels them."
     )
     if moving.rollback.throttled.any:
         context.say(
             f"The throttle of {describe(moving.rollback.throttled)} stays; "
-            "`pk reassign apply --resume` goes on watching and removes it at the end."
+            "`pk reassign apply --resume` watches and removes it at the end."
         )
 
 
@@ -547,6 +562,6 @@ def detach(moving: Moving) -> None:
             words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     context.say(
-        f"Process {child.pid} watches it and tidies up at the end; it writes to {log_path}. "
-        "`pk reassign status -w` shows how far it is."
+        f"Process {child.pid} watches it and cleans up at the end; its log is {log_path}. "
+        "`pk reassign status -w` shows the progress."
     )

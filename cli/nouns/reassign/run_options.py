@@ -1,4 +1,5 @@
-"""How a plan is carried out: its throttle, how many partitions move at once, and whether the command stays."""
+"""How a plan is carried out: its throttle, how many partitions move at once, and whether the
+command stays."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

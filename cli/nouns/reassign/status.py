@@ -1,14 +1,15 @@
-"""`pk reassign status`, `throttle` and `cancel`: what moves now, how fast it may, and taking it back."""
+"""`pk reassign status`, `throttle` and `cancel`: moves in progress, their throttle, and cancelling
+them."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import trio
 
 from pk.cli.cluster import rollback_files
 from pk.cli.cluster.partition_selection import parse_partition
-from pk.cli.cluster.reassignment_progress import Tracker, look, sentence, status_row
+from pk.cli.cluster.reassignment_progress import Tracker, poll, sentence, status_row
+from pk.cli.cluster.reassignment_row import ReassignmentRow
 from pk.cli.cluster.throttles import (
     RATES,
     Present,
@@ -23,12 +24,14 @@ from pk.cli.cluster.throttles import (
 )
 from pk.cli.nouns.reassign.cluster_state import Live, load, settled
 from pk.cli.nouns.reassign.option_values import parse_rate
+from pk.cli.nouns.reassign.rows import CancelledRow, StatusDocument, ThrottleRow
 from pk.cli.nouns.reassign.run import restore_order
-from pk.cli.nouns.reassign.view import STATUS, LiveView
+from pk.cli.nouns.reassign.view import LiveView
 from pk.cli.output.amounts import show_rate
-from pk.cli.output.formats import Column, Document, Listing, Section
+from pk.cli.output.formats import Document, Section
 from pk.cli.output.question_table import say_limited_table
-from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.output.rows import columns, listing
+from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.terminal.signals import listen_for_interrupts
@@ -37,25 +40,20 @@ from pk.net.client.admin import Admin
 
 _TIDY_S = 2.0
 
-_THROTTLES = (
-    Column("resource"),
-    Column("name", whole=True),
-    Column("value"),
-)
 
-
-def throttle_rows(present: Present) -> list[dict[str, Any]]:
+def throttle_rows(present: Present) -> list[ThrottleRow]:
     """A row for each throttle config that is set."""
-    rows = [
+    of_brokers: list[ThrottleRow] = [
         {"resource": f"broker {b}", "name": key, "value": value}
         for b, keys in sorted(present.rates.items())
         for key, value in sorted(keys.items())
     ]
-    return rows + [
+    of_topics: list[ThrottleRow] = [
         {"resource": f"topic {topic}", "name": key, "value": ",".join(entries)}
         for topic, keys in sorted(present.replicas.items())
         for key, entries in sorted(keys.items())
     ]
+    return of_brokers + of_topics
 
 
 async def _throttles(admin: Admin, live: Live) -> Present:
@@ -63,7 +61,7 @@ async def _throttles(admin: Admin, live: Live) -> Present:
 
 
 def slowest(present: Present) -> int | None:
-    """The lowest rate that is set on any broker."""
+    """The lowest rate set on any broker."""
     rates = [int(v) for keys in present.rates.values() for v in keys.values() if v.isdecimal()]
     return min(rates, default=None)
 
@@ -82,64 +80,65 @@ async def status(context: Context, watch_s: float | None) -> int | None:
     if live.unknown is not None:
         _show(context, tracker, live, present)
         return None
-    tracker.see(await look(admin, None), time.monotonic())
+    tracker.see(await poll(admin, None), time.monotonic())
     _show(context, tracker, live, present)
     return None
 
 
 def _show(context: Context, tracker: Tracker, live: Live, present: Present) -> None:
-    listing = Listing(STATUS, [status_row(row) for row in tracker.rows])
+    rows = [status_row(row) for row in tracker.rows]
+    moving = listing(ReassignmentRow, rows)
     throttles = throttle_rows(present)
     orphaned = present.any and not live.running and live.unknown is None
-    data = {
-        "reassignments": list(listing.rows),
+    data: StatusDocument = {
+        "reassignments": rows,
         "throttles": throttles,
         "throttles_orphaned": orphaned,
     }
-    sections = [Section("", listing)] if tracker.rows else []
+    sections = [Section("", moving)] if tracker.rows else []
     if throttles:
-        sections.append(Section("Throttles:", Listing(_THROTTLES, throttles)))
+        sections.append(Section("Throttles:", listing(ThrottleRow, throttles)))
     if sections or context.output.format not in ("table", "wide"):
-        context.show_document(Document([data], sections, listing))
+        context.show_document(Document([data], sections, moving))
     if live.unknown is not None:
-        context.failed(live.unknown, "what is being moved")
+        context.failed(live.unknown, "reassignments in progress")
     elif tracker.rows:
         context.say(f"{sentence(tracker.whole, slowest(present))}.")
     else:
         context.say("Nothing is being reassigned.")
     if orphaned:
-        tell_orphans(context, present, live.cluster_id)
+        say_orphans(context, present, live.cluster_id)
     elif live.running and _left(live.cluster_id):
-        context.say("`pk reassign apply --resume` goes on watching what was started here.")
+        context.say("`pk reassign apply --resume` continues watching what was started here.")
 
 
 def _left(cluster_id: str | None) -> list[rollback_files.Rollback]:
-    """The reassignments started here whose end nobody has seen."""
+    """The reassignments started here whose end pk has not seen."""
     return [
         r for r in rollback_files.rollbacks(cluster_id) if r.finished is None or r.throttled.any
     ]
 
 
-def tell_orphans(context: Context, present: Present, cluster_id: str | None) -> None:
-    """Says that throttles are set although nothing moves, and what removes them."""
+def say_orphans(context: Context, present: Present, cluster_id: str | None) -> None:
+    """Says that throttles are set although nothing moves, and how to remove them."""
     ours = any(r.throttled.any for r in _left(cluster_id))
     whose = "left behind by a reassignment from here" if ours else "set although nothing moves"
     context.say(
         f"Throttles are {whose}, on {describe(everything(present, ()))}: replicas that fall behind "
-        "catch up at that rate. `pk reassign throttle --remove` takes them away."
+        "catch up at that rate. `pk reassign throttle --remove` removes them."
     )
 
 
 async def _watch(
     context: Context, admin: Admin, live: Live, present: Present, watch_s: float
 ) -> int | None:
-    """Shows what moves until nothing does."""
+    """Shows the moves in progress until there are none."""
     tracker = Tracker()
 
     async def follow() -> None:
         with LiveView(context, slowest(present)) as view:
             while True:
-                seen = await look(admin, None, before=tracker.unfinished)
+                seen = await poll(admin, None, before=tracker.unfinished)
                 tracker.see(seen, time.monotonic())
                 if not seen.running:
                     return
@@ -152,7 +151,7 @@ async def _watch(
     now = await load(context, admin, sizes=False)
     present = await _throttles(admin, now)
     if present.any and _left(now.cluster_id):
-        await trio.sleep(_TIDY_S)  # whoever watches it too is just about to tidy up
+        await trio.sleep(_TIDY_S)  # another process that watches it may be about to clean up
         present = await _throttles(admin, now)
     _show(context, Tracker(), now, present)
     return None
@@ -161,7 +160,7 @@ async def _watch(
 async def throttle(context: Context, text: str | None, *, remove: bool) -> None:
     """`pk reassign throttle`."""
     if remove and text is not None:
-        raise Unusable("Give a rate, or --remove; not both.")
+        raise Unusable("Give a rate or --remove, not both.")
     rate = None if text is None else parse_rate(text, "RATE")
     admin = await context.admin()
     shows = rate is None and not remove
@@ -173,14 +172,14 @@ async def throttle(context: Context, text: str | None, *, remove: bool) -> None:
         context.failed(error, what)
     if shows:
         if not present.any:
-            context.show_nothing(_THROTTLES)
+            context.show_nothing(columns(ThrottleRow))
             context.say("No throttle is set.")
             return
-        context.show(Listing(_THROTTLES, throttle_rows(present)))
+        context.show(listing(ThrottleRow, throttle_rows(present)))
         if live.unknown is not None:
-            context.say("Whether anything moves is not known: the controller does not answer.")
+            context.say("Unknown whether anything moves: the controller does not answer.")
         elif not live.running:
-            tell_orphans(context, present, live.cluster_id)
+            say_orphans(context, present, live.cluster_id)
         return
     if remove:
         await _remove(context, admin, live, present)
@@ -191,36 +190,36 @@ async def throttle(context: Context, text: str | None, *, remove: bool) -> None:
 
 async def _remove(context: Context, admin: Admin, live: Live, present: Present) -> None:
     if not present.any:
-        context.show_nothing(_THROTTLES)
+        context.show_nothing(columns(ThrottleRow))
         context.say("No throttle is set.")
         _forget(live.cluster_id)
         return
     ours = [r.throttled for r in rollback_files.rollbacks(live.cluster_id) if r.throttled.any]
     undo = everything(present, ours)
     if not context.change.yes:
-        say_limited_table(context, Listing(_THROTTLES, throttle_rows(present)))
+        say_limited_table(context, listing(ThrottleRow, throttle_rows(present)))
     if live.running:
         moving = count(len(live.running), "partition")
-        context.say(f"Beware: {moving} still moving, from then on at full speed.")
+        context.say(f"Warning: {moving} still moving, then at full speed.")
     if not await _agreed(context, f"Remove the throttles of {describe(undo)}?"):
-        _tell_programs(context, throttle_rows(present))
+        _say_programs(context, throttle_rows(present))
         return
     failed = await remove_throttles(admin, undo)
-    _tell(context, failed)
+    _say_failed(context, failed)
     if not failed:
         _forget(live.cluster_id)
-        context.show_nothing(_THROTTLES)
+        context.show_nothing(columns(ThrottleRow))
         context.say(f"Removed from {describe(undo)}.")
 
 
-def _tell_programs(context: Context, rows: list[dict[str, Any]]) -> None:
-    """Shows the throttles that there are, or would be, to programs; people are told in words."""
+def _say_programs(context: Context, rows: Sequence[ThrottleRow]) -> None:
+    """Shows the throttles, current or planned, to programs; people read sentences."""
     if context.output.format not in ("table", "wide"):
-        context.show(Listing(_THROTTLES, rows))
+        context.show(listing(ThrottleRow, rows))
 
 
 def _forget(cluster_id: str | None) -> None:
-    """No rollback file is to name a throttle that is gone."""
+    """Removes throttles that are gone from the rollback files."""
     for rollback in rollback_files.rollbacks(cluster_id):
         if rollback.throttled.any:
             rollback_files.write(rollback._replace(throttled=Throttled()))
@@ -236,15 +235,15 @@ async def _agreed(context: Context, question: str) -> bool:
     return True
 
 
-def _tell(context: Context, failed: Mapping[str, Exception]) -> None:
+def _say_failed(context: Context, failed: Mapping[str, Exception]) -> None:
     for what, error in failed.items():
         context.failed(error, what)
 
 
 async def _change(context: Context, admin: Admin, live: Live, present: Present, rate: int) -> None:
-    """Another rate for what is throttled, or a first one for what moves."""
+    """Changes the rate of existing throttles, or sets a first one for what moves."""
     if not present.rates and not live.running:
-        raise CommandError("Nothing moves and nothing is throttled; apply takes --throttle.")
+        raise CommandError("Nothing is moving or throttled; `apply` takes --throttle.")
     moves = [
         (
             tp,
@@ -255,7 +254,7 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
     ]
     wanted = throttles_for(moves, rate, live.state.racks, present)
     brokers = sorted({*wanted.brokers, *present.rates})
-    rows = [
+    rows: list[ThrottleRow] = [
         {
             "resource": f"broker {b}",
             "name": key,
@@ -265,25 +264,26 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
         for key in RATES
     ]
     if not context.change.yes:
-        say_limited_table(context, Listing(_THROTTLES, rows))
-    then = [{**row, "value": str(rate)} for row in rows]
+        say_limited_table(context, listing(ThrottleRow, rows))
+    then: list[ThrottleRow] = [{**row, "value": str(rate)} for row in rows]
     if not await _agreed(context, f"Set {show_rate(rate, 'bytes')}?"):
-        _tell_programs(context, then)
+        _say_programs(context, then)
         return
     failed: dict[str, Exception] = {}
     with trio.CancelScope(shield=True):
         _note(live, wanted, rate)
         failed |= await set_throttles(admin, wanted) if wanted.any else {}
         failed |= await set_rates(admin, [b for b in brokers if b not in wanted.brokers], rate)
-    _tell(context, failed)
+    _say_failed(context, failed)
     if not failed:
-        _tell_programs(context, then)
+        _say_programs(context, then)
         what = "broker" if len(brokers) == 1 else "brokers"
         context.say(f"{show_rate(rate, 'bytes')} on {what} {join([str(b) for b in brokers])}.")
 
 
 def _note(live: Live, wanted: Throttled, rate: int) -> None:
-    """Writes what is about to be set into the rollback file of what moves; into a new one where there is none of ours."""
+    """Records what is about to be set in the rollback file of the moves; in a new one if there is
+    none of ours."""
     from pk.cli.positions.resolve import now_ms
 
     for rollback in rollback_files.rollbacks(live.cluster_id):
@@ -303,7 +303,7 @@ def _note(live: Live, wanted: Throttled, rate: int) -> None:
                 }
                 for topic in {*old.topics, *wanted.topics}
             }
-            # What stood there before the first of our rates is what comes back.
+            # The value from before our first rate is what is restored.
             brokers = {**wanted.brokers, **old.brokers}
             rollback_files.write(rollback._replace(throttled=Throttled(rate, brokers, topics)))
             return
@@ -322,41 +322,29 @@ def _note(live: Live, wanted: Throttled, rate: int) -> None:
     )
 
 
-_CANCELLED = (
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("replicas"),
-    Column("adding", title="GIVES UP"),
-    Column("result"),
-    Column("error", wide=True),
-)
-
-
 async def cancel(context: Context, partitions: Sequence[str], *, every: bool) -> None:
     """`pk reassign cancel`."""
     if bool(partitions) == every:
-        raise Unusable("Name what to take back, as orders or orders/0, or say --all.")
+        raise Unusable("Give the partitions to cancel, such as orders or orders/0, or --all.")
     admin = await context.admin()
     live = await load(context, admin, sizes=False)
     wanted = _named(partitions, live) if partitions else sorted(live.running)
     if not wanted:
-        context.show_nothing(_CANCELLED)
+        context.show_nothing(columns(CancelledRow))
         context.say("Nothing is being reassigned.")
         present = await _throttles(admin, live)
         if present.any:
-            tell_orphans(context, present, live.cluster_id)
+            say_orphans(context, present, live.cluster_id)
         return
     rows = [_cancel_row(tp, live) for tp in wanted]
     if context.change.dry_run:
-        for row in rows:
-            row["result"] = "would be cancelled"
-        context.show(Listing(_CANCELLED, rows))
+        context.show(listing(CancelledRow, rows))
         return
     if not context.change.yes:
-        columns = [c for c in _CANCELLED if c.key not in ("result", "error")]
-        say_limited_table(context, Listing(columns, rows))
+        say_limited_table(context, listing(CancelledRow, rows, without=("result", "error")))
     context.say(
-        f"What was copied for {count(len(wanted), 'partition')} is thrown away; each stays where it was."
+        f"The copies made so far for {count(len(wanted), 'partition')} are deleted; the old "
+        "replicas stay."
     )
     await context.agree(
         f"Cancel this on {context.settings.cluster_name}?", name=context.settings.bootstrap
@@ -370,26 +358,27 @@ async def cancel(context: Context, partitions: Sequence[str], *, every: bool) ->
             if error is None:
                 done.append(tp)
             else:
-                context.failed(error, place_name(tp))
+                context.failed(error, partition_name(tp))
                 row["error"] = error_name(error)
         await _after_cancel(context, admin, live, done)
-    context.show(Listing(_CANCELLED, rows))
+    context.show(listing(CancelledRow, rows))
 
 
-def _cancel_row(tp: TopicPartition, live: Live) -> dict[str, Any]:
+def _cancel_row(tp: TopicPartition, live: Live) -> CancelledRow:
     move = live.running[tp]
     return {
         "topic": tp.topic,
         "partition": tp.partition,
         "replicas": [b for b in move.replicas if b not in move.adding_replicas],
         "adding": list(move.adding_replicas),
-        "result": None,
+        "result": "would be cancelled",
         "error": None,
     }
 
 
 def _named(words: Iterable[str], live: Live) -> list[TopicPartition]:
-    """The moving partitions that `orders` or `orders/0` means. Raises CommandError where one does not move."""
+    """The moving partitions that `orders` or `orders/0` names. Raises CommandError if one is not
+    moving."""
     found: list[TopicPartition] = []
     for word in words:
         if "/" in word or ":" in word:
@@ -399,7 +388,7 @@ def _named(words: Iterable[str], live: Live) -> list[TopicPartition]:
             meant = [tp for tp in sorted(live.running) if tp.topic == word]
         if not meant:
             raise CommandError(
-                f"{word} is not being reassigned; `pk reassign status` shows what is."
+                f"{word} is not being reassigned; `pk reassign status` lists what is."
             )
         found += meant
     return list(dict.fromkeys(found))
@@ -408,7 +397,7 @@ def _named(words: Iterable[str], live: Live) -> list[TopicPartition]:
 async def _after_cancel(
     context: Context, admin: Admin, live: Live, done: list[TopicPartition]
 ) -> None:
-    """Gives the old order back, and takes our throttles away when nothing of ours moves any more."""
+    """Restores the old order, and removes our throttles once nothing of ours is moving."""
     left = _left(live.cluster_id)
     before = {tp: r.before[tp] for r in reversed(left) for tp in done if tp in r.before}
     await restore_order(admin, before, live.running)
@@ -417,7 +406,7 @@ async def _after_cancel(
         if any(tp in running for tp in rollback.after):
             continue
         failed = await remove_throttles(admin, rollback.throttled)
-        _tell(context, failed)
+        _say_failed(context, failed)
         if not failed:
             rollback_files.write(rollback._replace(throttled=Throttled(), finished="cancelled"))
             if rollback.throttled.any:
@@ -425,4 +414,4 @@ async def _after_cancel(
     if not running and not left:
         present = await _throttles(admin, live)
         if present.any:
-            tell_orphans(context, present, live.cluster_id)
+            say_orphans(context, present, live.cluster_id)

@@ -1,73 +1,26 @@
-"""How `pk reassign` looks: the plan's tables, and the live view of what moves."""
+"""The output of `pk reassign`: the plan's tables, and the live view of moves."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from pk.cli.cluster.reassignment_progress import Tracker, first_lines, sentence
 from pk.cli.nouns.reassign.plan import BrokerChange, Change
+from pk.cli.nouns.reassign.rows import BrokerBeforeAndAfter, MovedRow, PlannedMoveRow
 from pk.cli.output.amounts import show_bytes, show_rate
-from pk.cli.output.formats import Column, Listing
+from pk.cli.output.formats import Listing
+from pk.cli.output.rows import listing
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context, place_name
+from pk.cli.runtime.context import Context, partition_name
 from pk.cli.terminal.suspend import cursor_back
 from pk.cli.terminal.text import escaped
 
 _LINE_S = 10.0
-"""How often a line is written where there is no terminal to draw on."""
+"""How often a line is written if there is no terminal to draw on."""
 
 
-def _ids(brokers: Sequence[int] | None) -> str:
-    return ",".join(map(str, brokers)) if brokers else "-"
-
-
-def _pair(pair: Sequence[Any]) -> str:
-    before, after = pair
-    return f"{before}" if before == after else f"{before} → {after}"
-
-
-def _bytes_pair(pair: Sequence[int]) -> str:
-    before, after = map(show_bytes, pair)
-    return before if before == after else f"{before} → {after}"
-
-
-def _percent(percent: float | None) -> str:
-    return "-" if percent is None else f"{percent:.0f} %"
-
-
-_PLAN = (
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("before", show=_ids, title="NOW"),
-    Column("after", show=_ids, title="THEN"),
-    Column("change"),
-    Column("leader", title="LEADER"),
-    Column("bytes", show=show_bytes, right=True),
-)
-_BROKERS = (
-    Column("broker", right=True),
-    Column("rack"),
-    Column("replicas", show=_pair, right=True),
-    Column("leaders", show=_pair, right=True),
-    Column("bytes", show=_bytes_pair, right=True),
-    Column("bytes_in", show=show_bytes, right=True, title="IN"),
-    Column("bytes_out", show=show_bytes, right=True, title="OUT"),
-)
-STATUS = (
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("replicas", show=_ids),
-    Column("adding", show=_ids),
-    Column("removing", show=_ids),
-    Column("copied", show=show_bytes, right=True),
-    Column("total", show=show_bytes, right=True, title="OF"),
-    Column("percent", show=_percent, right=True, title="%"),
-    Column("note"),
-)
-
-
-def plan_rows(changes: Iterable[Change]) -> list[dict[str, Any]]:
+def plan_rows(changes: Iterable[Change]) -> list[PlannedMoveRow]:
     """A row for each partition of a plan."""
     return [
         {
@@ -85,36 +38,37 @@ def plan_rows(changes: Iterable[Change]) -> list[dict[str, Any]]:
 
 
 def plan_listing(changes: Iterable[Change]) -> Listing:
-    return Listing(_PLAN, plan_rows(changes))
+    """The partitions of a plan."""
+    return listing(PlannedMoveRow, plan_rows(changes))
 
 
 def broker_listing(brokers: Iterable[BrokerChange]) -> Listing:
-    return Listing(
-        _BROKERS,
-        [
-            {
-                "broker": b.broker,
-                "rack": b.rack,
-                "replicas": list(b.replicas),
-                "leaders": list(b.leaders),
-                "bytes": list(b.bytes),
-                "bytes_in": b.bytes_in,
-                "bytes_out": b.bytes_out,
-            }
-            for b in brokers
-        ],
-    )
+    """The effect of a plan on each broker."""
+    rows: list[BrokerBeforeAndAfter] = [
+        {
+            "broker": b.broker,
+            "rack": b.rack,
+            "replicas": b.replicas,
+            "leaders": b.leaders,
+            "bytes": b.bytes,
+            "bytes_in": b.bytes_in,
+            "bytes_out": b.bytes_out,
+        }
+        for b in brokers
+    ]
+    return listing(BrokerBeforeAndAfter, rows)
 
 
 class LiveView:
-    """Draws how far it is: a table that stays in place on a terminal, a line every so often elsewhere."""
+    """Draws the progress: a table that stays in place on a terminal, else a line from time to
+    time."""
 
     def __init__(self, context: Context, rate: int | None) -> None:
         self._context = context
         self._rate = rate
         self._live: Any = None
         self._held = cursor_back(context.streams.err)
-        self._told = float("-inf")
+        self._last_line_s = float("-inf")
         self._done = -1
         self.note = ""
 
@@ -130,14 +84,14 @@ class LiveView:
         self.stop()
 
     def stop(self) -> None:
-        """Takes the table away, so that something may be asked or told."""
+        """Removes the table, so that something can be asked or said."""
         if self._live is not None:
             self._live.stop()
             self._live = None
             self._held.close()
 
-    def tell_rate(self, rate: int, why: str) -> None:
-        """The throttle is another from now on."""
+    def say_rate(self, rate: int, why: str) -> None:
+        """Shows that the throttle has changed."""
         if rate != self._rate:
             verb = "raised" if self._rate is None or rate > self._rate else "lowered"
             self._rate = rate
@@ -145,7 +99,7 @@ class LiveView:
                 self._context.say(f"Throttle {verb} to {show_rate(rate, 'bytes')}: {why}.")
 
     def update(self, tracker: Tracker) -> None:
-        """Shows the latest look; the note alone while there is none."""
+        """Shows the latest poll; only the note if there is none."""
         if self._context.streams.err_colour:
             if self._live is None:
                 self._live = self._start()
@@ -154,8 +108,8 @@ class LiveView:
         whole = tracker.whole_or_none
         done = 0 if whole is None else whole.done + whole.cancelled
         now = time.monotonic()
-        if done != self._done or now - self._told >= _LINE_S:
-            self._done, self._told = done, now
+        if done != self._done or now - self._last_line_s >= _LINE_S:
+            self._done, self._last_line_s = done, now
             progress = "" if whole is None else sentence(whole, self._rate)
             self._context.say(" ".join(filter(None, (progress, self.note))))
 
@@ -192,7 +146,7 @@ class LiveView:
             bar = ProgressBar(total=1.0, completed=part or 0.0, width=20)
             stalled = f"stalled {show_span(row.stalled_s * 1000)}" if row.stalled_s else ""
             table.add_row(
-                Text(place_name(row.tp)),
+                Text(partition_name(row.tp)),
                 Text(change, style="dim"),
                 bar,
                 "-" if part is None else f"{part:.0%}",
@@ -206,8 +160,8 @@ class LiveView:
 
 def result_rows(
     changes: Iterable[Change], results: Mapping[Any, str], errors: Mapping[Any, str]
-) -> list[dict[str, Any]]:
-    """A row for each partition of what became of it."""
+) -> list[MovedRow]:
+    """A row for each partition, with its result."""
     return [
         {
             "topic": c.tp.topic,
@@ -219,13 +173,3 @@ def result_rows(
         }
         for c in changes
     ]
-
-
-RESULT = (
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("before", show=_ids, title="FROM"),
-    Column("after", show=_ids, title="TO"),
-    Column("result"),
-    Column("error", wide=True),
-)

@@ -1,9 +1,10 @@
-"""`pk shell`: its commands and their options."""
+"""The commands of `pk shell`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Noun, Option
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Untraced
+from pk.cli.command_line.parameters import Option
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -19,9 +20,9 @@ SHELL = Noun("shell")
         "pk shell --stop-on-error -c 'topics list' -c 'groups list'",
     ),
     notes=(
-        "Not on a terminal it runs the lines of standard input (`pk shell < script`); "
-        "commands find nothing to read there, and those that ask want -y. In the shell, \\? "
-        "says what it can do beside the commands."
+        "Without a terminal it runs the lines of standard input (`pk shell < script`); "
+        "commands there have no standard input, and those that ask need -y. In the shell, \\? "
+        "shows what it can do beyond the commands."
     ),
     blocking=True,
 )
@@ -29,20 +30,20 @@ def shell(
     context: "Context",
     commands: Annotated[
         tuple[str, ...],
-        Option("-c", "--command", value="LINE", help="Run this line and end; may be given again."),
+        Option("-c", "--command", value="LINE", help="Run this line and exit; repeatable."),
     ] = (),
     stop_on_error: Annotated[
         bool,
         Option(
             "--stop-on-error",
             help=(
-                "End with the first line that fails; otherwise all are run, and the first failure is "
-                "the exit code."
+                "Stop at the first line that fails; default: run all lines, and exit with the "
+                "first failure's code."
             ),
         ),
     ] = False,
 ) -> int | None:
-    """The same commands in an interactive shell, with completion."""
+    """Run commands in an interactive shell, with completion."""
     from pk.cli.shell.app import shell
 
     return shell(context, commands, stop_on_error=stop_on_error)

@@ -1,4 +1,4 @@
-"""`pk spark-export`: its commands and their options."""
+"""The commands of `pk spark-export`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,13 @@ SPARK_EXPORT = Noun("spark-export")
     examples=(
         "pk spark-export orders --to out/orders --value json",
         "pk spark-export orders --to out/orders --resume",
+        "pk spark-export orders payments --to out --to-format delta --partition-by date --follow",
     ),
     shows={"": ExportRow, "dry_run": ExportPlanRow},
     blocking=True,
 )
 def spark_export(context: "Context", options: SparkExport) -> int | None:
-    """Write a topic to parquet files with Spark."""
+    """Write topics to parquet files or tables with Spark."""
     from pk.cli.nouns.spark_export.spark_export import export
 
     return export(context, options)

@@ -1,71 +1,126 @@
-"""What the commands of `pk spark-export` take: the options of those that have many."""
+"""Options of the larger commands of `pk spark-export`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
-from pk.cli.command_line.option_sets import TOPIC_BY_OPTION, CommitsOf
-from pk.cli.command_line.values import count
+from pk.cli.command_line.on_spark import OnSpark
+from pk.cli.command_line.option_sets import CommitsOf, SchemaRegistryUrl, Topics, offset_option
+from pk.cli.command_line.parameters import Option
+from pk.cli.command_line.values import count, seconds
+
+_Kind = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparkExport:
-    """What `pk spark-export` takes."""
+class SparkExport(OnSpark):
+    """Options of `pk spark-export`."""
 
-    topic: Annotated[
-        str, Argument("TOPIC", help="The topic.", complete="topic", named=TOPIC_BY_OPTION)
-    ]
+    topics: Topics
     to: Annotated[
         str | None,
         Option(
             "--to",
             value="DIR",
-            help="The directory for the files; it may hold an earlier export of this topic.",
+            help=(
+                "The directory or URL for the files; may contain an earlier export of this topic. "
+                "Each of several topics gets a directory of its own in it."
+            ),
             complete="directory",
         ),
     ] = None
-    offset: Annotated[
+    to_format: Annotated[
+        Literal["parquet", "delta", "iceberg"] | None,
+        Option(
+            "--to-format",
+            value="FORMAT",
+            help="What DIR becomes: parquet files alone (default), a delta or an iceberg table.",
+        ),
+    ] = None
+    table: Annotated[
         str | None,
         Option(
-            "-o",
-            "--offset",
-            value="POSITION",
-            help="What to export: a range A..B, or where to begin (default: start..end).",
-            complete="position",
+            "--table",
+            value="NAME",
+            help=(
+                "The Iceberg table, as CATALOG.NAMESPACE.NAME of pyiceberg's catalogs (default: "
+                "a catalog of its own in DIR)."
+            ),
         ),
+    ] = None
+    partition_by: Annotated[
+        tuple[str, ...],
+        Option(
+            "--partition-by",
+            value="COLUMNS",
+            help=(
+                "Columns whose values name directories: date, hour, topic, partition, a field of "
+                "json, or NAME=EXPR of Spark's SQL; with commas, or repeatable."
+            ),
+        ),
+    ] = ()
+    offset: Annotated[
+        str | None,
+        offset_option("What to export: a range A..B, or where to start (default: start..end)."),
     ] = None
     group: CommitsOf = None
     value: Annotated[
-        Literal["bytes", "string", "json"] | None,
+        _Kind | None,
         Option(
             "--value",
             value="TYPE",
             help=(
-                "What values become: bytes (the default), string, or json (columns of the objects' "
-                "fields); an export that is resumed keeps what it has."
+                "The type of values: bytes (default), string, json (a column for each field), or, "
+                "with schemas of a registry, avro, json-schema, protobuf; a resumed export keeps "
+                "its type."
             ),
         ),
     ] = None
     key: Annotated[
-        Literal["bytes", "string", "json"] | None,
-        Option("--key", value="TYPE", help="The same for keys."),
+        _Kind | None,
+        Option("--key", value="TYPE", help="The type of keys, as --value."),
     ] = None
+    schema_registry: SchemaRegistryUrl = None
     value_schema: Annotated[
         str | None,
         Option(
             "--value-schema",
             value="DDL",
             help=(
-                "The fields of json values, such as 'amount DOUBLE, user STRING' (default: found in a "
-                "sample)."
+                "The fields of json values, such as 'amount DOUBLE, user STRING' (default: "
+                "inferred from a sample)."
             ),
         ),
     ] = None
     key_schema: Annotated[
         str | None, Option("--key-schema", value="DDL", help="The fields of json keys.")
     ] = None
-    resume: Annotated[bool, Option("--resume", help="Go on where the export in DIR ended.")] = False
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace what is in DIR.")] = False
+    follow: Annotated[
+        bool,
+        Option(
+            "--follow",
+            help="Go on with records as they come, until Ctrl-C; continues with --resume.",
+        ),
+    ] = False
+    interval: Annotated[
+        float,
+        Option(
+            "--interval",
+            value="SECONDS",
+            parser=seconds,
+            help="The least time between two runs of --follow: each makes files (default: 10).",
+        ),
+    ] = 10.0
+    staging: Annotated[
+        str | None,
+        Option(
+            "--staging",
+            value="DIR",
+            help="Where files wait that go to a URL (default: the place for temporary files).",
+            complete="directory",
+        ),
+    ] = None
+    resume: Annotated[bool, Option("--resume", help="Resume the export in DIR.")] = False
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the contents of DIR.")] = False
     compression: Annotated[
         Literal["snappy", "zstd", "gzip", "lz4", "none"],
         Option(
@@ -82,10 +137,12 @@ class SparkExport:
             "--cores",
             value="N",
             parser=count,
-            help="How many tasks at once (default: as many as this process may use).",
+            help="The number of parallel tasks (default: the cores this process may use).",
         ),
     ] = None
     allow_data_loss: Annotated[
         bool,
-        Option("--allow-data-loss", help="Records that were deleted meanwhile are no failure."),
+        Option(
+            "--allow-data-loss", help="Do not fail when records were deleted during the export."
+        ),
     ] = False

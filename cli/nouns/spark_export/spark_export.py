@@ -1,5 +1,5 @@
-"""`pk spark-export`: exports a topic to parquet files. `pk.spark.exporter` does the work; this module has the options, the
-progress bar and the summary."""
+"""`pk spark-export`: exports topics to parquet files. `pk.spark.exporter` does the work; this
+module has the options, the progress bar and the summary."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pk.cli.cluster.topics import existing_topics, is_unknown, unknown_topic
+from pk.cli.cluster.topics import existing_topics, is_unknown
 from pk.cli.nouns.spark_export.rows import ExportPlanRow, ExportRow
 from pk.cli.output.rows import listing
 from pk.cli.positions.grammar import END, START, Positions, Range, everywhere
@@ -17,6 +17,8 @@ from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.connect import run
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.spark_place import spark_place
+from pk.cli.schemas.reach import where
 from pk.cli.terminal.progress import Progress
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
@@ -25,10 +27,31 @@ from pk.net.client.config import ConsumerConfig
 
 if TYPE_CHECKING:
     from pk.cli.nouns.spark_export.options import SparkExport
+    from pk.spark.exporter import Summary
+
+
+_WITH_SCHEMAS = ("avro", "json-schema", "protobuf")
+
+
+def _schemas(context: Context, options: "SparkExport") -> dict[str, str]:
+    """Where the schemas of keys and values are. Raises Unusable."""
+    wanted = {options.key, options.value} & set(_WITH_SCHEMAS)
+    if not wanted and not options.resume:
+        if options.schema_registry is not None:
+            kinds = join(_WITH_SCHEMAS, 3)
+            raise Unusable(f"--schema-registry has no effect without --value or --key {kinds}.")
+        return {}
+    try:
+        return {"schema.registry.url": where(context, options.schema_registry)}
+    except Unusable:
+        if wanted or options.schema_registry is not None:
+            raise
+        return {}  # the export that is resumed may have no schemas
 
 
 def _positions(options: "SparkExport") -> Positions:
-    """What to export: a single position is the start, and the end is the current one. Raises Unusable."""
+    """What to export: a single position is the start, and the end is the current one. Raises
+    Unusable."""
     text = options.offset
     if text is None:
         check_group(None, options.group)
@@ -64,8 +87,8 @@ async def _resolved(
 
 async def _show_plan(context: Context, options: "SparkExport") -> None:
     admin = await context.admin()
-    (topic,) = await existing_topics(context, admin, [options.topic])
-    tps = [TopicPartition(topic.name, p.partition) for p in topic.partitions]
+    topics = await existing_topics(context, admin, options.topics)
+    tps = [TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions]
     found = await _resolved(context, admin, _positions(options), tps, options.group)
     rows: list[ExportPlanRow] = [
         {
@@ -82,7 +105,7 @@ async def _show_plan(context: Context, options: "SparkExport") -> None:
 
 
 async def _ask(context: Context, options: "SparkExport") -> None:
-    await context.agree(f"Replace the contents of {options.to}?", name=options.topic)
+    await context.agree(f"Replace the contents of {options.to}?", name=options.topics[0])
 
 
 def export(context: Context, options: "SparkExport") -> None:
@@ -93,21 +116,41 @@ def export(context: Context, options: "SparkExport") -> None:
         raise Unusable(
             "--resume continues the export in DIR, --overwrite replaces it; give only one."
         )
+    if len(set(options.topics)) < len(options.topics):
+        raise Unusable("A topic is named twice.")
+    if len(options.topics) > 1 and options.table is not None:
+        raise Unusable("--table names the table of one topic; give only one.")
     positions = _positions(options)
+    _check_follow(options, positions)
     context.about = ConsumerConfig
     if context.change.dry_run:
         run(partial(_show_plan, options=options), context)
         return
-    if options.overwrite and os.path.isdir(options.to) and os.listdir(options.to):
+    replaces = "://" in options.to or (os.path.isdir(options.to) and os.listdir(options.to))
+    if options.overwrite and replaces:
         run(partial(_ask, options=options), context)
-    _export(context, options, Path(options.to), positions)
+    _export(context, options, options.to, positions)
 
 
-def _export(
-    context: Context, options: "SparkExport", directory: Path, positions: Positions
-) -> None:
+def _check_follow(options: "SparkExport", positions: Positions) -> None:
+    if not options.follow:
+        return
+    asked = [positions.everywhere, *positions.by_partition.values()]
+    if any(each is not None and each.end != END for each in asked):
+        raise Unusable("--follow has no end: -o may only say where to start.")
+    if options.overwrite:
+        raise Unusable("--follow goes on with an export; give --overwrite without it first.")
+
+
+def _directory(options: "SparkExport", to: str, topic: str) -> Path | str:
+    """Where a topic's export is."""
+    place = to if len(options.topics) == 1 else f"{to.rstrip('/')}/{topic}"
+    return place if "://" in place else Path(place)
+
+
+def _export(context: Context, options: "SparkExport", to: str, positions: Positions) -> None:
     try:
-        from pk.spark import errors, exporter
+        from pk.spark import errors, export_table, exporter
     except ModuleNotFoundError as e:
         raise CommandError(
             f"Spark is not installed ({e.name} is missing): pip install 'pk-broker[spark]'."
@@ -118,29 +161,57 @@ def _export(
     ) -> Mapping[TopicPartition, tuple[int, int | None]]:
         return await _resolved(context, admin, positions, partitions, options.group)
 
-    export_options = exporter.ExportOptions(
-        bootstrap=context.settings.bootstrap,
-        topic=options.topic,
-        directory=directory,
-        client={k: str(v) for k, v in client_config(ConsumerConfig, context.settings, {}).items()},
-        mode="resume" if options.resume else "overwrite" if options.overwrite else "new",
-        key=options.key,
-        value=options.value,
-        key_schema=options.key_schema,
-        value_schema=options.value_schema,
-        codec=options.compression,
-        cores=options.cores,
-        fail_on_data_loss=not options.allow_data_loss,
-        resolve=resolve if options.offset is not None else None,
-    )
-    with Progress(context, f"Exporting {options.topic}", 0) as bar:
+    client = {k: str(v) for k, v in client_config(ConsumerConfig, context.settings, {}).items()}
+    exports = [
+        exporter.ExportOptions(
+            bootstrap=context.settings.bootstrap,
+            topic=topic,
+            directory=_directory(options, to, topic),
+            client=client,
+            mode="resume" if options.resume else "overwrite" if options.overwrite else "new",
+            key=options.key,
+            value=options.value,
+            key_schema=options.key_schema,
+            value_schema=options.value_schema,
+            schemas=_schemas(context, options),
+            codec=options.compression,
+            partition_by=options.partition_by,
+            table=options.to_format,
+            table_name=options.table,
+            staging=Path(options.staging) if options.staging is not None else None,
+            cores=options.cores,
+            where=spark_place(options),
+            fail_on_data_loss=not options.allow_data_loss,
+            resolve=resolve if options.offset is not None else None,
+        )
+        for topic in options.topics
+    ]
+    rows: dict[str, ExportRow] = {}
+    with Progress(context, f"Exporting {join(options.topics, 3)}", 0) as bar:
 
         def show_progress(state: exporter.Progress) -> None:
-            bar.update(state.records, state.stage, total=state.offsets)
+            note = state.stage if len(options.topics) == 1 else f"{state.topic}: {state.stage}"
+            bar.update(state.records, note, total=state.offsets)
+
+        def done(summary: exporter.Summary) -> None:
+            bar.hide()
+            _say_unknown_fields(context, summary)
+            rows[summary.topic] = _row(summary, rows.get(summary.topic))
+            if options.follow and summary.records:
+                at_end = summary.records_before + summary.records
+                context.say(
+                    f"{summary.topic}: {count(summary.records, 'record')} more, {at_end:,} in all."
+                )
 
         try:
-            summary = exporter.export(export_options, show_progress)
-        except errors.DirectoryRefused as e:
+            if options.follow:
+                exporter.follow(exports, done, show_progress, every_s=options.interval)
+            for summary in exporter.export_topics(exports, show_progress):
+                done(summary)
+        except KeyboardInterrupt:
+            if not options.follow or not rows:
+                raise
+        except (errors.DirectoryRefused, export_table.TableRefused) as e:
             raise Refused(_sentence(e)) from e
         except errors.OptionError as e:
             raise Unusable(_sentence(e)) from e
@@ -148,14 +219,23 @@ def _export(
             raise CommandError(_sentence(e)) from e
         except KafkaError as e:
             if is_unknown(e):
-                run(partial(_say_unknown, topic=options.topic), context)
+                run(partial(_say_unknown, topics=options.topics), context)
             raise
+    context.show(listing(ExportRow, list(rows.values())))
+
+
+def _say_unknown_fields(context: Context, summary: "Summary") -> None:
     for column, unknown in summary.unknown_fields.items():
         context.say(
-            f"{count(unknown.records, 'record')} of this run had JSON fields in the {column} for which the export has no"
-            f" column; these fields were dropped: {join(unknown.fields, 6)}. To keep them, export to another directory"
-            " or use --overwrite."
+            f"{count(unknown.records, 'record')} of this run had JSON fields in the {column} for "
+            "which the export has no column; these fields were dropped: "
+            f"{join(unknown.fields, 6)}. To keep them, export to another directory or use "
+            "--overwrite."
         )
+
+
+def _row(summary: "Summary", before: ExportRow | None) -> ExportRow:
+    """What a topic's runs have added, in all."""
     row: ExportRow = {
         "topic": summary.topic,
         "directory": str(summary.directory),
@@ -166,11 +246,15 @@ def _export(
         "elapsed_ms": summary.elapsed_ms,
         "topic_id": summary.topic_id,
     }
-    context.show(listing(ExportRow, [row]))
+    if before is not None:
+        row["records_before"] = before["records_before"]
+        for name in ("records", "files", "bytes", "elapsed_ms"):
+            row[name] += before[name]
+    return row
 
 
-async def _say_unknown(context: Context, topic: str) -> None:
-    raise await unknown_topic(context, await context.admin(), topic)
+async def _say_unknown(context: Context, topics: Sequence[str]) -> None:
+    await existing_topics(context, await context.admin(), topics)
 
 
 def _sentence(error: Exception) -> str:

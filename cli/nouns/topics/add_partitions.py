@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pk.cli.cluster.topics import existing_topics
-from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, tell_growth
+from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, say_growth
 from pk.cli.nouns.topics.result_rows import show_results
 from pk.cli.nouns.topics.rows import GrownRow
 from pk.cli.output.rows import listing
@@ -21,7 +21,7 @@ async def add_partitions(
     now = {t.name: len(t.partitions) for t in await existing_topics(context, admin, topics)}
     totals = {name: total or has + (more or 0) for name, has in now.items()}
     check_growth(totals, now)
-    tell_growth(context, totals, now)
+    say_growth(context, totals, now)
     if not context.change.dry_run:
         await context.agree(
             f"Grow on {context.settings.cluster_name}?", name=name_to_type(context, totals)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pk.cli.cluster import config_changes
 from pk.cli.cluster.topics import existing_topics
-from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, tell_growth
+from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, say_growth
 from pk.cli.nouns.topics.result_rows import show_results
 from pk.cli.nouns.topics.rows import AlteredRow
 from pk.cli.output.rows import listing
@@ -37,13 +37,13 @@ async def alter(context: Context, options: "AlterTopics") -> None:
     wanted = {ConfigResource(ResourceType.TOPIC, name): changes for name in now} if changes else {}
     plan = await config_changes.plan_changes(context, wanted) if wanted else None
     if totals:
-        tell_growth(context, totals, now)
+        say_growth(context, totals, now)
     if context.change.dry_run and plan:
-        config_changes.tell_consequences(context, plan)
+        config_changes.say_consequences(context, plan)
     if not context.change.dry_run:
         if plan:
             await config_changes.check_plan(context, plan)
-            config_changes.tell_plan(context, plan)
+            config_changes.say_plan(context, plan)
         await context.agree(
             f"Change this on {context.settings.cluster_name}?", name=name_to_type(context, now)
         )

@@ -1,15 +1,18 @@
-"""`pk topics`: its commands and their options."""
+"""The commands of `pk topics`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import (
     TOPICS_BY_OPTION,
+    AllInternalTopics,
     Change,
     Connection,
     Listing,
+    Topics,
     Watch,
 )
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
 from pk.cli.nouns.topics.options import (
     AlterTopics,
@@ -56,22 +59,18 @@ def list_topics(
                 "-t",
                 "--topic",
                 value="PATTERN",
-                help="The same, as Apache's tool has it.",
+                help="Same as the PATTERN argument.",
                 complete="topic",
             ),
         ),
     ] = None,
-    internal: Annotated[
-        bool, Option("-i", "--internal", help="Internal topics (__consumer_offsets, …) too.")
-    ] = False,
+    internal: AllInternalTopics = False,
     exclude_internal: Annotated[
         bool,
-        Option(
-            "--exclude-internal", help="No internal topics; they are left out anyway.", hidden=True
-        ),
+        Option("--exclude-internal", help="Hide internal topics (the default).", hidden=True),
     ] = False,
 ) -> Running:
-    """The topics of the cluster."""
+    """List topics."""
     from pk.cli.nouns.topics.listing import list_topics
 
     return list_topics(
@@ -93,7 +92,7 @@ def list_topics(
     rows=PartitionRow,
 )
 def describe(context: "Context", options: DescribeTopics) -> Running:
-    """Partitions, replicas, in-sync replicas and configs of topics."""
+    """Show partitions, replicas, in-sync replicas and configs of topics."""
     from pk.cli.nouns.topics.describe import describe
 
     return describe(context, options)
@@ -122,7 +121,7 @@ def create(context: "Context", options: CreateTopics) -> Running:
     shows=AlteredRow,
 )
 def alter(context: "Context", options: AlterTopics) -> Running:
-    """Change configs of topics, or grow them to a number of partitions."""
+    """Change topic configs, or increase the number of partitions."""
     from pk.cli.nouns.topics.alter import alter
 
     return alter(context, options)
@@ -139,19 +138,17 @@ def delete(
     context: "Context",
     topic: Annotated[
         tuple[str, ...],
-        Argument(
-            "TOPIC", help="Their names, to the letter.", complete="topic", named=TOPICS_BY_OPTION
-        ),
+        Argument("TOPIC", help="The exact names.", complete="topic", named=TOPICS_BY_OPTION),
     ],
     regex: Annotated[
         bool,
         Option(
             "--regex",
-            help="The names are regular expressions over whole names; the list is shown first.",
+            help="Names are regular expressions over whole names; matches are listed first.",
         ),
     ] = False,
     if_exists: Annotated[
-        bool, Option("--if-exists", help="A topic that is not there is no failure.")
+        bool, Option("--if-exists", help="Do not fail if a topic is missing.")
     ] = False,
 ) -> Running:
     """Delete topics and all their records."""
@@ -168,10 +165,7 @@ def delete(
 )
 def add_partitions(
     context: "Context",
-    topic: Annotated[
-        tuple[str, ...],
-        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
-    ],
+    topic: Topics,
     num: Annotated[
         int | None, Option("-n", "--num", value="N", parser=count, help="How many more.")
     ] = None,
@@ -183,7 +177,7 @@ def add_partitions(
             "--total",
             value="TOTAL",
             parser=count,
-            help="How many there shall be in all.",
+            help="The new total.",
         ),
     ] = None,
 ) -> Running:
@@ -205,14 +199,14 @@ def add_partitions(
         "pk topics trim orders -g billing -o committed --dry-run",
     ),
     notes=(
-        "Positions: `pk help positions`. What is trimmed is gone; groups that have not read "
-        "it begin after it. A partition in which the group of -g has committed nothing keeps "
-        "all it has."
+        "Positions: `pk help positions`. Trimmed records are gone; groups that have not read "
+        "them continue after them. If the group of -g has committed nothing for a partition, "
+        "that partition keeps all records."
     ),
     shows=TrimmedRow,
 )
 def trim(context: "Context", options: TrimTopics) -> Running:
-    """Delete the records at the beginning of partitions, up to a position; shown before it is done."""
+    """Delete the oldest records of partitions, up to a position, after showing the plan."""
     from pk.cli.nouns.topics.trim import trim
 
     return trim(context, options)
@@ -229,7 +223,7 @@ def trim(context: "Context", options: TrimTopics) -> Running:
     shows={"": OffsetsRow, "offset": PositionRow, "time": PositionRow},
 )
 def offsets(context: "Context", options: TopicOffsets) -> Running:
-    """Start, end and any other position of each partition, as offsets."""
+    """Show the start, the end and other positions of partitions as offsets."""
     from pk.cli.nouns.topics.offsets import offsets
 
     return offsets(context, options)

@@ -45,7 +45,8 @@ async def create(context: Context, options: "CreateTopics") -> None:
     assigned = assignment(options.replica_assignment) if options.replica_assignment else None
     if assigned and (options.partitions or options.replication_factor):
         raise Unusable(
-            "--replica-assignment already sets the number of partitions and replicas; leave out -p and -r."
+            "--replica-assignment already sets the number of partitions and replicas; leave out -p "
+            "and -r."
         )
     names = list(dict.fromkeys(options.topic))
     new = [
@@ -82,7 +83,7 @@ async def create(context: Context, options: "CreateTopics") -> None:
             context.say(f"{key} {both_ways(key, value)}")
     if not trying:
         created = [name for name in names if isinstance(answers[name], CreatedTopic)]
-        await until_topics(admin, created, lambda _, told: isinstance(told, TopicDescription))
+        await until_topics(admin, created, lambda _, answer: isinstance(answer, TopicDescription))
         bootstrap = context.settings.bootstrap
         remember(
             bootstrap,

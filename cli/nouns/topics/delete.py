@@ -6,7 +6,7 @@ from pk.cli.cluster.propagation import until_topics
 from pk.cli.cluster.topics import is_unknown, topic_names, unknown_topic, whole
 from pk.cli.command_line.completion.name_cache import recall, remember
 from pk.cli.nouns.topics.growth import name_to_type
-from pk.cli.nouns.topics.losses import lost_records, records_in, tell_readers
+from pk.cli.nouns.topics.losses import lost_records, records_in, say_readers
 from pk.cli.nouns.topics.result_rows import outcome, show_results
 from pk.cli.nouns.topics.rows import DeletedRow
 from pk.cli.output.rows import listing
@@ -49,7 +49,7 @@ async def delete(context: Context, *, topics: Sequence[str], regex: bool, if_exi
             rows.append({"topic": name, **outcome(context, shown, "")})
             errors.append((name, shown))
     if there:
-        await _tell_loss(context, admin, [_described(described[n]) for n in there])
+        await _say_loss(context, admin, [_described(described[n]) for n in there])
     if context.change.dry_run:
         for name in there:
             rows.append({"topic": name, "result": "would be deleted", "error": None})
@@ -62,7 +62,7 @@ async def delete(context: Context, *, topics: Sequence[str], regex: bool, if_exi
             rows.append({"topic": name, **outcome(context, answers[name], "deleted")})
             errors.append((name, answers[name]))
         gone = [name for name in there if answers[name] is None]
-        await until_topics(admin, gone, lambda name, told: _is_another(told, described[name]))
+        await until_topics(admin, gone, lambda name, answer: _is_another(answer, described[name]))
         bootstrap = context.settings.bootstrap
         remember(bootstrap, "topic", set(recall(bootstrap, "topic")) - set(there))
     order = {name: i for i, name in enumerate(names)}
@@ -70,11 +70,12 @@ async def delete(context: Context, *, topics: Sequence[str], regex: bool, if_exi
     show_results(context, listing(DeletedRow, rows), errors)
 
 
-def _is_another(told: object, deleted: object) -> bool:
-    """Whether a topic is gone. A producer may have made the broker create another of the same name since."""
-    if isinstance(told, TopicDescription):
-        return told.topic_id != _described(deleted).topic_id
-    return isinstance(told, KafkaError) and is_unknown(told)
+def _is_another(answer: object, deleted: object) -> bool:
+    """Whether a topic is gone. A producer may have made the broker create another of the same name
+    since."""
+    if isinstance(answer, TopicDescription):
+        return answer.topic_id != _described(deleted).topic_id
+    return isinstance(answer, KafkaError) and is_unknown(answer)
 
 
 def _described(answer: object) -> TopicDescription:
@@ -82,13 +83,13 @@ def _described(answer: object) -> TopicDescription:
     return answer
 
 
-async def _tell_loss(context: Context, admin: Admin, topics: Sequence[TopicDescription]) -> None:
+async def _say_loss(context: Context, admin: Admin, topics: Sequence[TopicDescription]) -> None:
     """Says what is lost, and which groups read it."""
     partitions = [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
     records = lost_records(await records_in(admin, partitions))
     names = [t.name for t in topics]
     context.say(
-        f"This deletes {count(len(topics), 'topic')} with {count(len(partitions), 'partition')} and {records}: "
-        f"{join(names)}. Nothing brings them back."
+        f"This deletes {count(len(topics), 'topic')} with {count(len(partitions), 'partition')} "
+        f"and {records}: {join(names)}. Nothing brings them back."
     )
-    await tell_readers(context, admin, names)
+    await say_readers(context, admin, names)

@@ -1,4 +1,5 @@
-"""Adding partitions to topics, for `pk topics add-partitions` and `pk topics alter -p`: checks, warns and does it."""
+"""Adding partitions to topics, for `pk topics add-partitions` and `pk topics alter -p`: checks,
+warns and does it."""
 
 from collections.abc import Collection, Mapping
 
@@ -20,23 +21,26 @@ def check_growth(totals: Mapping[str, int], now: Mapping[str, int]) -> None:
             raise CommandError(f"Topic {name} already has {count(total, 'partition')}.")
         if total < now[name]:
             raise CommandError(
-                f"Topic {name} has {now[name]} partitions; partitions can only be added, and {total} is fewer."
+                f"Topic {name} has {now[name]} partitions; partitions can only be added, and "
+                f"{total} is fewer."
             )
 
 
-def tell_growth(context: Context, totals: Mapping[str, int], now: Mapping[str, int]) -> None:
+def say_growth(context: Context, totals: Mapping[str, int], now: Mapping[str, int]) -> None:
     """Says how each topic grows, and what that means for records with a key."""
     for name, total in totals.items() if not context.change.dry_run else ():
         context.say(f"Topic {name} grows from {now[name]} to {total} partitions.")
     context.say(
-        "New records with a key may go to another partition than before; partitions cannot be removed again."
+        "New records with a key may go to another partition than before; partitions cannot be "
+        "removed again."
     )
 
 
 async def grow(
     context: Context, totals: Mapping[str, int], now: Mapping[str, int]
 ) -> list[GrownRow]:
-    """Grows topics to `totals` (CreatePartitions), or tries to with --dry-run; a row for each topic."""
+    """Grows topics to `totals` (CreatePartitions), or tries to with --dry-run; a row for each
+    topic."""
     admin = await context.admin()
     trying = context.change.dry_run
     answers = await admin.create_partitions(
@@ -44,7 +48,7 @@ async def grow(
     )
     if not trying:
         grown = [name for name in totals if answers[name] is None]
-        await until_topics(admin, grown, lambda name, told: _has(told, totals[name]))
+        await until_topics(admin, grown, lambda name, answer: _has(answer, totals[name]))
     done = "would grow" if trying else "grown"
     return [
         {"topic": name, "from": now[name], "to": total, **outcome(context, answers[name], done)}
@@ -52,10 +56,11 @@ async def grow(
     ]
 
 
-def _has(told: object, partitions: int) -> bool:
-    return isinstance(told, TopicDescription) and len(told.partitions) >= partitions
+def _has(answer: object, partitions: int) -> bool:
+    return isinstance(answer, TopicDescription) and len(answer.partitions) >= partitions
 
 
 def name_to_type(context: Context, names: Collection[str]) -> str:
-    """What a guard asks the user to type: the topic if there is only one, else the cluster's address."""
+    """What a guard asks the user to type: the topic if there is only one, else the cluster's
+    address."""
     return next(iter(names)) if len(names) == 1 else context.settings.bootstrap

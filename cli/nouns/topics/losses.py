@@ -1,10 +1,12 @@
-"""What is said before records are deleted: how many, who reads them, and that nothing brings them back."""
+"""What is said before records are deleted: how many, who reads them, and that nothing brings them
+back."""
 
 from collections.abc import Iterable
 from contextlib import suppress
 
 import trio
 
+from pk.cli.cluster.groups import offsets_of
 from pk.cli.positions.resolve import bounds_of
 from pk.cli.runtime.context import Context, count, join
 from pk.core.errors import KafkaError
@@ -31,28 +33,30 @@ async def records_in(admin: Admin, partitions: Iterable[TopicPartition]) -> int 
 
 
 async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
-    """The groups that have commits in any of the topics, as far as brokers answer within 3 s."""
+    """The groups that have commits or start offsets in any of the topics, as far as brokers answer
+    within 3 s."""
     wanted = set(topics)
     found: list[str] = []
     with trio.move_on_after(_READERS_S), suppress(KafkaError, ClientError):
         listed = await admin.list_groups()
-        names = [g.group_id for g in listed.groups][:_GROUPS_MAX]
-        for name, offsets in (await admin.list_groups_offsets(names)).items():
+        types = {g.group_id: g.type for g in listed.groups[:_GROUPS_MAX]}
+        for name, offsets in (await offsets_of(admin, types)).items():
             if not isinstance(offsets, Exception) and any(tp.topic in wanted for tp in offsets):
                 found.append(name)
     return sorted(found)
 
 
-async def tell_readers(context: Context, admin: Admin, topics: Iterable[str]) -> None:
-    """Says which groups read topics that are about to lose records; not with --yes, where nobody is asked."""
+async def say_readers(context: Context, admin: Admin, topics: Iterable[str]) -> None:
+    """Says which groups read topics that are about to lose records; not with --yes, which skips the
+    question."""
     if context.change.yes:
         return
     readers = await readers_of(admin, topics)
     if readers:
         one = len(readers) == 1
         context.say(
-            f"{'Group' if one else 'Groups'} {join(readers)} {'has' if one else 'have'} commits there; "
-            "`pk groups lag` shows how far each has read."
+            f"{'Group' if one else 'Groups'} {join(readers)} {'has' if one else 'have'} commits "
+            "there; `pk groups lag` shows how far each has read."
         )
 
 

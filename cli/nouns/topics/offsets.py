@@ -1,4 +1,5 @@
-"""`pk topics offsets`: where partitions begin and end, and where a position or a time of Apache's tool lies in them."""
+"""`pk topics offsets`: the start and end of partitions, and the offset of a position or of a time
+as in Apache's tool."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from pk.cli.output.rows import listing
 from pk.cli.positions.grammar import Positions
 from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
 from pk.cli.positions.resolve import ResolvedRange, bounds_of, positions_option
-from pk.cli.runtime.context import Context, place_name
+from pk.cli.runtime.context import Context, partition_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -25,10 +26,11 @@ _TIMES: Final = {
     "latest-tiered": r.LATEST_TIERED,
     "earliest-pending-upload": r.EARLIEST_PENDING_UPLOAD,
 }
-"""What `--time` of kafka-get-offsets knows beside milliseconds, with the timestamp that asks a broker for it."""
+"""What `--time` of kafka-get-offsets knows beside milliseconds, with the timestamp that asks a
+broker for it."""
 
 Found = tuple[int | None, int | None] | Exception
-"""The offsets where a range begins and ends; None for what there is not."""
+"""The first and last offset of a range; None if there is none."""
 
 
 def _time(text: str) -> int:
@@ -39,8 +41,8 @@ def _time(text: str) -> int:
     if re.fullmatch(r"-[1-6]|[0-9]{1,18}", text):
         return int(text)
     raise Unusable(
-        f"--time is as in kafka-get-offsets: milliseconds since 1970, {', '.join(_TIMES)}, or -1 to -6; "
-        f"not {text!r}. -o takes every position, such as @-1h."
+        f"--time is as in kafka-get-offsets: milliseconds since 1970, {', '.join(_TIMES)}, or -1 "
+        f"to -6; not {text!r}. -o takes every position, such as @-1h."
     )
 
 
@@ -71,7 +73,7 @@ async def offsets(context: Context, options: TopicOffsets) -> None:
         start, end, also = starts[tp], ends[tp], found.get(tp)
         error = next((a for a in (start, end, also) if isinstance(a, Exception)), None)
         if error is not None:
-            context.failed(error, place_name(tp))
+            context.failed(error, partition_name(tp))
             continue
         assert isinstance(start, r.ListedOffset) and isinstance(end, r.ListedOffset)
         begin, until = also if isinstance(also, tuple) else (None, None)
@@ -112,7 +114,8 @@ def _ends(place: ResolvedRange | Exception) -> Found:
 async def _of_time(
     admin: Admin, moment: int, wanted: Sequence[TopicPartition], isolation: r.IsolationLevel
 ) -> dict[TopicPartition, Found]:
-    """The offsets that the brokers name for a timestamp; None where there is none, as after the last record."""
+    """The offsets that the brokers name for a timestamp; None where there is none, as after the
+    last record."""
     answers = await admin.list_offsets(dict.fromkeys(wanted, moment), isolation=isolation)
     return {
         tp: a if isinstance(a, Exception) else (a.offset if a.offset >= 0 else None, None)

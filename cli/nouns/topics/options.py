@@ -1,54 +1,46 @@
-"""What the commands of `pk topics` take: the options of those that have many."""
+"""Options of the larger commands of `pk topics`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Option
 from pk.cli.command_line.option_sets import (
     TOPICS_BY_OPTION,
-    Ailing,
     CommitsOf,
+    InternalTopics,
+    PartitionFilters,
     PartitionNumbers,
+    Topics,
+    TopicsOrAll,
+    offset_option,
+    replication_factor_option,
+    topic_config_option,
 )
-from pk.cli.command_line.values import Pair, config_pair, count
+from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.command_line.values import Pair, count
 
 TopicConfigs = Annotated[
     tuple[Pair, ...],
-    Option(
-        "-c",
-        "--config",
-        value="KEY=VALUE",
-        parser=config_pair,
-        help="A config of the topic, such as retention.ms=7d; may be given again.",
-        complete="topic-config",
-    ),
+    topic_config_option("A topic config, such as retention.ms=7d; repeatable."),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescribeTopics(Ailing):
-    """What `pk topics describe` takes."""
+class DescribeTopics(PartitionFilters):
+    """Options of `pk topics describe`."""
 
-    topic: Annotated[
-        tuple[str, ...],
-        Argument(
-            "TOPIC", help="The topics (default: all).", complete="topic", named=TOPICS_BY_OPTION
-        ),
-    ] = ()
-    internal: Annotated[
-        bool, Option("-i", "--internal", help="Internal topics too, where no topic is named.")
-    ] = False
+    topic: TopicsOrAll = ()
+    internal: InternalTopics = False
     all_configs: Annotated[
-        bool, Option("-a", "--all-configs", help="Every config, not only those that were set.")
+        bool, Option("-a", "--all-configs", help="Show every config, not only those that were set.")
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreateTopics:
-    """What `pk topics create` takes."""
+    """Options of `pk topics create`."""
 
     topic: Annotated[
-        tuple[str, ...], Argument("TOPIC", help="Their names.", named=TOPICS_BY_OPTION)
+        tuple[str, ...], Argument("TOPIC", help="The new topics.", named=TOPICS_BY_OPTION)
     ]
     partitions: Annotated[
         int | None,
@@ -57,18 +49,12 @@ class CreateTopics:
             "--partitions",
             value="N",
             parser=count,
-            help="How many partitions (default: the broker's num.partitions).",
+            help="The number of partitions (default: the broker's num.partitions).",
         ),
     ] = None
     replication_factor: Annotated[
         int | None,
-        Option(
-            "-r",
-            "--replication-factor",
-            value="N",
-            parser=count,
-            help="How many replicas (default: the broker's).",
-        ),
+        replication_factor_option("The number of replicas (default: the broker's)."),
     ] = None
     config: TopicConfigs = ()
     replica_assignment: Annotated[
@@ -76,22 +62,19 @@ class CreateTopics:
         Option(
             "--replica-assignment",
             value="1:2,2:3",
-            help="The brokers of each partition, its preferred leader first, instead of numbers.",
+            help="The brokers of each partition, preferred leader first; replaces -p and -r.",
         ),
     ] = None
     if_not_exists: Annotated[
-        bool, Option("--if-not-exists", help="A topic that is there already is no failure.")
+        bool, Option("--if-not-exists", help="Do not fail if a topic exists.")
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlterTopics:
-    """What `pk topics alter` takes."""
+    """Options of `pk topics alter`."""
 
-    topic: Annotated[
-        tuple[str, ...],
-        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
-    ]
+    topic: Topics
     config: TopicConfigs = ()
     delete_config: Annotated[
         tuple[str, ...],
@@ -99,41 +82,36 @@ class AlterTopics:
             "--delete-config",
             value="KEY",
             separated=True,
-            help="Go back to the default of a config.",
+            help="Reset a key to its default; repeatable.",
             complete="topic-config",
         ),
     ] = ()
     partitions: Annotated[
         int | None,
         Option(
-            "-p", "--partitions", value="TOTAL", parser=count, help="Grow to so many partitions."
+            "-p", "--partitions", value="TOTAL", parser=count, help="Increase to TOTAL partitions."
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrimTopics:
-    """What `pk topics trim` takes."""
+    """Options of `pk topics trim`."""
 
     topic: Annotated[
         tuple[str, ...],
         Argument(
             "TOPIC",
-            help="The topics, or partitions of them such as orders:0,1.",
+            help="The topics, or partitions such as orders:0,1.",
             complete="topic",
             named=TOPICS_BY_OPTION,
         ),
     ] = ()
     offset: Annotated[
         str | None,
-        Option(
-            "-o",
-            "--offset",
-            value="POSITION",
-            help=(
-                "Where what is kept begins: an offset, -N, @TIME, committed, 0=5,1=9; end keeps "
-                "nothing."
-            ),
+        offset_option(
+            "The first record to keep: an offset, -N, @TIME, committed, 0=5,1=9; end keeps "
+            "nothing.",
             complete="place",
         ),
     ] = None
@@ -144,7 +122,7 @@ class TrimTopics:
         Option(
             "--offset-json-file",
             value="FILE",
-            help="What Apache's file for kafka-delete-records says, instead.",
+            help="Read partitions and offsets from a file as for kafka-delete-records.",
             complete="file",
         ),
     ] = None
@@ -152,20 +130,13 @@ class TrimTopics:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicOffsets:
-    """What `pk topics offsets` takes."""
+    """Options of `pk topics offsets`."""
 
-    topic: Annotated[
-        tuple[str, ...],
-        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
-    ]
+    topic: Topics
     offset: Annotated[
         str | None,
-        Option(
-            "-o",
-            "--offset",
-            value="POSITION",
-            help="Also this position: start, end, N, -N, +N, committed, @TIME, or a range.",
-            complete="position",
+        offset_option(
+            "Also show this position: start, end, N, -N, +N, committed, @TIME, or a range."
         ),
     ] = None
     time: Annotated[
@@ -174,8 +145,8 @@ class TopicOffsets:
             "--time",
             value="TIME",
             help=(
-                "Apache's word: earliest, latest, max-timestamp, … (-1 to -6), or milliseconds since "
-                "1970."
+                "Apache's name: earliest, latest, max-timestamp, … (-1 to -6), or milliseconds "
+                "since 1970."
             ),
         ),
     ] = None
@@ -185,7 +156,8 @@ class TopicOffsets:
         Literal["read_uncommitted", "read_committed"],
         Option(
             "--isolation-level",
+            "--isolation",
             value="LEVEL",
-            help="Whether the end is the high watermark or the last stable offset.",
+            help="Show as end the high watermark or the last stable offset.",
         ),
     ] = "read_uncommitted"

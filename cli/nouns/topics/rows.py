@@ -2,7 +2,7 @@
 
 from typing import Annotated, TypedDict
 
-from pk.cli.config_keys.units import shown_value
+from pk.cli.cluster.altered_config import AlteredValue
 from pk.cli.output.rows import Shown
 
 
@@ -59,7 +59,8 @@ class DescribedTopic(TypedDict):
 
 
 class CreatedRow(TypedDict):
-    """A topic in `pk topics create`; partitions and replicas as far as the broker says how many it made."""
+    """A topic in `pk topics create`; partitions and replicas as far as the broker says how many it
+    made."""
 
     topic: str
     partitions: int | None
@@ -69,18 +70,9 @@ class CreatedRow(TypedDict):
     error: Annotated[str | None, Shown(wide=True)]
 
 
-AlteredRow = TypedDict(
-    "AlteredRow",
-    {
-        "topic": str,
-        "name": str,
-        "from": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "from"))],
-        "to": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "to"))],
-        "result": str,
-        "error": Annotated[str | None, Shown(wide=True)],
-    },
-)
-"""A config of a topic, or its number of partitions (`name` is then `partitions`), in `pk topics alter`."""
+class AlteredRow(_OfTopic, AlteredValue):
+    """A config of a topic, or its number of partitions (`name` is then `partitions`), in `pk topics
+    alter`."""
 
 
 class DeletedRow(TypedDict):
@@ -140,4 +132,5 @@ class _Range(TypedDict):
 
 
 class PositionRow(_Offsets, _Range, _Epoch):
-    """A partition in `pk topics offsets` with -o or --time: `begin`, and for a range `until`, are what was asked for."""
+    """A partition in `pk topics offsets` with -o or --time: `begin`, and for a range `until`, are
+    what was asked for."""

@@ -8,13 +8,13 @@ from pk.cli.cluster.topics import (
     partition_numbers,
     topic_partitions,
 )
-from pk.cli.nouns.topics.losses import lost_records, tell_readers
+from pk.cli.nouns.topics.losses import lost_records, say_readers
 from pk.cli.nouns.topics.options import TrimTopics
 from pk.cli.nouns.topics.rows import TrimmedRow
 from pk.cli.output.rows import listing
 from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
 from pk.cli.positions.resolve import ResolvedRange, now_ms, positions_option, resolve
-from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
 from pk.core.values import TopicPartition
@@ -31,8 +31,8 @@ async def trim(context: Context, options: TrimTopics) -> None:
     losing = {tp: row for tp, row in rows.items() if row["records"]}
     if losing:
         if not context.change.dry_run:
-            _tell_positions(context, list(losing.values()))
-        await _tell_loss(context, admin, list(losing.values()))
+            _say_positions(context, list(losing.values()))
+        await _say_loss(context, admin, list(losing.values()))
     if losing and not context.change.dry_run:
         topics = list(dict.fromkeys(tp.topic for tp in losing))
         await context.agree(
@@ -52,7 +52,7 @@ async def trim(context: Context, options: TrimTopics) -> None:
     if context.failures:
         context.say(sentence(context.failures[0]))
     elif not losing:
-        context.say("Nothing lies below that; nothing was changed.")
+        context.say("No records are below that; nothing was changed.")
 
 
 async def _ranges(
@@ -84,15 +84,16 @@ async def _ranges(
 
 
 def _kept_without_commit(place: ResolvedRange | Exception) -> ResolvedRange | Exception:
-    """What a group has not committed anything of, it may not have read: nothing of it is trimmed."""
+    """What a group has not committed anything of, it may not have read: nothing of it is
+    trimmed."""
     if isinstance(place, Exception) or not lacks_commit(place):
         return place
     return place._replace(begin=place.start, note="no commit: kept")
 
 
 def _json_offsets(path: str) -> dict[TopicPartition, int]:
-    """What Apache's file says: {"partitions": [{"topic": …, "partition": …, "offset": …}], "version": 1};
-    -1 is the end of the partition. Raises Unusable."""
+    """What Apache's file says: {"partitions": [{"topic": …, "partition": …, "offset": …}],
+    "version": 1}; -1 is the end of the partition. Raises Unusable."""
     import json
 
     try:
@@ -108,7 +109,7 @@ def _json_offsets(path: str) -> dict[TopicPartition, int]:
     for tp, offset in wanted.items():
         if offset < -1:
             raise Unusable(
-                f"{path}: there is no offset {offset} ({place_name(tp)}); -1 is the end."
+                f"{path}: there is no offset {offset} ({partition_name(tp)}); -1 is the end."
             )
     return wanted
 
@@ -155,22 +156,26 @@ def _row(context: Context, tp: TopicPartition, place: ResolvedRange | Exception)
     }
 
 
-def _tell_positions(context: Context, rows: Sequence[TrimmedRow]) -> None:
+def _say_positions(context: Context, rows: Sequence[TrimmedRow]) -> None:
     """Says where each partition will begin."""
     for row in rows[:_SHOWN]:
         context.say(
-            f"{row['topic']}/{row['partition']}: {row['start']:,} → {row['target']:,} of {row['end']:,}"
+            (
+                f"{row['topic']}/{row['partition']}: {row['start']:,} → {row['target']:,} of "
+                f"{row['end']:,}"
+            )
             + (f" ({row['note']})" if row["note"] else "")
         )
     if len(rows) > _SHOWN:
         context.say(f"… and {count(len(rows) - _SHOWN, 'partition')} more (--dry-run shows all).")
 
 
-async def _tell_loss(context: Context, admin: Admin, rows: Sequence[TrimmedRow]) -> None:
+async def _say_loss(context: Context, admin: Admin, rows: Sequence[TrimmedRow]) -> None:
     """Says what is lost, and who reads there."""
     topics = list(dict.fromkeys(row["topic"] for row in rows))
     lost = sum(row["records"] or 0 for row in rows)
     context.say(
-        f"This deletes {lost_records(lost)} at the beginning of {join(topics)} for good: nothing brings them back."
+        f"This deletes {lost_records(lost)} at the beginning of {join(topics)} for good: nothing "
+        "brings them back."
     )
-    await tell_readers(context, admin, topics)
+    await say_readers(context, admin, topics)

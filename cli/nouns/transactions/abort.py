@@ -1,6 +1,8 @@
-"""`pk transactions abort`: by transactional id, as its coordinator does it; or in one partition, where no coordinator will.
+"""`pk transactions abort`: by transactional id, through its coordinator; or in one partition, if no
+coordinator does it.
 
-Shown first, then asked, then done. There is no way back: the records of an aborted transaction are never read as committed.
+Shows what would happen, asks, and does it. There is no undo: the records of an aborted transaction
+are never read as committed.
 """
 
 from collections.abc import Sequence
@@ -12,7 +14,7 @@ from pk.cli.nouns.transactions.rows import AbortedRow
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.context import Context, join, partition_name
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase
 from pk.core.values import TopicPartition
@@ -25,13 +27,11 @@ async def abort(context: Context, options: AbortTransactions) -> None:
     """`pk transactions abort`."""
     if bool(options.transactional_id) == (options.topic is not None):
         raise Unusable(
-            "Name transactional ids, or a partition with -t TOPIC:0 and --start-offset; one of the two."
+            "Give transactional ids, or a partition with -t TOPIC:0 and --start-offset, not both."
         )
     if options.topic is None:
         if options.start_offset is not None or options.partition is not None:
-            raise Unusable(
-                "--start-offset and --partitions go with -t, not with a transactional id."
-            )
+            raise Unusable("--start-offset and --partitions need -t, not a transactional id.")
         await _abort_ids(context, list(dict.fromkeys(options.transactional_id)))
     else:
         await _abort_in_partition(context, options, options.topic)
@@ -49,7 +49,7 @@ async def _abort_ids(context: Context, names: Sequence[str]) -> None:
             await say_failed(context, admin, name, answer)
     now = now_ms()
     for name, described in found.items():
-        context.say(_what_is_aborted(name, described, now))
+        context.say(_consequence(name, described, now))
     rows: list[AbortedRow] = []
     if context.change.dry_run:
         rows = [_id_row(name, described, "would be aborted") for name, described in found.items()]
@@ -67,10 +67,10 @@ async def _abort_ids(context: Context, names: Sequence[str]) -> None:
     context.show(listing(AbortedRow, rows))
 
 
-def _what_is_aborted(name: str, described: TransactionDescription, now: int) -> str:
+def _consequence(name: str, described: TransactionDescription, now: int) -> str:
     if not described.partitions:
         return f"{name} has no open transaction ({described.state}); its producer is fenced."
-    places = join([place_name(tp) for tp in sorted(described.partitions)], 4)
+    places = join([partition_name(tp) for tp in sorted(described.partitions)], 4)
     age = f", open for {show_span(now - described.start_ms)}" if described.start_ms >= 0 else ""
     return (
         f"This aborts the transaction of {name} in {places}{age}, and its producer is fenced. "
@@ -96,12 +96,13 @@ async def _abort_in_partition(context: Context, options: AbortTransactions, topi
     admin = await context.admin()
     tp = await _partition(context, admin, topic, options.partition)
     if options.start_offset is None:
-        raise Unusable("-t wants --start-offset, which `pk transactions find-hanging` shows.")
+        raise Unusable("-t needs --start-offset, which `pk transactions find-hanging` shows.")
     producer = await _producer_at(admin, tp, options.start_offset)
     age = f", silent for {show_span(now_ms() - producer.last_timestamp_ms)}"
     context.say(
-        f"This writes an abort marker for producer {producer.producer_id} into {place_name(tp)}: its transaction from offset "
-        f"{options.start_offset} on{age if producer.last_timestamp_ms >= 0 else ''} is never read as committed."
+        f"This writes an abort marker for producer {producer.producer_id} into "
+        f"{partition_name(tp)}: its transaction from offset {options.start_offset} "
+        f"on{age if producer.last_timestamp_ms >= 0 else ''} is never read as committed."
     )
     result, error = "would be aborted", None
     if not context.change.dry_run:
@@ -129,17 +130,18 @@ async def _abort_in_partition(context: Context, options: AbortTransactions, topi
 async def _partition(
     context: Context, admin: Admin, text: str, number: int | None
 ) -> TopicPartition:
-    """The one partition that -t and --partition name. Raises Unusable, CommandError."""
+    """The partition of -t and --partition. Raises Unusable, CommandError."""
     name, numbers = topic_partitions(text)
     wanted = [*(numbers or ()), *(() if number is None else (number,))]
     if len(wanted) != 1:
-        raise Unusable(f"-t wants one partition, such as {name}:0.")
+        raise Unusable(f"-t needs one partition, such as {name}:0.")
     (topic,) = await existing_topics(context, admin, [name])
     return check_partitions(topic, wanted)[0]
 
 
 async def _producer_at(admin: Admin, tp: TopicPartition, start_offset: int) -> ProducerState:
-    """The producer whose transaction is open from an offset on. Raises CommandError where there is none."""
+    """The producer whose open transaction starts at an offset. Raises CommandError if there is
+    none."""
     answer = (await admin.describe_producers([tp]))[tp]
     if isinstance(answer, Exception):
         raise answer
@@ -149,5 +151,5 @@ async def _producer_at(admin: Admin, tp: TopicPartition, start_offset: int) -> P
     opened = sorted(p.transaction_start_offset for p in answer if p.transaction_start_offset >= 0)
     known = f"; open from {join(list(map(str, opened)))}" if opened else "; none is open"
     raise CommandError(
-        f"No transaction of {place_name(tp)} is open from offset {start_offset} on{known}."
+        f"No open transaction of {partition_name(tp)} starts at offset {start_offset} on{known}."
     )

@@ -1,9 +1,10 @@
-"""`pk transactions`: its commands and their options."""
+"""The commands of `pk transactions`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.transactions.options import AbortTransactions, FindHanging, ListTransactions
 from pk.cli.nouns.transactions.rows import (
     AbortedRow,
@@ -29,7 +30,7 @@ TRANSACTIONS = Noun("transactions")
     shows=TransactionRow,
 )
 def list_transactions(context: "Context", options: ListTransactions) -> Running:
-    """The transactional ids that the coordinators remember, and the state of each."""
+    """List transactional ids and their state."""
     from pk.cli.nouns.transactions.listing import list_transactions
 
     return list_transactions(context, options)
@@ -51,12 +52,12 @@ def describe(
             named=Option(
                 "--transactional-id",
                 value="ID",
-                help="The same as the argument; may be given again.",
+                help="Same as the TRANSACTIONAL-ID argument; repeatable.",
             ),
         ),
     ],
 ) -> Running:
-    """Producer, state, time-out and partitions of transactional ids."""
+    """Show producer, state, timeout and partitions of transactional ids."""
     from pk.cli.nouns.transactions.describe import describe
 
     return describe(context, transactional_id)
@@ -71,14 +72,15 @@ def describe(
         "pk transactions abort -t orders:0 --start-offset 1204 --dry-run",
     ),
     notes=(
-        "A transactional id is taken from its producer, which ends with PRODUCER_FENCED; its coordinator aborts the "
-        "open transaction. With -t and --start-offset the abort marker goes straight to the partition, which only a "
-        "hanging transaction needs (`pk transactions find-hanging`)."
+        "The abort fences the producer, which fails with PRODUCER_FENCED; the coordinator then "
+        "aborts the open transaction. With -t and --start-offset the abort marker is written "
+        "directly to the partition, which only a hanging transaction needs "
+        "(`pk transactions find-hanging`)."
     ),
     shows=AbortedRow,
 )
 def abort(context: "Context", options: AbortTransactions) -> Running:
-    """Abort open transactions by transactional id, or one that hangs in a partition."""
+    """Abort open transactions by transactional id, or a hanging one by partition."""
     from pk.cli.nouns.transactions.abort import abort
 
     return abort(context, options)
@@ -92,14 +94,14 @@ def abort(context: "Context", options: AbortTransactions) -> Running:
         "pk transactions find-hanging orders --max-transaction-timeout 1",
     ),
     notes=(
-        "A transaction hangs where its partition still holds it open, no record of it has come for longer than "
-        "--max-transaction-timeout, and no coordinator counts the partition to an open transaction of that producer. "
-        "Readers of committed records wait at OPEN FROM until it is aborted."
+        "A transaction hangs if it is open in a partition, has had no record for longer than "
+        "--max-transaction-timeout, and no coordinator has the partition in an open transaction "
+        "of that producer. read_committed readers wait at OPEN FROM until it is aborted."
     ),
     shows=HangingRow,
 )
 def find_hanging(context: "Context", options: FindHanging) -> Running:
-    """Transactions that hold back readers of committed records and that no coordinator will end."""
+    """Find transactions that block read_committed readers and that no coordinator will end."""
     from pk.cli.nouns.transactions.find_hanging import find_hanging
 
     return find_hanging(context, options)

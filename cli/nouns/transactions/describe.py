@@ -7,7 +7,7 @@ from pk.cli.nouns.transactions.rows import DescribedTransaction
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
-from pk.cli.runtime.context import Context, place_name
+from pk.cli.runtime.context import Context, partition_name
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.admin import Admin
 from pk.net.client.results import TransactionDescription
@@ -30,7 +30,8 @@ async def describe(context: Context, transactional_ids: Sequence[str]) -> None:
 
 
 async def say_failed(context: Context, admin: Admin, name: str, error: Exception) -> None:
-    """Notes that a transactional id could not be described; an unknown one with the nearest names."""
+    """Reports that a transactional id could not be described; an unknown one with the nearest
+    names."""
     if not isinstance(error, KafkaError) or error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         context.failed(error, name)
         return
@@ -38,7 +39,7 @@ async def say_failed(context: Context, admin: Admin, name: str, error: Exception
     known = [t.transactional_id for t in listed]
     context.fail(error)
     hint = did_you_mean(name, known, "; `pk transactions list` shows all.")
-    context.say(f"There is no transactional id {name!r}{hint}")
+    context.say(f"Transactional id {name!r} does not exist{hint}")
 
 
 def _row(name: str, found: TransactionDescription, now: int) -> DescribedTransaction:
@@ -51,7 +52,7 @@ def _row(name: str, found: TransactionDescription, now: int) -> DescribedTransac
         "state": found.state,
         "timeout_ms": found.timeout_ms,
         "open_ms": max(now - found.start_ms, 0) if is_open and found.start_ms >= 0 else None,
-        "partitions": [place_name(tp) for tp in sorted(found.partitions)],
+        "partitions": [partition_name(tp) for tp in sorted(found.partitions)],
         "open_since": show_time(found.start_ms) or None if is_open else None,
     }
 

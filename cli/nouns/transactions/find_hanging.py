@@ -1,8 +1,9 @@
-"""`pk transactions find-hanging` (KIP-664): what partitions hold open and no coordinator will end.
+"""`pk transactions find-hanging` (KIP-664): transactions open in a partition that no coordinator
+will end.
 
-A transaction hangs when a record of it reached a partition that its coordinator does not count to it: the marker never comes,
-the last stable offset stays, and readers of committed records wait for ever. Brokers that verify partitions before an append
-(KIP-890) no longer let that happen; older ones did.
+A transaction hangs if a record of it reached a partition that its coordinator does not have in the
+transaction: the marker never comes, the last stable offset stays, and read_committed readers wait
+for ever. Brokers that verify partitions before an append (KIP-890) prevent that; older ones do not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +15,14 @@ from pk.cli.nouns.transactions.rows import HangingRow
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
-from pk.cli.runtime.context import Context, count, place_name
+from pk.cli.runtime.context import Context, count, partition_name
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.results import ProducerState, TransactionDescription
 
 
 class Candidate(NamedTuple):
-    """A transaction that a partition holds open and that has been silent for long."""
+    """An open transaction in a partition without a recent record."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -40,7 +41,7 @@ async def find_hanging(context: Context, options: FindHanging) -> None:
     for tp in sorted(answers):
         answer = answers[tp]
         if isinstance(answer, Exception):
-            context.failed(answer, place_name(tp))
+            context.failed(answer, partition_name(tp))
             continue
         candidates += (
             Candidate(tp, producer)
@@ -50,6 +51,7 @@ async def find_hanging(context: Context, options: FindHanging) -> None:
         )
     names = await _transactional_ids(context, admin, candidates)
     hanging = await _without_coordinator(context, admin, candidates, names)
+    hanging = await _still_open(context, admin, hanging)
     rows = [_row(each, names.get(each.producer.producer_id), now) for each in hanging]
     context.show(listing(HangingRow, rows, lambda _: "red"))
     if context.output.format in ("table", "wide"):
@@ -65,13 +67,13 @@ def _say_what_next(context: Context, rows: Sequence[HangingRow]) -> None:
             f"`pk transactions abort -t {where}` ends the first."
         )
     elif not context.failures:
-        context.say("No transaction hangs.")
+        context.say("No hanging transactions.")
 
 
 async def _led_by(
     admin: Admin, partitions: Sequence[TopicPartition], broker: int
 ) -> list[TopicPartition]:
-    """Those partitions that a broker leads."""
+    """The partitions that a broker leads."""
     described = await admin.describe_topics(sorted({tp.topic for tp in partitions}))
     led: set[TopicPartition] = set()
     for name, topic in described.items():
@@ -87,7 +89,7 @@ async def _transactional_ids(
 ) -> Mapping[int, str]:
     """Producer id → transactional id, for those that a coordinator knows.
 
-    Raises the first failure: a transaction whose coordinator was not heard does not hang for all we know.
+    Raises the first failure: a transaction whose coordinator did not answer may not hang.
     """
     wanted = {each.producer.producer_id for each in candidates}
     if not wanted:
@@ -101,7 +103,7 @@ async def _transactional_ids(
 async def _without_coordinator(
     context: Context, admin: Admin, candidates: Sequence[Candidate], names: Mapping[int, str]
 ) -> list[Candidate]:
-    """The candidates that no coordinator counts to an open transaction of their producer."""
+    """The candidates that no coordinator has in an open transaction of their producer."""
     described = await admin.describe_transactions(sorted(set(names.values()))) if names else {}
     hanging: list[Candidate] = []
     for each in candidates:
@@ -114,6 +116,31 @@ async def _without_coordinator(
         ):
             hanging.append(each)
     return hanging
+
+
+async def _still_open(
+    context: Context, admin: Admin, hanging: Sequence[Candidate]
+) -> list[Candidate]:
+    """Those that their leaders still hold open: one that ended between the questions does not
+    hang."""
+    places = sorted({each.partition for each in hanging})
+    answers = await admin.describe_producers(places) if places else {}
+    open_now: set[tuple[TopicPartition, int, int]] = set()
+    for tp, answer in answers.items():
+        if isinstance(answer, Exception):
+            context.failed(answer, partition_name(tp))
+        else:
+            open_now |= {(tp, p.producer_id, p.transaction_start_offset) for p in answer}
+    return [
+        each
+        for each in hanging
+        if (
+            each.partition,
+            each.producer.producer_id,
+            each.producer.transaction_start_offset,
+        )
+        in open_now
+    ]
 
 
 def _row(each: Candidate, transactional_id: str | None, now: int) -> HangingRow:

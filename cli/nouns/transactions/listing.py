@@ -1,4 +1,5 @@
-"""`pk transactions list`: asks every broker, since each coordinates some of the transactional ids (KIP-664)."""
+"""`pk transactions list`: asks every broker, since each coordinates some of the transactional ids
+(KIP-664)."""
 
 from pk.cli.cluster.topics import whole, words_of
 from pk.cli.nouns.transactions.options import ListTransactions
@@ -50,7 +51,7 @@ async def list_transactions(context: Context, options: ListTransactions) -> None
     ]
     context.show(listing(TransactionRow, rows, _style))
     if not rows and not context.failures and context.output.format in ("table", "wide"):
-        context.say("No coordinator knows such a transactional id.")
+        context.say("No transactional ids match.")
 
 
 async def _open_since(admin: Admin, names: list[str], latest_start_ms: int) -> set[str]:
@@ -66,7 +67,7 @@ async def _open_since(admin: Admin, names: list[str], latest_start_ms: int) -> s
 def _producer_ids(words: tuple[str, ...]) -> list[int]:
     for word in words:
         if not (word.isascii() and word.isdigit()):
-            raise Unusable(f"--producer wants a producer id, not {word!r}.")
+            raise Unusable(f"--producer needs a producer id, not {word!r}.")
     return [int(word) for word in words]
 
 

@@ -1,25 +1,28 @@
-"""What the commands of `pk transactions` take: the options of those that have many."""
+"""Options of the larger commands of `pk transactions`."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.declare import Argument, Option
+from pk.cli.command_line.option_sets import (
+    PARTITIONS_BY_OPTION,
+)
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListTransactions:
-    """What `pk transactions list` takes."""
+    """Options of `pk transactions list`."""
 
     pattern: Annotated[
         str | None,
         Argument(
             "PATTERN",
-            help="Only transactional ids that match this regular expression as a whole.",
+            help="Only transactional ids that this regular expression matches as a whole.",
             named=Option(
                 "--transactional-id-pattern",
                 value="PATTERN",
-                help="The same, as Apache's tool has it.",
+                help="Same as the PATTERN argument.",
             ),
         ),
     ] = None
@@ -29,7 +32,10 @@ class ListTransactions:
             "--state",
             value="A,B",
             separated=True,
-            help="Only these states: Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Empty, Dead.",
+            help=(
+                "Only these states: Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, "
+                "CompleteAbort, Empty, Dead."
+            ),
         ),
     ] = ()
     producer: Annotated[
@@ -39,7 +45,7 @@ class ListTransactions:
             "--producer-id",
             value="ID",
             separated=True,
-            help="Only these producer ids; may be given again.",
+            help="Only these producer ids; repeatable.",
         ),
     ] = ()
     open_for: Annotated[
@@ -54,18 +60,18 @@ class ListTransactions:
 
 @dataclass(frozen=True, kw_only=True)
 class AbortTransactions:
-    """What `pk transactions abort` takes."""
+    """Options of `pk transactions abort`."""
 
     transactional_id: Annotated[
         tuple[str, ...],
         Argument(
             "TRANSACTIONAL-ID",
-            help="Abort its open transaction and fence its producer.",
+            help="Abort the open transaction of this id, and fence its producer.",
             named=Option(
                 "--transactional-id",
                 "--transactionalId",
                 value="ID",
-                help="The same as the argument; may be given again.",
+                help="Same as the TRANSACTIONAL-ID argument; repeatable.",
             ),
         ),
     ] = ()
@@ -81,35 +87,29 @@ class AbortTransactions:
     ] = None
     partition: Annotated[
         int | None,
-        Option("-p", "--partitions", "--partition", value="N", help="The number of the partition."),
+        Option("-p", "--partitions", "--partition", value="N", help="The partition's number."),
     ] = None
     start_offset: Annotated[
         int | None,
         Option(
             "--start-offset",
             value="N",
-            help="The offset from which the hanging transaction is open, as find-hanging shows it.",
+            help="The first offset of the hanging transaction, as find-hanging shows it.",
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FindHanging:
-    """What `pk transactions find-hanging` takes."""
+    """Options of `pk transactions find-hanging`."""
 
     topic: Annotated[
         tuple[str, ...],
         Argument(
             "TOPIC",
-            help="The topics, or partitions of them as TOPIC:0,1 (default: all that are not internal).",
+            help="The topics, or partitions as TOPIC:0,1 (default: all but internal topics).",
             complete="topic",
-            named=Option(
-                "-t",
-                "--topic",
-                value="TOPIC[:0,1]",
-                help="The same as the argument; may be given again.",
-                complete="topic",
-            ),
+            named=PARTITIONS_BY_OPTION,
         ),
     ] = ()
     broker: Annotated[
@@ -128,6 +128,6 @@ class FindHanging:
             "--max-transaction-timeout",
             value="MINUTES",
             parser=count,
-            help="The longest transaction.timeout.ms in use, in minutes (15): a shorter silence is not suspicious.",
+            help="The longest transaction.timeout.ms in use, in minutes (default: 15).",
         ),
     ] = 15

@@ -30,7 +30,8 @@ class DescribedTransaction(TypedDict):
 
 
 class HangingRow(TypedDict):
-    """A transaction that holds a partition's last stable offset and that no coordinator will end. Times are in ms."""
+    """A transaction that keeps a partition's last stable offset down and that no coordinator will
+    end. Times are in ms."""
 
     topic: str
     partition: Annotated[int, Shown("PART")]
@@ -44,7 +45,7 @@ class HangingRow(TypedDict):
 
 
 class AbortedRow(TypedDict):
-    """What became of a transaction that was to be aborted: by its transactional id, or in one partition."""
+    """The result of aborting a transaction: by its transactional id, or in one partition."""
 
     transactional_id: Annotated[str | None, Shown("TRANSACTIONAL-ID", whole=True)]
     topic: str | None

@@ -2,8 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from pk.cli.cluster.acl_rows import ChangedAclRow
+from pk.cli.cluster.quota_rows import ChangedQuotaRow
 from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Anyway, Change, ChangeId, Connection, Debug, Listing
+from pk.cli.undo.rows import ChangeRow, ConfigUndoRow, OffsetChangeRow, UserUndoRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -16,15 +19,18 @@ HISTORY = Noun("history")
     takes=(Change, Listing, Connection),
     examples=("pk undo", "pk undo last --dry-run"),
     notes=(
-        "Commands that keep a way back say so: groups reset-offsets, delete, delete-offsets, "
-        "configs alter and edit, topics alter. What is lost for good (topics delete, topics "
-        "trim) says so before it asks. Undoing is a change like any other: shown, asked, and "
-        "kept, so that it can be undone in turn."
+        "Commands that can be undone say so: groups reset-offsets, delete, delete-offsets, "
+        "configs alter and edit, topics alter, users add, acls add and delete, quotas set and "
+        "delete. Commands whose loss is final (topics delete, topics trim) say so before they "
+        "ask. An undo is a change like any other: it shows its plan, asks, and can be undone."
     ),
-    shows={"id": "...", "": "id:int age_ms:int change cluster undone? time kind cluster_id?"},
+    shows={
+        "id": (OffsetChangeRow, ConfigUndoRow, ChangedAclRow, UserUndoRow, ChangedQuotaRow),
+        "": ChangeRow,
+    },
 )
 def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Running:
-    """Undo a change: group offsets and configs, as they were before."""
+    """Undo a change: restore group offsets or configs."""
     from pk.cli.undo.undo import undo
 
     return undo(context, change_id=id, anyway=anyway)
@@ -33,11 +39,11 @@ def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Run
 @HISTORY.command(
     takes=(Listing, Debug),
     examples=("pk history", "pk history --where 'undone = null'"),
-    shows="id:int age_ms:int change cluster undone? time kind cluster_id?",
+    shows=ChangeRow,
     blocking=True,
 )
 def history(context: "Context") -> int | None:
-    """What was changed from this machine that `pk undo` can undo, newest first."""
+    """List changes made from this machine that `pk undo` can undo, newest first."""
     from pk.cli.undo.change_list import history
 
     return history(context)

@@ -1,4 +1,4 @@
-"""`pk up`: its commands and their options."""
+"""The commands of `pk up`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -19,15 +19,19 @@ UP = Noun("up")
         "pk up --port 0 --memory",
         "pk up --data ./data -X num.partitions=3",
         "pk up --brokers 3",
+        "pk up --schema-registry",
+        "pk up --data ./data --secure",
     ),
     notes=(
-        "When the broker is ready it prints one line, whose last word is its host:port (of "
-        "several brokers: all, with commas). With --brokers, `pk broker stop 2`, `kill 2`, "
-        "`restart 2`, `pause 2` and `pk broker status` work on what runs."
+        "When the brokers are ready, it prints one line whose last word is the bootstrap address "
+        "(several brokers: all addresses, with commas). With --brokers, `pk broker stop 2`, `kill "
+        "2`, `restart 2`, `pause 2` and `pk broker status` act on the running cluster. With "
+        "--secure it also says what clients use: `pk --profile secure`, and files for Apache's "
+        "tools and for kcat, in the directory `secure` of the data."
     ),
 )
 def up(context: "Context", options: Up) -> Running:
-    """Start one broker or several on this machine, in the foreground; Ctrl-C drains them."""
+    """Start one or several brokers on this machine, in the foreground; Ctrl-C drains them."""
     from pk.cli.up.up import up
 
     return up(context, options)

@@ -1,13 +1,14 @@
-"""`pk wait`: its commands and their options."""
+"""The commands of `pk wait`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated
 
-from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import (
     GROUPS_BY_OPTION,
-    TOPICS_BY_OPTION,
     Connection,
+    TopicsOrAll,
 )
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
 from pk.cli.nouns.wait.options import Timeout, WaitForLag, WaitForTopics
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 WAIT = Noun("wait")
 
 NOTES = (
-    "Ends with 0 as soon as it holds, with 124 when the time is up. What is still missing "
-    "is told on standard error."
+    "Exits with 0 once the condition holds, with 124 on timeout. What is still missing goes "
+    "to standard error."
 )
 
 
@@ -30,7 +31,7 @@ NOTES = (
     notes=NOTES,
 )
 def topic(context: "Context", options: WaitForTopics) -> Running:
-    """Until topics exist and every partition has a leader; or are gone."""
+    """Wait until topics exist and every partition has a leader, or until they are deleted."""
     from pk.cli.nouns.wait.wait import topic
 
     return topic(context, options)
@@ -44,18 +45,11 @@ def topic(context: "Context", options: WaitForTopics) -> Running:
 )
 def isr(
     context: "Context",
-    topic: Annotated[
-        tuple[str, ...],
-        Argument(
-            "TOPIC", help="The topics (default: all).", complete="topic", named=TOPICS_BY_OPTION
-        ),
-    ] = (),
-    all: Annotated[
-        bool, Option("-a", "--all", help="Of every topic: what is meant where none is named.")
-    ] = False,
+    topic: TopicsOrAll = (),
+    all: Annotated[bool, Option("-a", "--all", help="Every topic (the default).")] = False,
     timeout: Timeout = "5m",
 ) -> Running:
-    """Until every replica is in sync, as after a restart."""
+    """Wait until every replica is in sync, as after a restart."""
     from pk.cli.nouns.wait.wait import isr
 
     return isr(context, topic, timeout, every=all)
@@ -68,7 +62,7 @@ def isr(
     notes=NOTES,
 )
 def lag(context: "Context", options: WaitForLag) -> Running:
-    """Until a group has caught up."""
+    """Wait until a group has caught up."""
     from pk.cli.nouns.wait.wait import lag
 
     return lag(context, options)
@@ -88,7 +82,7 @@ def group_empty(
     ],
     timeout: Timeout = "5m",
 ) -> Running:
-    """Until groups have no members, as before their offsets are reset."""
+    """Wait until groups have no members, as before resetting their offsets."""
     from pk.cli.nouns.wait.wait import group_empty
 
     return group_empty(context, group, timeout)
@@ -102,15 +96,10 @@ def group_empty(
 )
 def reassign(
     context: "Context",
-    topic: Annotated[
-        tuple[str, ...],
-        Argument(
-            "TOPIC", help="The topics (default: all).", complete="topic", named=TOPICS_BY_OPTION
-        ),
-    ] = (),
+    topic: TopicsOrAll = (),
     timeout: Timeout = "5m",
 ) -> Running:
-    """Until no partition is being moved to other brokers."""
+    """Wait until no partition is being reassigned."""
     from pk.cli.nouns.wait.wait import reassign
 
     return reassign(context, topic, timeout)
@@ -129,11 +118,12 @@ def broker(
         tuple[str, ...], Argument("ID", help="These brokers (default: any).", complete="broker")
     ] = (),
     num: Annotated[
-        int | None, Option("-n", "--num", value="N", parser=count, help="At least so many brokers.")
+        int | None,
+        Option("-n", "--num", value="N", parser=count, help="Wait for at least N brokers."),
     ] = None,
     timeout: Timeout = "5m",
 ) -> Running:
-    """Until the cluster can be reached, and brokers answer."""
+    """Wait until the cluster and its brokers respond."""
     from pk.cli.nouns.wait.wait import broker
 
     return broker(context, id, num, timeout)

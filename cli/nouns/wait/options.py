@@ -1,14 +1,14 @@
-"""What the commands of `pk wait` take: the options of those that have many."""
+"""Options of the larger commands of `pk wait`."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.declare import Argument, Option
 from pk.cli.command_line.option_sets import (
-    GROUP_BY_OPTION,
-    TOPICS_BY_OPTION,
+    GroupName,
     PartitionsOfTopics,
+    Topics,
 )
+from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
 
 Timeout = Annotated[
@@ -16,20 +16,17 @@ Timeout = Annotated[
     Option(
         "--timeout",
         value="TIME",
-        help="How long to wait: 30s, 10m, or seconds; 0 looks once (default: 5m).",
+        help="How long to wait: 30s, 10m, or seconds; 0 checks once (default: 5m).",
     ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitForTopics:
-    """What `pk wait topic` takes."""
+    """Options of `pk wait topic`."""
 
-    topic: Annotated[
-        tuple[str, ...],
-        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
-    ]
-    gone: Annotated[bool, Option("--gone", help="Until they are deleted.")] = False
+    topic: Topics
+    gone: Annotated[bool, Option("--gone", help="Wait until they are deleted.")] = False
     partitions: Annotated[
         int | None,
         Option(
@@ -37,7 +34,7 @@ class WaitForTopics:
             "--partitions",
             value="N",
             parser=count,
-            help="Until there are at least so many partitions.",
+            help="Wait for at least N partitions.",
         ),
     ] = None
     timeout: Timeout = "5m"
@@ -45,24 +42,24 @@ class WaitForTopics:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitForLag:
-    """What `pk wait lag` takes."""
+    """Options of `pk wait lag`."""
 
-    group: Annotated[
-        str, Argument("GROUP", help="The group.", complete="group", named=GROUP_BY_OPTION)
-    ]
+    group: GroupName
     condition: Annotated[
         str | None,
-        Argument("CONDITION", help="The lag over all its partitions, as '<=100' (default: 0)."),
+        Argument(
+            "CONDITION", help="The total lag over all partitions, such as '<=100' (default: 0)."
+        ),
     ] = None
     max: Annotated[
-        int | None, Option("--max", value="N", help="The same, with nothing to quote.")
+        int | None, Option("--max", value="N", help="Same as '<=N', without quotes.")
     ] = None
     max_time: Annotated[
         str | None,
         Option(
             "--max-time",
             value="TIME",
-            help="Until the oldest record not read yet is no older than that, such as 30s.",
+            help="Wait until the oldest unread record is at most this old, such as 30s.",
         ),
     ] = None
     topics: PartitionsOfTopics = ()

@@ -1,8 +1,10 @@
-"""`pk wait`: returns once something holds, or with 124 when the time is up; what replaces the sleep loops of runbooks.
+"""`pk wait`: returns once a condition holds, or with 124 on timeout; replaces the sleep loops of
+runbooks.
 
-Kafka has nothing that announces a topic, an ISR or an empty group, so it is asked again: soon at first, then once a second.
-What is still missing is told on standard error when it changes. A broker that does not answer is one more thing to wait
-for, and no failure; what no waiting will mend (no authorisation, a wrong option) is.
+Kafka does not announce a new topic, an ISR change or an empty group, so pk polls: often at first,
+then once a second. What is still missing goes to standard error when it changes. A broker that does
+not answer is one more thing to wait for, not a failure; what waiting cannot fix (no authorisation,
+a wrong option) is.
 """
 
 import re
@@ -15,7 +17,7 @@ from pk.cli.cluster.groups import EMPTY_STATES, is_absent, member_name, offset_r
 from pk.cli.cluster.topics import is_unknown
 from pk.cli.nouns.wait.options import WaitForLag, WaitForTopics
 from pk.cli.positions.times import duration_ms, show_span
-from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.failures import sentence
 from pk.core.errors import KafkaError
@@ -28,15 +30,15 @@ _FIRST_S = 0.1
 _MOST_S = 1.0
 _GROWS = 1.5
 _ATTEMPT_MS = 2000
-"""How long one look may take: a broker that hangs is asked anew."""
+"""How long one check may take: a broker that hangs is asked again."""
 
 _TELL_S = 5.0
-"""Into a file or a pipe what is missing is told no more often than that."""
+"""In a file or a pipe, what is missing is reported at most this often."""
 
 _CONDITION = re.compile(r"(<=?|≤)?\s*(\d+)")
 
-Look = Callable[[], Awaitable[str | None]]
-"""What is still missing; None: it holds."""
+Check = Callable[[], Awaitable[str | None]]
+"""What is still missing; None: the condition holds."""
 
 
 def _timeout_s(text: str) -> float:
@@ -46,8 +48,9 @@ def _timeout_s(text: str) -> float:
         raise Unusable(f"--timeout: {e}.") from None
 
 
-class _Teller:
-    """Tells on standard error what is still missing: a line that is written over on a terminal, else lines."""
+class _Reporter:
+    """Reports on standard error what is still missing: on a terminal a line that is overwritten,
+    else lines."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -55,7 +58,7 @@ class _Teller:
         self._last: str | None = None
         self._at = float("-inf")
 
-    def tell(self, missing: str) -> None:
+    def report(self, missing: str) -> None:
         now = trio.current_time()
         if missing == self._last or (not self._over and now - self._at < _TELL_S):
             return
@@ -68,29 +71,29 @@ class _Teller:
 
 
 def _impatient(context: Context) -> None:
-    """Lets a single look take little time, unless the command line says otherwise."""
+    """Limits how long a single check takes, unless the command line says otherwise."""
     settings = context.settings
     given = {"default.api.timeout.ms": str(_ATTEMPT_MS), **settings.given}
     context.use(settings._replace(given=given))
 
 
-async def _until(context: Context, within: str, look: Look, done: str) -> None:
-    """Returns when `look` finds nothing missing. Raises CommandError (124) when the time is up."""
+async def _until(context: Context, within: str, check: Check, done: str) -> None:
+    """Returns when `check` finds nothing missing. Raises CommandError (124) on timeout."""
     timeout_s = _timeout_s(within)
     began = trio.current_time()
     deadline = began + timeout_s
     pause_s = _FIRST_S
     missing: str | None = "no answer yet"
-    teller = _Teller(context)
+    reporter = _Reporter(context)
     try:
         while True:
-            # With --timeout 0 there is one look, which may take its time.
+            # With --timeout 0 there is one check, which may take its time.
             with trio.move_on_at(deadline if timeout_s else float("inf")):
-                missing = await _attempt(look)
+                missing = await _attempt(check)
             now = trio.current_time()
             if missing is None or now >= deadline:
                 break
-            teller.tell(missing)
+            reporter.report(missing)
             await trio.sleep(min(pause_s, deadline - now))
             pause_s = min(pause_s * _GROWS, _MOST_S)
     finally:
@@ -102,10 +105,10 @@ async def _until(context: Context, within: str, look: Look, done: str) -> None:
     context.say(f"{done}, after {span}.")
 
 
-async def _attempt(look: Look) -> str | None:
-    """What is missing; a cluster that cannot be asked for now is missing, too."""
+async def _attempt(check: Check) -> str | None:
+    """What is missing; that includes a cluster that does not answer."""
     try:
-        return await look()
+        return await check()
     except ConfigError:
         raise
     except NoBrokers as error:
@@ -129,16 +132,16 @@ def _some(items: Sequence[str]) -> str:
 async def topic(context: Context, options: WaitForTopics) -> None:
     """`pk wait topic`."""
     if options.gone and options.partitions is not None:
-        raise Unusable("--gone waits for no partitions.")
+        raise Unusable("--gone and --partitions cannot be combined.")
     _impatient(context)
     admin = await context.admin()
     names = list(dict.fromkeys(options.topic))
-    look = _gone if options.gone else _there
+    check = _gone if options.gone else _there
     done = (
         f"{join(names)} {'is' if len(names) == 1 else 'are'} {'gone' if options.gone else 'there'}"
     )
     await _until(
-        context, options.timeout, lambda: look(admin, names, options.partitions or 1), done
+        context, options.timeout, lambda: check(admin, names, options.partitions or 1), done
     )
 
 
@@ -148,7 +151,7 @@ async def _there(admin: Admin, names: Sequence[str], partitions: int) -> str | N
     for name in names:
         answer = answers[name]
         if is_unknown(answer):
-            missing.append(f"there is no topic {name} yet")
+            missing.append(f"topic {name} does not exist yet")
         elif isinstance(answer, Exception):
             raise answer
         elif len(answer.partitions) < partitions:
@@ -172,7 +175,7 @@ async def _gone(admin: Admin, names: Sequence[str], _: int) -> str | None:
 async def isr(context: Context, topics: Sequence[str], within: str, *, every: bool) -> None:
     """`pk wait isr`."""
     if every and topics:
-        raise Unusable("Name topics, or say --all; not both.")
+        raise Unusable("Give topics or --all, not both.")
     _impatient(context)
     admin = await context.admin()
     names = list(dict.fromkeys(topics)) or None
@@ -189,7 +192,7 @@ async def _out_of_sync(admin: Admin, names: Sequence[str] | None) -> str | None:
         if is_unknown(answer):
             if names is None:  # deleted a moment ago
                 continue
-            return f"there is no topic {name} yet"
+            return f"topic {name} does not exist yet"
         if isinstance(answer, Exception):
             raise answer
         total += len(answer.partitions)
@@ -228,24 +231,24 @@ async def lag(context: Context, options: WaitForLag) -> None:
 
 
 def _most(condition: str | None, most: int | None) -> int | None:
-    """The lag allowed by `<=100` or --max 100; None where neither is said. Raises Unusable."""
+    """The maximum lag from `<=100` or --max 100; None if neither is given. Raises Unusable."""
     if condition is None:
         if most is not None and most < 0:
-            raise Unusable(f"--max wants a number from 0 on, not {most}.")
+            raise Unusable(f"--max must be 0 or more, not {most}.")
         return most
     if most is not None:
-        raise Unusable("Say the lag once: as '<=100', or as --max 100.")
+        raise Unusable("Give the lag as '<=100' or as --max 100, not both.")
     found = _CONDITION.fullmatch(condition.strip())
     if found is None:
-        raise Unusable(f"A lag is waited for as '<=100' or --max 100, not {condition!r}.")
+        raise Unusable(f"The lag must be given as '<=100' or --max 100, not {condition!r}.")
     allowed = int(found[2]) - (found[1] == "<")
     if allowed < 0:
-        raise Unusable("There is no lag below 0.")
+        raise Unusable("A lag cannot be below 0.")
     return allowed
 
 
-class _Aside(Context):
-    """Notes the failures of one look, which are not the command's, and tells nobody."""
+class _Quiet(Context):
+    """Collects the failures of one check, which are not the command's, without reporting them."""
 
     def __init__(self, outer: Context) -> None:
         super().__init__(outer._values, outer.path, outer.streams, outer.session)
@@ -261,27 +264,27 @@ async def _behind(
     name = options.group
     answer = (await admin.describe_groups([name]))[name]
     if is_absent(answer):
-        return f"there is no group {name} yet"
+        return f"group {name} does not exist yet"
     if isinstance(answer, Exception):
         raise answer
-    aside = _Aside(context)
+    aside = _Quiet(context)
     found = await offset_rows(aside, admin, [answer], options.topics, times=most_ms is not None)
     rows = found[name]
     for error in aside.failures:
         raise error
     if not rows:
-        return f"group {name} has committed nothing yet"
+        return f"group {name} has no committed offsets yet"
     open_ = [r for r in rows if r["lag"] is None and r["end"] != r["start"]]
     if open_:
         where = _some([f"{row['topic']}/{row['partition']}" for row in open_])
-        return f"group {name} has committed nothing for {where}"
+        return f"group {name} has no committed offsets for {where}"
     total = sum(row["lag"] or 0 for row in rows)
     late = max((row["time_lag_ms"] or 0 for row in rows), default=0)
     said = f"group {name} is {count(total, 'record')} behind"
     if most is not None and total > most:
-        return f"{said}, and {most:,} are allowed"
+        return f"{said}, at most {most:,} allowed"
     if most_ms is not None and late > most_ms:
-        return f"{said}, by {show_span(late)}, and {show_span(most_ms)} are allowed"
+        return f"{said}, by {show_span(late)}, at most {show_span(most_ms)} allowed"
     return None
 
 
@@ -307,7 +310,7 @@ async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
         if isinstance(answer, Exception):
             raise answer
         if answer.state not in EMPTY_STATES:
-            who = _some([member_name(m) for m in answer.members]) or "members on their way"
+            who = _some([member_name(m) for m in answer.members]) or "members that are joining"
             left.append(f"{name} is {answer.state} with {who}")
     return "; ".join(left[:3]) or None
 
@@ -321,7 +324,7 @@ async def reassign(context: Context, topics: Sequence[str], within: str) -> None
     admin = await context.admin()
     names = list(dict.fromkeys(topics))
     what = f" of {join(names)}" if names else ""
-    done = f"No partition{what} is being moved"
+    done = f"No partition{what} is being reassigned"
     await _until(context, within, lambda: _moving(admin, names), done)
 
 
@@ -332,11 +335,11 @@ async def _moving(admin: Admin, names: Sequence[str]) -> str | None:
     if not moving:
         return None
     number = count(len(moving), "partition")
-    return f"{number} {'is' if len(moving) == 1 else 'are'} being moved: {_places(moving)}"
+    return f"{number} {'is' if len(moving) == 1 else 'are'} being reassigned: {_places(moving)}"
 
 
 def _places(tps: Iterable[TopicPartition]) -> str:
-    return _some([place_name(tp) for tp in tps])
+    return _some([partition_name(tp) for tp in tps])
 
 
 # Brokers.
@@ -345,12 +348,15 @@ def _places(tps: Iterable[TopicPartition]) -> str:
 async def broker(context: Context, ids: Sequence[str], num: int | None, within: str) -> None:
     """`pk wait broker`."""
     if ids and num is not None:
-        raise Unusable("Name brokers by their ids, or say how many with -n; not both.")
+        raise Unusable("Give broker ids, or their number with -n, not both.")
     wanted = _ids(ids)
     _impatient(context)
     admin = await context.admin()
     done = (
-        f"{'Broker' if len(wanted) == 1 else 'Brokers'} {join(list(map(str, wanted)))} answer{'s'[: len(wanted) == 1]}"
+        (
+            f"{'Broker' if len(wanted) == 1 else 'Brokers'} {join(list(map(str, wanted)))} "
+            f"answer{'s'[: len(wanted) == 1]}"
+        )
         if wanted
         else f"{count(num or 1, 'broker')} {'answers' if (num or 1) == 1 else 'answer'}"
     )
@@ -361,13 +367,13 @@ def _ids(words: Iterable[str]) -> list[int]:
     found: list[int] = []
     for word in words:
         if not word.isascii() or not word.isdigit():
-            raise Unusable(f"A broker is named by its id, not {word!r}.")
+            raise Unusable(f"A broker's name is its id, not {word!r}.")
         found.append(int(word))
     return list(dict.fromkeys(found))
 
 
 async def _unanswering(admin: Admin, wanted: Sequence[int], number: int) -> str | None:
-    """Asks the brokers that the cluster names, each one itself: one that has died is named for a while."""
+    """Asks each of the cluster's brokers itself: a dead one stays listed for a while."""
     there = {b.node_id: b for b in (await admin.describe_cluster()).brokers if not b.fenced}
     asked = [b for b in wanted if b in there] if wanted else sorted(there)
     answers: dict[int, Any] = {}
@@ -386,5 +392,8 @@ async def _unanswering(admin: Admin, wanted: Sequence[int], number: int) -> str 
         missing = [str(b) for b in wanted if b not in up]
         if not missing:
             return None
-        return f"{'broker' if len(missing) == 1 else 'brokers'} {_some(missing)} {'is' if len(missing) == 1 else 'are'} not up"
+        return (
+            f"{'broker' if len(missing) == 1 else 'brokers'} {_some(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not up"
+        )
     return None if len(up) >= number else f"{len(up)} of {count(number, 'broker')} up"

@@ -1,14 +1,29 @@
-"""`pk why`: its commands and their options."""
+"""The commands of `pk why`, with their options."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import (
-    GROUP_BY_OPTION,
+    AskedOperation,
+    AskedResource,
+    AskingHost,
+    AskingPrincipal,
     Connection,
+    GroupName,
     Listing,
     PartitionsOfTopics,
     Watch,
+)
+from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.nouns.why.rows import (
+    ConfigVerdict,
+    DeniedVerdict,
+    ExplainedConfig,
+    ExplainedDenied,
+    ExplainedLag,
+    ExplainedPartition,
+    GroupVerdict,
+    PartitionVerdict,
 )
 
 if TYPE_CHECKING:
@@ -22,8 +37,8 @@ WHY = Noun("why")
     "partitions",
     takes=(Listing, Watch, Connection),
     examples=("pk why partition orders/0", "pk why partition orders -f json"),
-    shows="partition state verdict evidence:[{about what}] next:[str]",
-    rows="partition state verdict next:[str]",
+    shows=ExplainedPartition,
+    rows=PartitionVerdict,
 )
 def partition(
     context: "Context",
@@ -31,12 +46,12 @@ def partition(
         tuple[str, ...],
         Argument(
             "PARTITION",
-            help="Partitions such as orders/0, or topics: those of its partitions that ail.",
+            help="Partitions such as orders/0, or topics: their unhealthy partitions.",
             complete="partition",
         ),
     ],
 ) -> Running:
-    """Why a partition is under-replicated, offline or below min.insync.replicas."""
+    """Explain why a partition is under-replicated, offline or below min.insync.replicas."""
     from pk.cli.nouns.why.partition import why_partition
 
     return why_partition(context, partition)
@@ -47,25 +62,23 @@ def partition(
     "group",
     takes=(Listing, Watch, Connection),
     examples=("pk why lag billing", "pk why lag billing -t orders:3 --for 10"),
-    shows="group state verdict lag:int evidence:[{about what}] next:[str]",
-    rows="group state verdict next:[str]",
+    shows=ExplainedLag,
+    rows=GroupVerdict,
 )
 def lag(
     context: "Context",
-    group: Annotated[
-        str, Argument("GROUP", help="The group.", complete="group", named=GROUP_BY_OPTION)
-    ],
+    group: GroupName,
     topics: PartitionsOfTopics = (),
     seconds: Annotated[
         float,
         Option(
             "--for",
             value="SECONDS",
-            help="How long to look at what moves and what does not (default: 6; 0 for one look).",
+            help="How long to watch offsets move (default: 6; 0: measure once).",
         ),
     ] = 6.0,
 ) -> Running:
-    """Why a group lags: stopped, stuck, rebalancing, idle members, skew, no commits."""
+    """Explain why a group lags: stopped, stuck, rebalancing, idle members, skew, no commits."""
     from pk.cli.nouns.why.lag import why_lag
 
     return why_lag(context, group, topics, seconds)
@@ -79,11 +92,8 @@ def lag(
         "pk why config orders retention.ms",
         "pk why config --type broker 1 log.retention.ms",
     ),
-    shows=(
-        "resource state verdict key value source layers:[{layer key value wins:bool}] "
-        "evidence:[{about what}] next:[str]"
-    ),
-    rows="resource state verdict next:[str]",
+    shows=ExplainedConfig,
+    rows=ConfigVerdict,
 )
 def config(
     context: "Context",
@@ -91,13 +101,41 @@ def config(
         str,
         Argument("NAME", help="A topic; with --type, a broker's id or a group.", complete="topic"),
     ],
-    key: Annotated[str, Argument("KEY", help="The config's key.", complete="config-key")],
+    key: Annotated[str, Argument("KEY", help="The config key.", complete="config-key")],
     type: Annotated[
         Literal["topic", "broker", "group"],
         Option("--type", value="TYPE", help="What NAME is: topic (default), broker or group."),
     ] = "topic",
 ) -> Running:
-    """Why a config has the value it has: the layer that won, and those beneath."""
+    """Explain where a config's value comes from: the layer that wins, and those it overrides."""
     from pk.cli.nouns.why.config import why_config
 
     return why_config(context, type, name, key)
+
+
+@WHY.command(
+    "denied",
+    "allowed",
+    takes=(Listing, Watch, Connection),
+    examples=(
+        "pk why denied User:alice write topic:orders",
+        "pk why denied alice read group:billing --host 192.0.2.7",
+    ),
+    notes=(
+        "Exits with 0 if it is allowed, with 1 if not. Super users and "
+        "allow.everyone.if.no.acl.found are known to the brokers only."
+    ),
+    shows=ExplainedDenied,
+    rows=DeniedVerdict,
+)
+def denied(
+    context: "Context",
+    principal: AskingPrincipal,
+    operation: AskedOperation,
+    resource: AskedResource,
+    host: AskingHost = None,
+) -> Running:
+    """Explain which ACL allows or denies something, or which is missing, and how to add it."""
+    from pk.cli.nouns.why.denied import why_denied
+
+    return why_denied(context, principal, operation, resource, host)

@@ -1,14 +1,17 @@
-"""`pk why config`: asks for a config with its layers; `pk.cli.diagnosis.why_config` says which one counts."""
+"""`pk why config`: requests a config with its layers; `pk.cli.diagnosis.why_config` says which one
+wins."""
 
 import shlex
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 from pk.cli.cluster.topics import existing_topics
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
+from pk.cli.diagnosis.explain import Explanation
 from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
-from pk.cli.nouns.why.why import answer
+from pk.cli.nouns.why.rows import ConfigVerdict, ExplainedConfig
+from pk.cli.nouns.why.why import answer, evidence_rows
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.config import TOPIC_SYNONYMS
@@ -29,7 +32,7 @@ async def why_config(
 ) -> int | None:
     """`pk why config`."""
     if kind == "broker" and not name.isdecimal():
-        raise Unusable(f"With --type broker NAME is a broker's id, not {name!r}.")
+        raise Unusable(f"With --type broker, NAME must be a broker's id, not {name!r}.")
     admin = await context.admin()
     if kind == "topic":
         await existing_topics(context, admin, [name])
@@ -56,14 +59,14 @@ async def why_config(
         differs if len(differs) > 1 else {},
         overrides,
     )
-    if facts.by_leader:  # what the broker asked would do says nothing of the others
+    if facts.by_leader:  # one broker's value does not apply to the others
         facts = facts._replace(value=None, source="BY_LEADER")
     answer_config(context, facts)
     return None
 
 
 async def _entry(admin: Admin, resource: r.ConfigResource, key: str) -> r.ConfigEntry:
-    """The config. Raises KafkaError; CommandError for a key that is not known, with the nearest."""
+    """The config. Raises KafkaError; CommandError for an unknown key, with the nearest."""
     answers = await admin.describe_configs([resource])
     entries = answers[resource]
     if isinstance(entries, Exception):
@@ -78,7 +81,7 @@ async def _entry(admin: Admin, resource: r.ConfigResource, key: str) -> r.Config
 
 
 async def _defaults(admin: Admin, key: str) -> dict[int, Default]:
-    """What each broker that answers gives topics that do not set `key`."""
+    """The default for `key` on each broker that answers, for topics that do not set it."""
     if key not in TOPIC_SYNONYMS:
         return {}
     try:
@@ -99,18 +102,26 @@ def _grouped(pairs: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
 def answer_config(context: Context, facts: ConfigFacts) -> None:
     explained = explain_config(facts)
     won = next((x for x in facts.layers if x.source == facts.source), None)
-    more: dict[str, Any] = {
-        "key": facts.key,
-        "value": None if facts.sensitive else facts.value,
-        "source": facts.source,
-        "layers": [
-            {
-                "layer": x.source,
-                "key": x.key,
-                "value": None if facts.sensitive else x.value,
-                "wins": x is won,
-            }
-            for x in facts.layers
-        ],
-    }
-    answer(context, [explained], subject="resource", healthy=(explained.state,), more=[more])
+
+    def describe(explanation: Explanation) -> ExplainedConfig:
+        return {
+            "resource": explanation.subject,
+            "state": explanation.state,
+            "verdict": explanation.verdict,
+            "key": facts.key,
+            "value": None if facts.sensitive else facts.value,
+            "source": facts.source,
+            "layers": [
+                {
+                    "layer": x.source,
+                    "key": x.key,
+                    "value": None if facts.sensitive else x.value,
+                    "wins": x is won,
+                }
+                for x in facts.layers
+            ],
+            "evidence": evidence_rows(explanation),
+            "next": list(explanation.next),
+        }
+
+    answer(context, [explained], describe, ConfigVerdict, healthy=(explained.state,))

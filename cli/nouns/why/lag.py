@@ -1,4 +1,4 @@
-"""`pk why lag`: looks at a group twice, and hands what it saw to `pk.cli.diagnosis.why_lag`."""
+"""`pk why lag`: measures a group twice, for `pk.cli.diagnosis.why_lag` to explain."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -7,17 +7,23 @@ from typing import NamedTuple
 import trio
 
 from pk.cli.cluster.groups import (
+    SHARE,
     check_topics,
     group_names,
     is_absent,
     is_selected,
+    offsets_of,
     selected,
     unknown_group,
 )
+from pk.cli.cluster.pipelines import PipelineCommit, pipeline_of
+from pk.cli.diagnosis.explain import Explanation
+from pk.cli.diagnosis.lag_facts import LagFacts, Member, Read
+from pk.cli.diagnosis.open_transactions import pinning_transactions
 from pk.cli.diagnosis.pinning_transaction import PinningTransaction
-from pk.cli.diagnosis.why_lag import LagFacts, Member, Read, explain_lag
-from pk.cli.nouns.why.pinning_transaction import pinning_transactions
-from pk.cli.nouns.why.why import answer
+from pk.cli.diagnosis.why_lag import explain_lag
+from pk.cli.nouns.why.rows import ExplainedLag, GroupVerdict
+from pk.cli.nouns.why.why import answer, evidence_rows
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
@@ -28,21 +34,41 @@ from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 
 _AGES = 20
-"""The time of the next record is looked up in so many of the partitions that lag most."""
+"""For how many of the partitions with most lag the time of the next record is looked up."""
 _STEP_S = 1.0
 _PROBE_S = 3.0
-"""For so long at most it is looked whether partitions that stand still hold anything a read_committed reader gets."""
+"""How long partitions without progress are searched for records that a read_committed reader
+gets."""
 
 Offsets = Mapping[TopicPartition, int]
 
 
-class _Look(NamedTuple):
+class _Measurement(NamedTuple):
     """A group at one moment."""
 
     group: r.GroupDescription
     commits: Offsets
+    """Committed offsets; of a share group the start offsets."""
+
+    lags: Offsets
+    """What the share coordinator gives as the lag; empty for a group that commits offsets."""
+
     ends: Offsets
     at_s: float
+    pipeline: PipelineCommit | None = None
+
+    @property
+    def is_share(self) -> bool:
+        return self.group.type == SHARE
+
+    def done(self, tp: TopicPartition) -> int | None:
+        """A count that grows with every record that the group finishes; None if unknown."""
+        if tp in self.lags and tp in self.ends:
+            return self.ends[tp] - self.lags[tp]
+        return self.commits.get(tp)
+
+    def is_behind(self, tp: TopicPartition) -> bool:
+        return self.lags.get(tp, self.ends.get(tp, 0) - self.commits[tp]) > 0
 
 
 async def why_lag(
@@ -50,40 +76,59 @@ async def why_lag(
 ) -> int | None:
     """`pk why lag`."""
     admin = await context.admin()
-    first = await _look(context, admin, group, topics)
+    first = await _measure(context, admin, group, topics)
     last = await _again(context, admin, first, topics, seconds)
     facts = await _facts(context, admin, first, last)
     explained = explain_lag(facts)
-    answer(
-        context,
-        [explained],
-        subject="group",
-        healthy=("no-lag", "catching-up", "nothing-readable"),
-        more=[{"lag": facts.lag}],
-    )
+
+    def describe(explanation: Explanation) -> ExplainedLag:
+        return {
+            "group": explanation.subject,
+            "state": explanation.state,
+            "verdict": explanation.verdict,
+            "lag": facts.lag,
+            "evidence": evidence_rows(explanation),
+            "next": list(explanation.next),
+        }
+
+    healthy = ("no-lag", "catching-up", "nothing-readable")
+    answer(context, [explained], describe, GroupVerdict, healthy=healthy)
     return None
 
 
-async def _look(context: Context, admin: Admin, name: str, topics: Sequence[str]) -> _Look:
-    """One look. Raises CommandError where there is no such group."""
+async def _measure(
+    context: Context, admin: Admin, name: str, topics: Sequence[str]
+) -> _Measurement:
+    """One measurement. Raises CommandError if the group does not exist."""
     wanted = selected(topics)
     described = (await admin.describe_groups([name]))[name]
     if is_absent(described):
         raise unknown_group(name, await group_names(context, admin))
     if not isinstance(described, r.GroupDescription):
         raise described
-    told = await admin.list_group_offsets(name)
-    commits = {
-        tp: o.offset
-        for tp, o in told.items()
+    committed = (await offsets_of(admin, {name: described.type}))[name]
+    if isinstance(committed, Exception):
+        raise committed
+    found = {
+        tp: o
+        for tp, o in committed.items()
         if isinstance(o, r.OffsetAndMetadata) and is_selected(tp, wanted)
+    }
+    commits = {tp: o.offset for tp, o in found.items()}
+    lags = {
+        tp: o.lag
+        for tp, o in found.items()
+        if isinstance(o, r.ShareGroupOffset) and o.lag is not None
     }
     owned = {tp for m in described.members for tp in m.assignment if is_selected(tp, wanted)}
     if wanted and not commits and not owned:
         await check_topics(context, admin, topics, ())
-        raise CommandError(f"Group {name} has no commit in what -t names, and no member reads it.")
+        raise CommandError(
+            f"Group {name} has no committed offsets for the topics of -t, and no member reads them."
+        )
     ends = await _offsets(admin, {*commits, *owned}, r.LATEST)
-    return _Look(described, commits, ends, trio.current_time())
+    pipeline = None if described.members else pipeline_of(o.metadata for o in found.values())
+    return _Measurement(described, commits, lags, ends, trio.current_time(), pipeline)
 
 
 async def _offsets(
@@ -92,7 +137,7 @@ async def _offsets(
     at: int,
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
-    """Offsets of the partitions that have a leader; the others are left out."""
+    """Offsets of the partitions that have a leader; leaves out the others."""
     wanted = dict.fromkeys(tps, at)
     answers = await admin.list_offsets(wanted, isolation=isolation) if wanted else {}
     return {tp: a.offset for tp, a in answers.items() if isinstance(a, r.ListedOffset)}
@@ -101,20 +146,22 @@ async def _offsets(
 async def _again(
     context: Context,
     admin: Admin,
-    first: _Look,
+    first: _Measurement,
     topics: Sequence[str],
     seconds: float,
-) -> _Look:
-    """The second look: after `seconds`, or as soon as every partition that lags has moved on."""
-    lagging = [tp for tp, at in first.commits.items() if at < first.ends.get(tp, 0)]
-    if seconds <= 0 or not lagging or not first.group.members:
+) -> _Measurement:
+    """The second measurement: after `seconds`, or as soon as every partition that lags has
+    advanced."""
+    lagging = [tp for tp in first.commits if first.is_behind(tp)]
+    reads = first.group.members or first.pipeline is not None
+    if seconds <= 0 or not lagging or not reads:
         return first
     while True:
         await trio.sleep(min(_STEP_S, seconds))
-        look = await _look(context, admin, first.group.group_id, topics)
-        moved = all(look.commits.get(tp) != first.commits[tp] for tp in lagging)
-        if moved or look.at_s - first.at_s >= seconds:
-            return look
+        measured = await _measure(context, admin, first.group.group_id, topics)
+        moved = all(measured.done(tp) != first.done(tp) for tp in lagging)
+        if moved or measured.at_s - first.at_s >= seconds:
+            return measured
 
 
 def _same(before: r.GroupDescription, after: r.GroupDescription) -> bool:
@@ -124,15 +171,25 @@ def _same(before: r.GroupDescription, after: r.GroupDescription) -> bool:
     return members(before) == members(after) and before.group_epoch == after.group_epoch
 
 
-async def _facts(context: Context, admin: Admin, first: _Look, last: _Look) -> LagFacts:
+async def _facts(
+    context: Context, admin: Admin, first: _Measurement, last: _Measurement
+) -> LagFacts:
     group = last.group
     owners = {tp: m.member_id for m in group.members for tp in m.assignment}
     tps = sorted({*last.commits, *(tp for tp in owners if tp in last.ends or tp in first.ends)})
     starts = await _offsets(admin, tps, r.EARLIEST)
-    stable = await _offsets(admin, tps, r.LATEST, r.IsolationLevel.READ_COMMITTED)
+    # Transactions are of no matter to a share group that reads uncommitted records.
+    waits = not last.is_share or await _is_read_committed(admin, group.group_id)
+    isolation = r.IsolationLevel.READ_COMMITTED
+    stable = await _offsets(admin, tps, r.LATEST, isolation) if waits else {}
     leaders = await _leaders(admin, tps)
     ages = await _ages(admin, last, starts)
-    empty = await _without_readable(context, _unmoved(first, last, starts, stable))
+    if last.is_share:
+        empty = {
+            tp for tp, lag in last.lags.items() if _reaches(lag, last.ends.get(tp), stable.get(tp))
+        }
+    else:
+        empty = await _without_readable(context, _unmoved(first, last, starts, stable))
     pinned = await _pinned(admin, last, stable)
     reads = {
         tp: Read(
@@ -147,6 +204,8 @@ async def _facts(context: Context, admin: Admin, first: _Look, last: _Look) -> L
             ages.get(tp),
             tp in empty,
             pinned.get(tp),
+            last.lags.get(tp),
+            (last.done(tp) or 0) - (first.done(tp) or 0),
         )
         for tp in tps
         if tp in leaders
@@ -171,11 +230,29 @@ async def _facts(context: Context, admin: Admin, first: _Look, last: _Look) -> L
         not _same(first.group, group),
         subscribed,
         now_ms(),
+        last.is_share,
+        last.pipeline,
     )
 
 
+async def _is_read_committed(admin: Admin, group: str) -> bool:
+    """Whether a share group waits for transactions (share.isolation.level)."""
+    key = "share.isolation.level"
+    resource = r.ConfigResource(r.ResourceType.GROUP, group)
+    entries = (await admin.describe_configs([resource], keys=(key,)))[resource]
+    if isinstance(entries, Exception):
+        raise entries
+    return any(e.name == key and e.value == "read_committed" for e in entries)
+
+
+def _reaches(lag: int, end: int | None, stable: int | None) -> bool:
+    """Whether a share group has finished every record below an open transaction: only what is above
+    is its lag."""
+    return end is not None and stable is not None and 0 < lag <= end - stable
+
+
 async def _leaders(admin: Admin, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The leader of each partition; those of topics that are gone are left out."""
+    """The leader of each partition; leaves out deleted topics."""
     topics = sorted({tp.topic for tp in tps})
     answers = await admin.describe_topics(topics) if topics else {}
     return {
@@ -186,24 +263,24 @@ async def _leaders(admin: Admin, tps: Iterable[TopicPartition]) -> dict[TopicPar
     }
 
 
-async def _ages(admin: Admin, look: _Look, starts: Offsets) -> dict[TopicPartition, int]:
-    """The time of the next record of the partitions that lag most."""
+async def _ages(admin: Admin, measured: _Measurement, starts: Offsets) -> dict[TopicPartition, int]:
+    """The timestamp of the next record in the partitions with most lag."""
     lags = {
-        tp: look.ends[tp] - at
-        for tp, at in look.commits.items()
-        if tp in look.ends and at < look.ends[tp]
+        tp: measured.lags.get(tp, measured.ends[tp] - at)
+        for tp, at in measured.commits.items()
+        if tp in measured.ends and at < measured.ends[tp]
     }
     worst = sorted(lags, key=lambda tp: -lags[tp])[:_AGES]
-    places = [(tp, max(look.commits[tp], starts.get(tp, 0))) for tp in worst]
+    places = [(tp, max(measured.commits[tp], starts.get(tp, 0))) for tp in worst]
     times = await admin.record_times(places) if places else {}
     return {tp: at for (tp, _), at in times.items() if isinstance(at, int)}
 
 
 def _unmoved(
-    first: _Look, last: _Look, starts: Offsets, stable: Offsets
+    first: _Measurement, last: _Measurement, starts: Offsets, stable: Offsets
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """From where to where a read_committed reader could still read, in the partitions with the least lag of those whose
-    commit stands still."""
+    """The ranges that a read_committed reader could still read, in those partitions without
+    progress that have the least lag."""
     spans: dict[TopicPartition, tuple[int, int]] = {}
     for tp, at in last.commits.items():
         begin, end = max(at, starts.get(tp, 0)), min(last.ends.get(tp, 0), stable.get(tp, 0))
@@ -216,9 +293,9 @@ def _unmoved(
 async def _without_readable(
     context: Context, spans: Mapping[TopicPartition, tuple[int, int]]
 ) -> set[TopicPartition]:
-    """The partitions that hold nothing between two offsets but aborted records and markers.
+    """The partitions that hold only aborted records and markers between two offsets.
 
-    One that cannot be read, or not in `_PROBE_S`, is left out, as if it held a record.
+    Leaves out one that cannot be read, or not within `_PROBE_S`, as if it held a record.
     """
     if not spans:
         return set()
@@ -254,9 +331,10 @@ async def _without_readable(
 
 
 async def _pinned(
-    admin: Admin, look: _Look, stable: Offsets
+    admin: Admin, measured: _Measurement, stable: Offsets
 ) -> dict[TopicPartition, PinningTransaction]:
-    """Whose transaction holds the last stable offset before the end, in the partitions where most is held back."""
-    held = {tp: end - stable[tp] for tp, end in look.ends.items() if stable.get(tp, end) < end}
+    """The transactions that keep the last stable offset below the end, in the partitions where they
+    hold back most."""
+    held = {tp: end - stable[tp] for tp, end in measured.ends.items() if stable.get(tp, end) < end}
     most = sorted(held, key=lambda tp: -held[tp])[:_AGES]
     return await pinning_transactions(admin, most) if most else {}

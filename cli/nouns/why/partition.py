@@ -1,4 +1,4 @@
-"""`pk why partition`: asks for what `pk.cli.diagnosis.why_partition` reasons about."""
+"""`pk why partition`: requests what `pk.cli.diagnosis.why_partition` explains."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,11 +11,14 @@ from pk.cli.cluster.replicas import log_ends
 from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.cluster.topics import describe_topics
+from pk.cli.diagnosis.explain import Explanation
 from pk.cli.diagnosis.snapshot import number
 from pk.cli.diagnosis.why_partition import PartitionFacts, ReplicaFacts, explain_partition, state_of
-from pk.cli.nouns.why.why import answer
+from pk.cli.nouns.why.rows import ExplainedPartition, PartitionVerdict
+from pk.cli.nouns.why.why import answer, evidence_rows
+from pk.cli.output.amounts import show_bytes
 from pk.cli.positions.resolve import now_ms
-from pk.cli.runtime.context import Context, place_name
+from pk.cli.runtime.context import Context, partition_name
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import phrase
 from pk.core.errors import ErrorCode, KafkaError
@@ -25,8 +28,11 @@ from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError, ControllerSilent
 
 _BETWEEN_S = 1.5
-"""How long a replica that is behind is looked at, to tell whether it catches up."""
+"""How long a replica that is behind is watched, to see whether it catches up."""
 _ANSWER_S = 3.0
+_FULL_BELOW = 0.01
+"""A disk counts as full when no more than this part of it is left: the next segment will not
+fit."""
 
 Partitions = dict[TopicPartition, r.PartitionDescription]
 Dirs = Mapping[int, "tuple[r.LogDirDescription, ...] | Exception"]
@@ -40,7 +46,7 @@ async def why_partition(context: Context, words: Iterable[str]) -> int | None:
         return None
     facts, unknown = await gather(admin, chosen)
     if unknown is not None:
-        context.failed(unknown, "what is being moved")
+        context.failed(unknown, "reassignments in progress")
     explained = [
         explain_partition(p)
         for tp, p in facts.items()
@@ -48,15 +54,25 @@ async def why_partition(context: Context, words: Iterable[str]) -> int | None:
     ]
     if not explained:
         topics = ", ".join(sorted({tp.topic for tp in chosen}))
-        context.say(f"Nothing ails any partition of {topics}.")
-    answer(context, explained, subject="partition", healthy=("healthy", "moving"))
+        context.say(f"Every partition of {topics} is healthy.")
+    answer(context, explained, _described, PartitionVerdict, healthy=("healthy", "moving"))
     return None
+
+
+def _described(explanation: Explanation) -> ExplainedPartition:
+    return {
+        "partition": explanation.subject,
+        "state": explanation.state,
+        "verdict": explanation.verdict,
+        "evidence": evidence_rows(explanation),
+        "next": list(explanation.next),
+    }
 
 
 async def _chosen(
     context: Context, admin: Admin, words: Iterable[str]
 ) -> tuple[Partitions, set[TopicPartition]]:
-    """The partitions of the topics named, and those that were named by number."""
+    """The partitions of the named topics, and those given by number."""
     wanted: dict[str, set[int] | None] = {}
     for word in words:
         topic, index = _split(word)
@@ -82,12 +98,12 @@ async def _chosen(
 
 
 def _split(word: str) -> tuple[str, int | None]:
-    """`orders/0` and `orders:0` name a partition, `orders` every one of a topic. Raises Unusable."""
+    """`orders/0` and `orders:0` name a partition, `orders` all of a topic. Raises Unusable."""
     for sign in ("/", ":"):
         topic, found, index = word.rpartition(sign)
         if found:
             if not topic or not index.isdecimal():
-                raise Unusable(f"PARTITION is TOPIC/NUMBER or TOPIC, not {word!r}.")
+                raise Unusable(f"PARTITION must be TOPIC/NUMBER or TOPIC, not {word!r}.")
             return topic, int(index)
     return word, None
 
@@ -95,13 +111,13 @@ def _split(word: str) -> tuple[str, int | None]:
 async def gather(
     admin: Admin, chosen: Partitions
 ) -> tuple[dict[TopicPartition, PartitionFacts], ControllerSilent | KafkaError | None]:
-    """What is known of these partitions; and why it is not known whether they are being moved.
+    """What is known of these partitions; and why their reassignments are unknown, if they are.
 
     Raises KafkaError and ClientError.
     """
     nodes: dict[int, r.Node] = {}
     running: dict[TopicPartition, r.Reassignment] = {}
-    told: list[r.QuorumDescription | None] = []
+    answers: list[r.QuorumDescription | None] = []
     unknown: list[ControllerSilent | KafkaError] = []
 
     async def ask_nodes() -> None:
@@ -118,12 +134,12 @@ async def gather(
             unknown.append(e)
 
     async def ask_quorum() -> None:
-        told.append(await _quorum(admin))
+        answers.append(await _quorum(admin))
 
     async with trio.open_nursery() as nursery:
         for ask in (ask_nodes, ask_running, ask_quorum):
             nursery.start_soon(ask)
-    (quorum,) = told
+    (quorum,) = answers
     topics = {tp.topic for tp in chosen}
     live = [b for b, node in nodes.items() if not node.fenced]
     dirs = await _directories(admin, live)
@@ -144,7 +160,7 @@ async def gather(
     for tp, p in chosen.items():
         moving = running.get(tp)
         found[tp] = PartitionFacts(
-            place_name(tp),
+            partition_name(tp),
             p.leader_id,
             p.leader_epoch,
             p.replicas,
@@ -175,14 +191,20 @@ def _replica(
     node = nodes.get(broker)
     state = "absent" if node is None else "fenced" if node.fenced else "up"
     answers = dirs is not None or broker in ends.get(tp, {})
-    size, error, held = None, None, True
+    size, error, full, held = None, None, None, True
     if isinstance(dirs, tuple):
-        sizes = [
-            s.size_bytes for d in dirs for s in d.replicas if s.partition == tp and not s.future
+        found = [
+            (s.size_bytes, d)
+            for d in dirs
+            for s in d.replicas
+            if s.partition == tp and not s.future
         ]
         failed = [d for d in dirs if d.error_code]
-        size, held = (sizes[0], True) if sizes else (None, False)
-        if not sizes and failed:
+        held = bool(found)
+        if found:
+            size, directory = found[0]
+            full = _full_disk(directory)
+        elif failed:
             error = f"{failed[0].path}: {phrase(KafkaError(failed[0].error_code))}"
     return ReplicaFacts(
         broker,
@@ -192,9 +214,19 @@ def _replica(
         seen_ms,
         size,
         error,
+        full,
         held,
         answers,
     )
+
+
+def _full_disk(directory: r.LogDirDescription) -> str | None:
+    """The directory and the room left, if its disk is full; None if not, or if the broker does not
+    say."""
+    total, usable = directory.total_bytes, directory.usable_bytes
+    if total <= 0 or usable < 0 or usable / total > _FULL_BELOW:
+        return None
+    return f"{directory.path}, {show_bytes(usable)} of {show_bytes(total)} left"
 
 
 async def _unclean(admin: Admin, topics: Iterable[str]) -> dict[str, bool]:
@@ -219,7 +251,7 @@ async def _quorum(admin: Admin) -> r.QuorumDescription | None:
 
 
 def _controller_clock(quorum: r.QuorumDescription | None) -> int | None:
-    """The controller's time when it answered: it tells of itself with its own clock."""
+    """The controller's time when it answered: its own entry has its own clock's time."""
     if quorum is None:
         return None
     times = [
@@ -229,7 +261,8 @@ def _controller_clock(quorum: r.QuorumDescription | None) -> int | None:
 
 
 async def _directories(admin: Admin, live: Iterable[int]) -> Dirs:
-    """The log directories of the brokers that answer. Who does not is remembered, and not waited for as long again."""
+    """The log directories of the brokers that answer. A silent one is remembered, and not given as
+    long again."""
     limits = {"then_s": _ANSWER_S, "first_s": _ANSWER_S}
     found: dict[int, tuple[r.LogDirDescription, ...] | Exception] = {}
 
@@ -250,7 +283,8 @@ async def _later(
     nodes: Mapping[int, r.Node],
     ends: Mapping[TopicPartition, Mapping[int, int]],
 ) -> tuple[Mapping[TopicPartition, Mapping[int, int]], float]:
-    """A second look at the partitions that have a live replica which is behind, and the seconds between the two."""
+    """A second measurement of partitions with a live replica that is behind, and the seconds
+    between the two."""
     behind = {
         tp: p
         for tp, p in chosen.items()

@@ -1,46 +1,41 @@
 """What the commands of `pk why` share: showing explanations."""
 
-from collections.abc import Container, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Container, Mapping, Sequence
 
-from pk.cli.diagnosis.explain import Explanation, listed, prose
+from pk.cli.diagnosis.explain import Explanation, prose
 from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
-from pk.cli.output.formats import Column, Document, Listing, Section
+from pk.cli.nouns.why.rows import EvidenceRow
+from pk.cli.output.formats import Document, Listing, Section
+from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
 from pk.cli.terminal.text import escaped_lines
 
-_EVIDENCE: Final = (Column("about"), Column("what"))
+
+def evidence_rows(explanation: Explanation) -> list[EvidenceRow]:
+    """The evidence of an explanation."""
+    return [{"about": e.about, "what": e.what} for e in explanation.evidence]
 
 
 def answer(
     context: Context,
     explained: Sequence[Explanation],
+    describe: Callable[[Explanation], Mapping[str, object]],
+    row: type,
     *,
-    subject: str,
     healthy: Container[str],
-    more: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Shows explanations: as prose, or in the format asked for. `more` is added to the data of each."""
+    """Shows explanations: as prose, or in the requested format. `describe` makes the data of each,
+    of which a list shows the fields of `row`. `healthy`: the states in which nothing is wrong."""
     words = cluster_words(context)
     explained = [e._replace(next=[with_words(step, words) for step in e.next]) for e in explained]
-    look = context.output
-    if look.format in ("table", "wide") and not look.narrows:
+    output = context.output
+    if output.format in ("table", "wide") and not output.narrows:
         text = "\n".join(
-            prose(e, look.width, colour=look.colour, bad=e.state not in healthy) for e in explained
+            prose(e, output.width, colour=output.colour, bad=e.state not in healthy)
+            for e in explained
         )
         context.write(escaped_lines(text).encode(errors="surrogateescape"))
         return
-    data = [
-        {
-            subject: e.subject,
-            "state": e.state,
-            "verdict": e.verdict,
-            **(more[i] if more else {}),
-            "evidence": listed(e.evidence),
-            "next": list(e.next),
-        }
-        for i, e in enumerate(explained)
-    ]
-    columns = (Column(subject), Column("state"), Column("verdict"), Column("next"))
-    sections = [Section(e.verdict, Listing(_EVIDENCE, listed(e.evidence))) for e in explained]
-    context.show_document(Document(data, sections, Listing(columns, data)))
+    data = [describe(e) for e in explained]
+    sections = [Section(e.verdict, listing(EvidenceRow, evidence_rows(e))) for e in explained]
+    context.show_document(Document(data, sections, Listing(columns(row), data)))

@@ -1,1 +1,1 @@
-"""The controller and what it keeps, and how a broker reaches it, follows it and lives in its cluster."""
+"""The controller and its log, and how a broker finds it, follows it and registers with it."""

@@ -15,11 +15,14 @@ Decide = Callable[[MetadataImage], Decision[Event]]
 
 
 class OffLoopDecision:
-    """A decision that a thread may make where the image is large: about every partition of a broker, say. Also a `Decide`."""
+    """A decision that a thread may make where the image is large: about every partition of a
+    broker, say. Also a `Decide`."""
 
-    def __init__(self, ask: Callable[[], Decide]) -> None:
-        """`ask` is called on the loop when it is this decision's turn; what it gives looks at nothing but the image."""
+    def __init__(self, ask: Callable[[], Decide], *, large: bool = False) -> None:
+        """`ask` is called on the loop when it is this decision's turn; what it gives looks at
+        nothing but the image. `large`: it takes long whatever the image."""
         self.ask = ask
+        self.large = large
 
     def __call__(self, image: MetadataImage) -> Decision[Event]:
         return self.ask()(image)
@@ -34,7 +37,7 @@ class ActiveController(Protocol):
 
     controller_id: int
     predecessor: int
-    """Who was the controller before; NO_NODE where nobody was, or this node."""
+    """Who was the controller before; NO_NODE where there was none, or this node."""
 
     observers: QuorumObservers
     committed: list[Follow]

@@ -1,16 +1,19 @@
-"""A broker's life in its cluster, as the controller sees it: it registers, sends heartbeats, is unfenced, and takes its leave.
+"""A broker's life in its cluster, as the controller sees it: it registers, sends heartbeats, is
+unfenced, and takes its leave.
 
-```
-register ──► fenced ──(has caught up with its registration, and serves)──► unfenced ──► handing over ──► may go
+``` register ──► fenced ──(has caught up with its registration, and serves)──► unfenced ──► handing
+over ──► may go
    ▲                                                                          │
    └────── the controller does not know this incarnation (any more) ◄─────────┘
 ```
 
-A registration is an *incarnation*: an id of its own, and the broker epoch that the controller gives it. It says with which
-epoch this broker last shut down cleanly, so that the controller knows whether what was not synced may be gone (KIP-966).
+A registration is an *incarnation*: an id of its own, and the broker epoch that the controller gives
+it. It says with which epoch this broker last shut down cleanly, so that the controller knows
+whether what was not synced may be gone (KIP-966).
 
-Heartbeats come every `broker.heartbeat.interval.ms`, and at once when there is something to say: the broker serves now, it
-was fenced though it lives, a log directory has failed, it wants to go. What they carry is idempotent by the broker epoch.
+Heartbeats come every `broker.heartbeat.interval.ms`, and at once when there is something to say:
+the broker serves now, it was fenced though it lives, a log directory has failed, it wants to go.
+What they carry is idempotent by the broker epoch.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker")
 
 AGAIN_S: Final = 0.1
-"""Between two tries to register, and between heartbeats while an answer is awaited: to be unfenced, to be let go."""
+"""Between two tries to register, and between heartbeats while an answer is awaited: to be unfenced,
+to be let go."""
 
 LEAVE_AGAIN_S: Final = 0.02
 """Between heartbeats of a broker that waits to be let go: its clients wait too."""
@@ -60,16 +64,20 @@ _MAY_PASS: Final = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-"""A registration that is refused so is tried again: the last incarnation's session ends, a controller comes, or there is
-room again on its disk."""
+"""A registration that is refused so is tried again: the last incarnation's session ends, a
+controller comes, or there is room again on its disk."""
 
 
 _REFUSALS: Final = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process is broker {node}, and alive",
     ErrorCode.INCONSISTENT_CLUSTER_ID: "it is another cluster's, this broker is of {cluster}",
-    ErrorCode.INVALID_REGISTRATION: "a log directory has the directory.id of another, here or at another broker: a copy?",
+    ErrorCode.INVALID_REGISTRATION: (
+        "a log directory has the directory.id of another, here or at another broker: a copy?"
+    ),
     ErrorCode.KAFKA_STORAGE_ERROR: "the disk of its metadata log is full",
-    ErrorCode.UNSUPPORTED_VERSION: "the cluster has settled on a feature that this version does not know",
+    ErrorCode.UNSUPPORTED_VERSION: (
+        "the cluster has settled on a feature that this version does not know"
+    ),
 }
 
 
@@ -91,16 +99,17 @@ class BrokerLifecycle:
         doom: Callable[[str], None],
         registered_again: Callable[[], None],
     ) -> None:
-        """`endpoints` are those of the listeners for brokers and clients; `new_id` draws incarnation ids. `doom(why)` is called
-        when this broker cannot go on; `registered_again()` when it has another epoch: an image that knows it by that may
-        have come already, and been of no use."""
+        """`endpoints` are those of the listeners for brokers and clients; `new_id` draws
+        incarnation ids. `doom(why)` is called when this broker cannot go on; `registered_again()`
+        when it has another epoch: an image that knows it by that may have come already, and been of
+        no use."""
         self._state = state
         self._link = link
         self._dirs = dirs
         self._endpoints = list(endpoints)
         self._clean_epoch = dirs.clean_broker_epoch
         self._registered_dirs: set[Uuid] = set()
-        self._told_failed: set[Uuid] = set()
+        self._reported_failed: set[Uuid] = set()
         self._failed_since: dict[Uuid, float] = {}
         self._serves = False
         self._leaving = False
@@ -109,17 +118,19 @@ class BrokerLifecycle:
         self._let_go = trio.Event()
         self._answered_at = 0.0
         self.complaint = ""
-        """Why the controller has not taken this broker yet; empty where it has, or did not answer."""
+        """Why the controller has not taken this broker yet; empty where it has, or did not
+        answer."""
         self._wake = trio.Event()
         """Set when the next heartbeat is not to wait for its time."""
         self._news = trio.Event()
-        """Set when the one under way does not say what is to be said any more."""
+        """Set when the one under way is out of date."""
         self._new_id = new_id
         self._doom = doom
         self._registered_again = registered_again
 
     async def register_first(self, controller: Controller) -> None:
-        """Register with a controller in this very process that no other broker knows: it leads at once, unfenced.
+        """Register with a controller in this very process that no other broker knows: it leads at
+        once, unfenced.
 
         Raises RegistrationFailed.
         """
@@ -132,8 +143,8 @@ class BrokerLifecycle:
         self._serves = True
 
     async def register(self) -> None:
-        """Register with the active controller, wherever it is. Raises RegistrationFailed, at the latest after
-        `initial.broker.registration.timeout.ms`."""
+        """Register with the active controller, wherever it is. Raises RegistrationFailed, at the
+        latest after `initial.broker.registration.timeout.ms`."""
         timeout_ms = self._state.config.initial_broker_registration_timeout_ms
         await self._register(timeout_ms)
 
@@ -144,7 +155,8 @@ class BrokerLifecycle:
         await self._unfenced.wait()
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled; register anew where the controller does not know this incarnation."""
+        """Send heartbeats until cancelled; register again if the controller does not know this
+        incarnation."""
         self._beating = True
         while True:
             self._wake, self._news = trio.Event(), trio.Event()
@@ -152,7 +164,8 @@ class BrokerLifecycle:
             answer: BrokerHeartbeatResponse | None = None
             request = self._heartbeat()
             async with trio.open_nursery() as nursery:
-                # What is said anew is not held up by a request that waits for a controller to come.
+                # A repeated message is not held up by a request that waits for a controller to
+                # come.
                 nursery.start_soon(_cancel_when, self._news, nursery.cancel_scope)
                 answer = await self._send(request)
                 nursery.cancel_scope.cancel()
@@ -162,8 +175,9 @@ class BrokerLifecycle:
                 await self._wake.wait()
 
     async def hand_over(self, within_s: float) -> None:
-        """Have the controller move leadership away from here; returns when it lets this broker go, at the latest after
-        `within_s`. Nothing happens with `controlled.shutdown.enable=false`, or where no heartbeats are sent."""
+        """Have the controller move leadership away from here; returns when it lets this broker go,
+        at the latest after `within_s`. Nothing happens with `controlled.shutdown.enable=false`, or
+        where no heartbeats are sent."""
         if not self._beating or not self._state.config.controlled_shutdown_enable:
             return
         self._leaving = True
@@ -224,9 +238,11 @@ class BrokerLifecycle:
         )
 
     async def _send(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse | None:
-        config = self._state.config
+        # A controller that is slow to answer lives: half the session leaves time to ask another
+        # one, or again.
+        timeout_ms = self._state.config.broker_session_timeout_ms / 2
         try:
-            return await self._link.request(request, timeout_ms=config.broker_heartbeat_interval_ms)
+            return await self._link.request(request, timeout_ms=timeout_ms)
         except KafkaError as e:
             logger.info("no heartbeat: %s", e)
             return None
@@ -243,13 +259,14 @@ class BrokerLifecycle:
             logger.warning("the heartbeat was refused: %s", error_name(answer.error_code))
         else:
             self._answered_at = trio.current_time()
-            self._told_failed.update(request.offline_log_dirs)
+            self._reported_failed.update(request.offline_log_dirs)
             if answer.should_shut_down:
                 self._let_go.set()
 
     def _failed(self) -> list[Uuid]:
-        """The registered directories that have failed. One that the controller could not be told of for too long ends the
-        broker: what lies in it would stay led by nobody (KIP-858)."""
+        """The registered directories that have failed. One that could not be reported to the
+        controller for too long ends the broker: its partitions would stay without a leader
+        (KIP-858)."""
         now = trio.current_time()
         limit_s = self._state.config.log_dir_failure_timeout_ms / 1000
         failed = [
@@ -259,16 +276,18 @@ class BrokerLifecycle:
         ]
         for one in failed:
             since = self._failed_since.setdefault(one, now)
-            if one not in self._told_failed and now - since > limit_s:
+            if one not in self._reported_failed and now - since > limit_s:
                 self._doom(
-                    f"the controller could not be told within {limit_s:g} s that a log directory failed"
+                    f"could not report within {limit_s:g} s to the controller that a log directory "
+                    "failed"
                 )
         return failed
 
     # --- registration ---
 
     async def _register_again(self, code: int) -> None:
-        """As a new incarnation. This process never ended, so what it holds is what its last epoch left."""
+        """As a new incarnation. This process never ended, so what it holds is what its last epoch
+        left."""
         state = self._state
         logger.warning("the controller does not know this broker: %s", error_name(code))
         self._clean_epoch = state.broker_epoch
@@ -331,12 +350,13 @@ class BrokerLifecycle:
     def _take(self, answer: BrokerRegistrationResponse) -> None:
         if answer.error_code:
             raise RegistrationFailed(
-                f"the controller refused broker {self._state.node_id}: {self._refusal(answer.error_code)}"
+                f"the controller refused broker {self._state.node_id}: "
+                f"{self._refusal(answer.error_code)}"
             )
         self._state.broker_epoch = answer.broker_epoch
         if self._unfenced.is_set():  # else somebody may be waiting for it
             self._unfenced = trio.Event()
-        self._told_failed.clear()
+        self._reported_failed.clear()
         self._failed_since.clear()
 
 

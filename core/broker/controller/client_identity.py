@@ -1,10 +1,12 @@
-"""What an Envelope says of the client whose request it carries (KIP-590): its principal and its address."""
+"""What an Envelope says of the client whose request it carries (KIP-590): its principal and its
+address."""
 
 from ipaddress import ip_address
 from struct import Struct
 from struct import error as StructError
 from typing import Final
 
+from pk.core.auth.principal import KafkaPrincipal
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.wire.codec import decode_whole, encode
 from pk.core.wire.messages.principal import DefaultPrincipalData
@@ -13,15 +15,19 @@ _VERSION: Final = Struct(">h")
 _PRINCIPAL_VERSION: Final = 0
 
 
-def principal_bytes(principal: str) -> bytes:
-    """`TYPE:NAME` as Kafka's own principal builder writes it: int16 version, then the message."""
-    kind, _, name = principal.partition(":")
-    data = DefaultPrincipalData(type=kind, name=name)
+def principal_bytes(principal: KafkaPrincipal) -> bytes:
+    """A principal as Kafka's own principal builder writes it: int16 version, then the message."""
+    data = DefaultPrincipalData(
+        type=principal.type,
+        name=principal.name,
+        token_authenticated=principal.token_authenticated,
+    )
     return _VERSION.pack(_PRINCIPAL_VERSION) + encode(data, _PRINCIPAL_VERSION)
 
 
-def principal_of(data: bytes | None) -> str:
-    """The principal that `principal_bytes` wrote. Raises KafkaError(PRINCIPAL_DESERIALIZATION_FAILURE)."""
+def principal_of(data: bytes | None) -> KafkaPrincipal:
+    """The principal that `principal_bytes` wrote. Raises
+    KafkaError(PRINCIPAL_DESERIALIZATION_FAILURE)."""
     try:
         (version,) = _VERSION.unpack_from(data or b"")
         if version != _PRINCIPAL_VERSION:
@@ -31,7 +37,7 @@ def principal_of(data: bytes | None) -> str:
         raise KafkaError(
             ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, f"the envelope's principal: {e}"
         ) from e
-    return f"{found.type}:{found.name}"
+    return KafkaPrincipal(found.type, found.name, found.token_authenticated)
 
 
 def address_bytes(host: str) -> bytes:
@@ -43,7 +49,8 @@ def address_bytes(host: str) -> bytes:
 
 
 def host_of(address: bytes) -> str:
-    """`/127.0.0.1` of its 4 or 16 bytes; empty where none are given. Raises KafkaError(INVALID_REQUEST)."""
+    """`/127.0.0.1` of its 4 or 16 bytes; empty where none are given. Raises
+    KafkaError(INVALID_REQUEST)."""
     if not address:
         return ""
     try:

@@ -3,18 +3,18 @@ the world.
 
 `submit(decide)` decides on the newest image, that is with every decision before it already made,
 though perhaps not yet on the disk. Decisions that queue up while an append is under way go out
-together in the next one (group commit). When the store has them they are in `feed`, from which every
-other node takes them, and in `image`; the broker of this process reacts at its own pace, in a task of
-its own (who wants to see it there waits for the broker's image). A reader of `image` never sees an
-event that a crash could take back.
+together in the next one (group commit). When the store has them they are in `feed`, from which
+every other node takes them, and in `image`; the broker of this process reacts at its own pace, in a
+task of its own (who wants to see it there waits for the broker's image). A reader of `image` never
+sees an event that a crash could take back.
 
 The office is taken by `open` and used by `run`, which returns when it is lost: somebody else has it
-(the store says Fenced), the store cannot say any more whether it is still held, or an append failed,
-after which nobody knows what the store has. (A disk that is full is no such failure: what it has no
-room for is refused with KAFKA_STORAGE_ERROR, and did not happen.) Then everything in the queue is refused with
-NOT_CONTROLLER, which promises that it did not happen; what was being appended gets `FateUnknown`.
-`open` may be called again: it campaigns, which may wait for long, and believes nothing but what the
-store has.
+(the store says Fenced), the store cannot say any more whether it is still held, or an append
+failed, after which the content of the store is unknown. (A disk that is full is no such failure:
+what it has no room for is refused with KAFKA_STORAGE_ERROR, and did not happen.) Then everything in
+the queue is refused with NOT_CONTROLLER, which promises that it did not happen; what was being
+appended gets `FateUnknown`. `open` may be called again: it campaigns, which may wait for long, and
+believes nothing but what the store has.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
 from pk.core.broker.controller.leader_balance import LeaderBalance
 from pk.core.broker.controller.metadata_feed import Appended, MetadataFeed
 from pk.core.broker.controller.quorum_observers import QuorumObservers
+from pk.core.broker.controller.token_expiry import TokenExpiry
 from pk.core.broker.offload import offload
 from pk.core.broker.peers import Peers
 from pk.core.broker.state import BrokerState
@@ -79,23 +80,23 @@ class Controller:
         snapshot_bytes: int = 20 << 20,
         now_ms: Callable[[], int] = lambda: NO_TIMESTAMP,
     ) -> None:
-        """`snapshot_bytes`: how much may be appended until a snapshot is made; `now_ms`: the time of
-        day that the feed's records carry."""
+        """`snapshot_bytes`: how much may be appended until a snapshot is made; `now_ms`: the time
+        of day that the feed's records carry."""
         self.controller_id = controller_id
         self.epoch = -1
         self.predecessor = NO_NODE
-        """Who held the office before this one did; NO_NODE where nobody else."""
+        """The previous controller's node id; NO_NODE if there was none."""
         self.image = MetadataImage()
         """The cluster as far as it is safe in the store."""
         self.feed = MetadataFeed()
-        """What other nodes follow; it begins anew with each term of office."""
+        """The log that other nodes follow; it starts again with each controller epoch."""
         self.observers = QuorumObservers()
         """How far they are."""
         self.heartbeats: HeartbeatManager | None = None
-        """Who of the brokers is alive; None where nobody is watched over (`attend`)."""
+        """Tracks which brokers are alive; None if none is watched (`attend`)."""
         self.duties: list[Duty] = []
-        """What runs while this is the controller (liveness, balance): started by `run` with the first
-        image, cancelled at its end."""
+        """What runs while this is the controller (liveness, balance): started by `run` with the
+        first image, cancelled at its end."""
         self.committed: list[Follow] = []
         """Called with the image before and after, right after each append."""
         self._store = store
@@ -115,11 +116,15 @@ class Controller:
         return self._closed is None
 
     def attend(self, state: BrokerState, peers: Peers) -> None:
-        """While in office, watch over the brokers and keep leaders where they belong. `state` and `peers` are this process's
-        broker's: its config, its connections to others."""
+        """While in office, watch over the brokers and keep leaders where they belong. `state` and
+        `peers` are this process's broker's: its config, its connections to others."""
         assert self.heartbeats is None
         self.heartbeats = HeartbeatManager(self, state, peers)
-        self.duties += [self.heartbeats.run, LeaderBalance(self, state).run]
+        self.duties += [
+            self.heartbeats.run,
+            LeaderBalance(self, state).run,
+            TokenExpiry(self, state, self._now_ms).run,
+        ]
 
     def disconnected(self, connection_id: int) -> None:
         """A connection of this process's listeners has ended."""
@@ -131,9 +136,10 @@ class Controller:
         after `run` has returned.
 
         `cluster_id` is that of the cluster which this node belongs to, "" where it belongs to none
-        yet: then it is the log's, and that of an empty log becomes `new_cluster_id`. `logs_held` is how many partitions
-        this node holds logs of: where there are any, an empty metadata log is not the beginning of a cluster but one that
-        was lost, and to begin it anew would make strays of them all.
+        yet: then it is the log's, and that of an empty log becomes `new_cluster_id`. `logs_held` is
+        how many partitions this node holds logs of: where there are any, an empty metadata log is
+        not the beginning of a cluster but one that was lost, and starting again would make strays
+        of them all.
 
         Raises StoreFailed, also where the office was lost again meanwhile, and
         KafkaError(INCONSISTENT_CLUSTER_ID).
@@ -145,8 +151,8 @@ class Controller:
         image = await self._store.load()
         if logs_held and not image.cluster_id:
             raise MetadataLost(
-                f"it is empty, and this node holds the logs of {logs_held} partitions: put the metadata back that "
-                "belongs to them, or move them away"
+                f"it is empty, and this node holds the logs of {logs_held} partitions: put the "
+                "metadata back that belongs to them, or move them away"
             )
         wanted = cluster_id or image.cluster_id or new_cluster_id
         decision = take_over(image, wanted, self.controller_id, epoch)
@@ -186,13 +192,13 @@ class Controller:
             self._close("the controller has stopped")
 
     async def submit(self, decide: Decide) -> Any:
-        """Have `decide(image)` decided and its events made safe; its reply. The broker of this process
-        may not have reacted to them yet.
+        """Have `decide(image)` decided and its events made safe; its reply. The broker of this
+        process may not have reacted to them yet.
 
         Cancelling the wait does not undo a decision that is in the queue. Raises what `decide`
         raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), or
-        KafkaError(KAFKA_STORAGE_ERROR) where the disk is full, and nothing happened; FateUnknown where
-        it may have.
+        KafkaError(KAFKA_STORAGE_ERROR) where the disk is full, and nothing happened; FateUnknown
+        where it may have.
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
@@ -240,9 +246,11 @@ class Controller:
                 one.done.set()
 
     async def _decide(self, batch: list[_Submitted], events: Appended) -> MetadataImage:
-        """Decide what is queued, which goes into `batch`, and its events into `events`; the image with all of them.
+        """Decide what is queued, which goes into `batch`, and its events into `events`; the image
+        with all of them.
 
-        What is large is done in a thread: only this task takes from the queue, and nobody sees what is not in the store.
+        What is large is done in a thread: only this task takes from the queue, and no reader sees
+        what is not in the store.
         """
         image = self.image
         while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
@@ -251,7 +259,9 @@ class Controller:
             one.error = _refusal("the controller stopped before it decided")
             try:
                 decide = one.decide
-                if isinstance(decide, OffLoopDecision) and image.partition_count > LARGE_IMAGE:
+                if isinstance(decide, OffLoopDecision) and (
+                    decide.large or image.partition_count > LARGE_IMAGE
+                ):
                     decision = await offload(decide.ask(), image, directory=AT_WORK)
                 else:
                     decision = decide(image)
@@ -310,12 +320,14 @@ class Controller:
         except Fenced as e:
             self._close(str(e))
         except StoreFailed as e:
-            # Nothing is lost: the log is longer than it needs to be. To try with every append would hold up all of them.
+            # Nothing is lost: the log is longer than it needs to be. To try with every append would
+            # hold up all of them.
             self._snapshot_due_bytes = since + self._snapshot_bytes
             logger.error("no snapshot of the metadata log could be made: %s", e)
 
     def _lose(self, epoch: int, why: str) -> None:
-        """The store cannot vouch for `epoch` any more, which may be one that is just being taken."""
+        """The store cannot vouch for `epoch` any more, which may be one that is just being
+        taken."""
         if epoch == self.epoch:
             self._close(why)
             self._closed = why

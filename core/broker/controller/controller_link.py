@@ -1,32 +1,42 @@
-"""The way to the active controller, wherever it is: in this process, at a known address, or with whoever ZooKeeper names.
+"""The way to the active controller, wherever it is: in this process, at a known address, or at the
+address in ZooKeeper.
 
-Two kinds of requests take it. A broker's own (`request`: registration, heartbeats, ISR changes, producer ids) mean the
-same however often they arrive, because they carry epochs; so they are sent again, to whoever is the controller then, until
-one is answered or the time is over. A client's (`forward`, in an Envelope, KIP-590) may not mean the same twice: a topic
-that the first try created makes the second fail. So `forward` goes on by itself only where nothing can have happened
-(nobody reached, or NOT_CONTROLLER), and otherwise raises `FateUnknown`, which clients get as REQUEST_TIMED_OUT.
+Two kinds of requests take it. A broker's own (`request`: registration, heartbeats, ISR changes,
+producer ids) mean the same however often they arrive, because they carry epochs; so they are sent
+again, to the controller of that moment, until one is answered or the time is over. A client's
+(`forward`, in an Envelope, KIP-590) may not mean the same twice: a topic that the first try created
+makes the second fail. So `forward` goes on by itself only where nothing can have happened (no
+controller reached, or NOT_CONTROLLER), and otherwise raises `FateUnknown`, which clients get as
+REQUEST_TIMED_OUT.
 
-Of a controller's answers, NOT_CONTROLLER says that nothing happened and nothing will, REQUEST_TIMED_OUT that it may have.
+Of a controller's answers, NOT_CONTROLLER says that nothing happened and nothing will,
+REQUEST_TIMED_OUT that it may have.
 
-Where the active controller is in this process, no socket is involved: `answer_here`, which knows the handlers, is called.
-There are two channels, so that a heartbeat never waits behind a client's request.
+Where the active controller is in this process, no socket is involved: `answer_here`, which knows
+the handlers, is called. There are three channels. A controller answers what comes over one of them
+in order, and one whose answer is late is ended with all that waits on it: so heartbeats have a
+channel of their own, and so have clients' requests.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import trio
 
+from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.controller.client_identity import address_bytes, principal_bytes
+from pk.core.broker.offload import offload
 from pk.core.broker.peers import Channel, PeerLost, Peers
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import Endpoint
 from pk.core.wire.codec import decode_whole
+from pk.core.wire.elements import has_many
 from pk.core.wire.header import frame_request, parse_response_header
 from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 logger = logging.getLogger("pk.controller")
@@ -39,16 +49,18 @@ class Client(Protocol):
     correlation_id: int
     client_id: str | None
     client_host: str
-    principal: str
+    principal: KafkaPrincipal
 
 
 AnswerHere = Callable[[Client | None, Any], Awaitable[Any]]
-"""(client, request) → the response of this process's controller; None for the node's own requests. Errors are made into
-responses, but for those after which it must be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+"""(client, request) → the response of this process's controller; None for the node's own requests.
+Errors are made into responses, but for those after which it must be asked again: KafkaError
+NOT_CONTROLLER, REQUEST_TIMED_OUT."""
 
 OWN_TRY_MS: Final = 5_000
-"""How long one try of a node's own request waits for its answer. A controller's machine that lost its power after it took
-the request never answers, and nothing on our side would ever break: the request is sent again, which means the same."""
+"""How long one try of a node's own request waits for its answer. A controller's machine that lost
+its power after it took the request never answers, and nothing on our side would ever break: the
+request is sent again, which means the same."""
 
 CONNECT_MS: Final = 2_000
 """A controller that does not take a connection for so long is looked for again."""
@@ -61,10 +73,16 @@ ASK_AGAIN: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 """What a controller says that cannot say more: nothing happened; it may have happened."""
 
 ENVELOPE_BYTES: Final = 4096
-"""What an envelope may add to the request in it: its header, and the client's principal and address."""
+"""What an envelope may add to the request in it: its header, and the client's principal and
+address."""
 
 LOOK_AGAIN_S: Final = 0.5
 """How often, while an answer is due, it is asked whether somebody else is the controller by now."""
+
+
+LISTED_MAX: Final = 1000
+"""What names more is encoded and decoded in a thread; and so many of a list are looked at for an
+error."""
 
 
 class FateUnknown(KafkaError):
@@ -79,8 +97,9 @@ class Locator(Protocol):
     """Knows who the controller is."""
 
     async def find(self) -> tuple[int, Endpoint] | None:
-        """(node id, where its controller listener is); None while nobody is. It may be out of date: the one it names says
-        NOT_CONTROLLER then, or is gone. -1 where only the address is known."""
+        """(node id, where its controller listener is); None while there is none. It may be out of
+        date: the one it names says NOT_CONTROLLER then, or is gone. -1 where only the address is
+        known."""
         ...
 
 
@@ -111,12 +130,13 @@ class Link(Asks, Protocol):
         ...
 
 
-class _NobodyThere(Exception):
+class _NoController(Exception):
     """No controller was asked."""
 
 
 class _Line:
-    """One channel to the controller, made when it is first needed and whenever somebody else holds the office."""
+    """One channel to the controller, made when it is first needed and whenever somebody else holds
+    the office."""
 
     def __init__(self, link: ControllerLink) -> None:
         self._link = link
@@ -125,7 +145,7 @@ class _Line:
         self._connecting = trio.Lock()
 
     async def channel(self) -> Channel:
-        """The channel to whom the locator names. Raises _NobodyThere."""
+        """The channel to whom the locator names. Raises _NoController."""
         async with self._connecting:
             wanted = await self._link.find_remote()
             if self._channel is not None and self._channel.usable and wanted == self.to:
@@ -137,7 +157,7 @@ class _Line:
                     endpoint.host, endpoint.port, timeout_ms=CONNECT_MS
                 )
             except PeerLost as e:
-                raise _NobodyThere(f"the controller cannot be reached: {e}") from e
+                raise _NoController(f"the controller cannot be reached: {e}") from e
             self.to = wanted
             return self._channel
 
@@ -159,22 +179,25 @@ class ControllerLink:
         answer_here: AnswerHere,
         request_bytes_max: int,
     ) -> None:
-        """`locator` says who the controller is and `peers` makes the connections to it; while `controller`, that of this
-        process, is active, `answer_here` is asked instead. `request_bytes_max` is what a controller takes
-        (`socket.request.max.bytes`)."""
+        """`locator` says who the controller is and `peers` makes the connections to it; while
+        `controller`, that of this process, is active, `answer_here` is asked instead.
+        `request_bytes_max` is what a controller takes (`socket.request.max.bytes`)."""
         self.peers = peers
         self._locator = locator
         self._controller = controller
         self._answer_here = answer_here
         self._request_bytes_max = request_bytes_max
+        self._heartbeats = _Line(self)
         self._own = _Line(self)
         self._clients = _Line(self)
 
     async def request(self, request: Any, *, timeout_ms: float) -> Any:
-        """The active controller's answer to a request of this node's, which is the same however often it is sent.
+        """The active controller's answer to a request of this node's, which is the same however
+        often it is sent.
 
-        An answer that says NOT_CONTROLLER is not given back but asked for again. Raises KafkaError: REQUEST_TIMED_OUT when
-        the time is over (whether it happened is unknown), UNSUPPORTED_VERSION.
+        An answer that says NOT_CONTROLLER is not given back but asked for again. Raises KafkaError:
+        REQUEST_TIMED_OUT when the time is over (whether it happened is unknown),
+        UNSUPPORTED_VERSION.
         """
 
         async def ask(local: bool) -> Any:
@@ -183,16 +206,19 @@ class ControllerLink:
                     return await self._answer_here(None, request)
                 except FateUnknown as e:  # of another process it would be an answer like any other
                     raise KafkaError(e.code, e.message) from e
-            return await self._ask(self._own, request, min(timeout_ms, OWN_TRY_MS))
+            beats = request.API_KEY == BrokerHeartbeatRequest.API_KEY
+            line = self._heartbeats if beats else self._own
+            return await self._ask(line, request, min(timeout_ms, OWN_TRY_MS))
 
         return await self._persist(request, ask, timeout_ms)
 
     async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Any:
-        """The active controller's answer to a client's request, asked with the client's principal and address, in the
-        version that the client spoke.
+        """The active controller's answer to a client's request, asked with the client's principal
+        and address, in the version that the client spoke.
 
-        Raises FateUnknown where the request was sent and not answered, or answered REQUEST_TIMED_OUT;
-        KafkaError(REQUEST_TIMED_OUT) where no controller was found in time; KafkaError for what the envelope itself met.
+        Raises FateUnknown where the request was sent and not answered, or answered
+        REQUEST_TIMED_OUT; KafkaError(REQUEST_TIMED_OUT) where no controller was found in time;
+        KafkaError for what the envelope itself met.
         """
 
         async def ask(local: bool) -> Any:
@@ -200,9 +226,18 @@ class ControllerLink:
                 if local:
                     response = await self._answer_here(client, request)
                 else:
-                    envelope = _envelope(client, request, self._request_bytes_max)
+                    limit, large = self._request_bytes_max, has_many(request, LISTED_MAX)
+                    envelope = (
+                        await offload(_envelope, client, request, limit)
+                        if large
+                        else _envelope(client, request, limit)
+                    )
                     answer = await self._ask(self._clients, envelope, timeout_ms)
-                    response = _opened(answer, client, request)
+                    response = (
+                        await offload(_opened, answer, client, request)
+                        if large
+                        else _opened(answer, client, request)
+                    )
             except PeerLost as e:
                 raise FateUnknown(f"the controller was lost before it answered: {e}") from e
             except KafkaError as e:
@@ -216,18 +251,19 @@ class ControllerLink:
         return await self._persist(request, ask, timeout_ms)
 
     def close(self) -> None:
-        """End the connections. What is under way fails and finds nobody."""
+        """End the connections. What is under way fails."""
+        self._heartbeats.close()
         self._own.close()
         self._clients.close()
 
     async def find_remote(self) -> tuple[int, Endpoint]:
-        """Who the controller is, where that is another process. Raises _NobodyThere."""
+        """Who the controller is, where that is another process. Raises _NoController."""
         found = await self._locator.find()
         if found is None:
-            raise _NobodyThere("nobody is the controller just now")
+            raise _NoController("there is no active controller")
         own = self._controller
         if own is not None and found[0] == own.controller_id:
-            raise _NobodyThere("this node is taking the controller's office")
+            raise _NoController("this node is taking the controller's office")
         return found
 
     async def _persist(
@@ -241,8 +277,8 @@ class ControllerLink:
                     response = await ask(controller is not None and controller.active)
                     if not says(response, *ASK_AGAIN):
                         return response
-                    why = "nobody is the controller just now"
-                except (_NobodyThere, PeerLost) as e:
+                    why = "there is no active controller"
+                except (_NoController, PeerLost) as e:
                     why = str(e)
                 except KafkaError as e:
                     if isinstance(e, FateUnknown) or e.code not in ASK_AGAIN:
@@ -256,14 +292,16 @@ class ControllerLink:
         )
 
     async def _ask(self, line: _Line, request: Any, timeout_ms: float) -> Any:
-        """The answer of a controller in another process. Raises _NobodyThere, PeerLost, KafkaError."""
+        """The answer of a controller in another process. Raises _NoController, PeerLost,
+        KafkaError."""
         channel = await line.channel()
         asked = line.to
         response: Any = None
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
-                # A process that is paused keeps its connections and says nothing: who has its office now is asked instead.
+                # A process that is paused keeps its connections and says nothing: who has its
+                # office now is asked instead.
                 while True:
                     await trio.sleep(LOOK_AGAIN_S)
                     found = await self._locator.find()
@@ -291,28 +329,32 @@ async def _answer_of(channel: Channel, request: Any, timeout_ms: float) -> Any:
 
 
 def says(response: Any, *codes: ErrorCode) -> bool:
-    """Whether a response has one of these error codes: for the whole, or, where it has no such place, for something that
-    it lists. What is asked about here befalls a request whole, so one of the list is enough."""
+    """Whether a response has one of these error codes: for the whole, or, where it has no such
+    place, for something that it lists. What is asked about here befalls a request whole: one of the
+    list is enough, and is among the first."""
     if getattr(response, "error_code", 0) in codes:
         return True
     for name in getattr(response, "FIELDS", ()):
         listed = getattr(response, name)
         if isinstance(listed, list) and any(
-            getattr(one, "error_code", 0) in codes for one in listed
+            getattr(one, "error_code", 0) in codes for one in cast(list[Any], listed)[:LISTED_MAX]
         ):
             return True
     return False
 
 
 def _envelope(client: Client, request: Any, request_bytes_max: int) -> EnvelopeRequest:
-    """Raises KafkaError(INVALID_REQUEST) where the controller could not take it: it bounds its requests as we do ours, and an
-    envelope is the larger."""
+    """Raises KafkaError(INVALID_REQUEST) where the controller could not take it: it bounds its
+    requests as we do ours, and an envelope is the larger."""
     frame = frame_request(request, client.api_version, client.correlation_id, client.client_id)
     limit = request_bytes_max - ENVELOPE_BYTES
     if len(frame) > limit:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"a request of {len(frame)} bytes cannot be passed on to the controller (at most {limit})",
+            (
+                f"a request of {len(frame)} bytes cannot be passed on to the controller (at most "
+                f"{limit})"
+            ),
         )
     return EnvelopeRequest(
         request_data=frame[4:],

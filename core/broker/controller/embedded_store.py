@@ -8,11 +8,11 @@ pk-metadata/
   __cluster_metadata-0/       an ordinary log of record batches; a record an event
 ```
 
-An append is one batch, written and synced before anybody is told. One batch is all or nothing in a
-crash as well: its CRC says so when the log is opened, and a torn one is cut off. Since each is synced
-before the next is written, only the last can be torn: one that others lie behind was damaged later, and
-the log is refused rather than cut, since a cut would take topics from the cluster without a word. The
-batch's leader epoch is the controller's epoch.
+An append is one batch, written and synced before any reader sees it. One batch is all or nothing in
+a crash as well: its CRC says so when the log is opened, and a torn one is cut off. Since each is
+synced before the next is written, only the last can be torn: one that others lie behind was damaged
+later, and the log is refused rather than cut, since a cut would take topics from the cluster
+without a word. The batch's leader epoch is the controller's epoch.
 
 An event is durable when `append` returns, so a snapshot never stands for more than the log had.
 Only where somebody replaced the log's folder does it end before the snapshot; then the log goes on
@@ -21,7 +21,7 @@ from the snapshot's offset.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar, TypeVarTuple
 
 from pk.core import cbor
 from pk.core.broker.controller.metadata_feed import values_of
@@ -39,6 +39,9 @@ from pk.core.meta.store import Fenced, Leader, StoreFailed, StoreFull
 from pk.core.record.batch import iter_headers, read_header, records
 from pk.core.record.build import build_batch
 from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 logger = logging.getLogger("pk.controller")
 
@@ -71,11 +74,11 @@ class EmbeddedStore:
         self._log: Log | None = None
         self._dead: str | None = None
         self.lost: list[Callable[[int, str], None]] = []
-        """Never called: whoever holds the directory's lock is the only one who campaigns."""
+        """Never called: only the process that holds the directory's lock campaigns."""
         self.bytes_since_snapshot = 0
 
     async def campaign(self, controller_id: int) -> int:
-        """See `MetadataStore`. Nobody else can be there, so there is nothing to wait for."""
+        """See `MetadataStore`. There is no other candidate, so there is nothing to wait for."""
         return await self._offload(self._campaign, controller_id)
 
     async def leader(self) -> Leader | None:
@@ -101,13 +104,13 @@ class EmbeddedStore:
         await self._offload(self._trim, epoch)
 
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
-        """See `MetadataStore`: nobody else can have the office."""
+        """See `MetadataStore`: no other node can be the controller."""
 
     async def close(self) -> None:
         """See `MetadataStore`."""
         await self._offload(self._close)
 
-    async def _offload(self, fn, *args):
+    async def _offload(self, fn: Callable[[*Args], T], *args: *Args) -> T:
         try:
             return await offload(fn, *args, directory=self._path)
         except (OSError, cbor.CborError, KafkaError) as e:

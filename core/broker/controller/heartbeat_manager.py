@@ -1,19 +1,22 @@
 """Which brokers are alive, as the active controller sees it; who is not is fenced.
 
-A broker has a session that each heartbeat prolongs by `broker.session.timeout.ms`, counted by trio's clock. Waiting for its
-end is the last resort: a process that dies breaks its connections at once. So when the connection breaks that a broker's
-last heartbeat came by, the broker's own listener is tried. Refused means that nobody is there any more, and the broker is
-fenced on the spot, which is always safe: were it alive after all, its next heartbeat would unfence it. A connection that
-merely broke leaves a broker that answers, and no harm is done. Silence is not refusal: a machine or a network that is slow
-gets the rest of its session.
+A broker has a session that each heartbeat prolongs by `broker.session.timeout.ms`, counted by
+trio's clock. Waiting for its end is the last resort: a process that dies breaks its connections at
+once. So when the connection breaks that a broker's last heartbeat came by, the broker's own
+listener is tried. A refused connection means that the process is gone, and the broker is fenced on
+the spot, which is always safe: were it alive after all, its next heartbeat would unfence it. A
+connection that merely broke leaves a broker that answers, and no harm is done. Silence is not
+refusal: a machine or a network that is slow gets the rest of its session.
 
-A new controller has heard of nobody. It gives every broker a whole session, and tries all of them at once, because one may
-have died together with the controller before. The broker of that controller's own node gets less: its process was silent
-towards the store for so long that it lost the office, so one try that it leaves unanswered is enough. (Without this a node
-that is stopped costs its partitions two sessions, the store's and then the broker's.)
+A new controller has had no heartbeat yet. It gives every broker a whole session, and tries all of
+them at once, because one may have died together with the controller before. The broker of that
+controller's own node gets less: its process was silent towards the store for so long that it lost
+the office, so one try that it leaves unanswered is enough. (Without this a node that is stopped
+costs its partitions two sessions, the store's and then the broker's.)
 
-A controller that was itself stopped for a while (SIGSTOP, a suspended machine) would find every session at an end, with the
-heartbeats that prolong them still unread. So when its own timer comes far too late, every session begins anew.
+A controller that was itself stopped for a while (SIGSTOP, a suspended machine) would find every
+session at an end, with the heartbeats that prolong them still unread. So when its own timer comes
+far too late, every session starts again.
 """
 
 from __future__ import annotations
@@ -41,8 +44,8 @@ PROBE_S: Final = 1.0
 """How long one try of a broker whose connection broke may take."""
 
 PROBE_AGAIN_S: Final = 0.002
-"""Between the first tries of one that neither answers nor refuses, doubling up to `PROBE_ALIVE_S`: what is dying may still
-take a connection, and drop it."""
+"""Between the first tries of one that neither answers nor refuses, doubling up to `PROBE_ALIVE_S`:
+what is dying may still take a connection, and drop it."""
 
 PROBE_ALIVE_S: Final = 0.5
 """Between tries of one that answers, until it is heard of."""
@@ -118,15 +121,16 @@ class HeartbeatManager:
         session.connection_id = connection_id
 
     def alive(self, broker_id: int) -> bool:
-        """Whether a broker was heard of within its session, by a connection that still stands: nobody else may register
-        under its id."""
+        """Whether a broker was heard of within its session, by a connection that still stands: no
+        other process may register under its id."""
         session = self._sessions.get(broker_id)
         if session is None or session.connection_id == NO_CONNECTION:
             return False
         return session.deadline > trio.current_time()
 
     def may_shut_down(self, broker_id: int) -> bool:
-        """Whether the others know by now that somebody else leads what this broker led; in any case after `TOLD_S`."""
+        """Whether the others know by now that somebody else leads what this broker led; in any case
+        after `TOLD_S`."""
         leaving = self._leaving.get(broker_id)
         if leaving is None or trio.current_time() >= leaving.since + TOLD_S:
             return True
@@ -154,7 +158,8 @@ class HeartbeatManager:
         return session
 
     def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
-        """Whoever may lead has a session; the broker of this very process needs none: it lives as long as we do."""
+        """A broker that may lead has a session; the broker of this very process needs none: it
+        lives as long as we do."""
         if self._nursery is None or before.brokers is image.brokers:
             return
         for node, broker in image.brokers.items():
@@ -173,7 +178,8 @@ class HeartbeatManager:
             del self._sessions[node]
 
     async def _wait_for_the_first(self) -> float:
-        """Wait until a session may be over; by how much this process has slept meanwhile, in seconds."""
+        """Wait until a session may be over; by how much this process has slept meanwhile, in
+        seconds."""
         while True:
             self._changed = trio.Event()
             first = min((s.deadline for s in self._sessions.values()), default=float("inf"))
@@ -188,7 +194,7 @@ class HeartbeatManager:
         now = trio.current_time()
         if slept_s:
             logger.warning(
-                "this controller did not run for %.1f s; nobody is fenced for it", slept_s
+                "this controller did not run for %.1f s; no broker is fenced for it", slept_s
             )
             for session in self._sessions.values():
                 session.deadline = now + self._timeout_s
@@ -242,7 +248,8 @@ class HeartbeatManager:
             session.probing = False
 
     async def _gone(self, session: _Session) -> bool:
-        """Whether nobody listens there, or a suspect does not answer; False when it is heard of again, or its session ends some other way."""
+        """Whether no process listens there, or a suspect does not answer; False when it is heard of
+        again, or its session ends some other way."""
         pause_s = PROBE_AGAIN_S
         while (endpoint := self._endpoint(session)) is not None:
             try:
@@ -250,10 +257,13 @@ class HeartbeatManager:
                     endpoint.host, endpoint.port, timeout_ms=PROBE_S * 1000
                 )
             except PeerLost as e:
-                if e.refused or session.suspect:
+                if e.answered:
+                    session.suspect = False
+                elif e.refused or session.suspect:
                     return self._endpoint(session) is not None
             else:
-                # It lives, and may still die before its next heartbeat gives us a connection to watch.
+                # It lives, and may still die before its next heartbeat gives us a connection to
+                # watch.
                 channel.close()
                 session.suspect = False
                 pause_s = PROBE_ALIVE_S
@@ -262,7 +272,8 @@ class HeartbeatManager:
         return False
 
     def _endpoint(self, session: _Session) -> Endpoint | None:
-        """Where to try it; None where there is no reason any more: heard of again, fenced, registered anew."""
+        """Where to try it; None where there is no reason any more: heard of again, fenced,
+        registered again."""
         if self._sessions.get(session.broker_id) is not session:
             return None
         broker = self._controller.image.brokers.get(session.broker_id)
@@ -281,7 +292,8 @@ def probed_endpoint(broker: BrokerImage, config: BrokerConfig) -> Endpoint | Non
 def fence_all(
     image: MetadataImage, gone: Iterable[tuple[int, int]], config: BrokerConfig
 ) -> Decision[Event]:
-    """Fence all these brokers, (id, epoch) each, in one decision; the reply is the ids of those that were not fenced yet."""
+    """Fence all these brokers, (id, epoch) each, in one decision; the reply is the ids of those
+    that were not fenced yet."""
     decision: Decision[Event] = Decision(reply=[])
     applied = 0
     for broker_id, broker_epoch in gone:

@@ -1,10 +1,11 @@
-"""What the active controller sees to of its own accord, besides liveness: leadership goes back to the preferred replicas, and
-partitions without a leader get one when a config allows it now.
+"""What the active controller sees to of its own accord, besides liveness: leadership goes back to
+the preferred replicas, and partitions without a leader get one when a config allows it now.
 
-Every `leader.imbalance.check.interval.seconds`, with `auto.leader.rebalance.enable`, partitions whose preferred replica is in
-sync but does not lead are given to it. Where `unclean.leader.election.enable` was changed, for a topic, a broker or all of
-them, partitions without a leader are looked at anew at once; so they are when a controller takes office, because the one
-before may have died in between.
+Every `leader.imbalance.check.interval.seconds`, with `auto.leader.rebalance.enable`, partitions
+whose preferred replica is in sync but does not lead are given to it. Where
+`unclean.leader.election.enable` was changed, for a topic, a broker or all of them, partitions
+without a leader are looked at again at once; so they are when a controller takes office, because
+the one before may have died in between.
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
-"""The metadata log as brokers follow it: what the active controller committed last, ready to be sent.
+"""The metadata log as brokers follow it: what the active controller committed last, ready to be
+sent.
 
-A broker fetches `__cluster_metadata` from the controller as it would a partition from its leader. What it gets are record
-batches, one for each append to the store: a record an event (`core/meta/events.py`), offsets as in the store, the batch's
-leader epoch the controller's epoch. An append is never cut, so whoever applies whole batches sees no decision half made.
+A broker fetches `__cluster_metadata` from the controller as it would a partition from its leader.
+What it gets are record batches, one for each append to the store: a record an event
+(`core/meta/events.py`), offsets as in the store, the batch's leader epoch the controller's epoch.
+An append is never cut, so a reader that applies whole batches sees no decision half made.
 
-Only the tail is kept, in memory, about `TAIL_BYTES`. A follower that is further behind, or whose log is not ours (it
-claims another epoch for its last record, or an offset beyond the end), cannot be continued: `read` says None, and the
-follower loads a snapshot. That is the document of `core/meta/snapshot.py`, sent in pieces by FetchSnapshot (KIP-630) and
-known by the offset behind its last event and the controller epoch of that event.
+Only the tail is kept, in memory, about `TAIL_BYTES`. A follower that is further behind, or whose
+log is not ours (it claims another epoch for its last record, or an offset beyond the end), cannot
+be continued: `read` says None, and the follower loads a snapshot. That is the document of
+`core/meta/snapshot.py`, sent in pieces by FetchSnapshot (KIP-630) and known by the offset behind
+its last event and the controller epoch of that event.
 
 Everything in here is durable in the store already: a follower never has to take anything back.
 """
@@ -51,8 +54,8 @@ class Snapshot:
 
 
 class Appended(list[Event]):
-    """Events that go into the log together. What they are in bytes, the store and the feed both want to know: it is worked
-    out once."""
+    """Events that go into the log together. What they are in bytes, the store and the feed both
+    want to know: it is worked out once."""
 
     _values: list[bytes] | None = None
 
@@ -119,8 +122,8 @@ class MetadataFeed:
         return self._snapshots[-1] if self._snapshots else None
 
     def restart(self, image: MetadataImage) -> None:
-        """Begin behind what the store held when the controller took office. What is kept already stays where it leads up
-        to that very place."""
+        """Begin behind what the store held when the controller took office. What is kept already
+        stays where it leads up to that very place."""
         known = self._tail and (self._image.offset, self._tail[-1].epoch) == (
             image.offset,
             image.controller_epoch,
@@ -153,14 +156,14 @@ class MetadataFeed:
         self._wake()
 
     def close(self) -> None:
-        """The controller has lost its office: nobody waits for more."""
+        """This node is no longer the controller: end all waits for more."""
         self._open = False
         self._wake()
 
     def read(self, offset: int, bytes_max: int, last_epoch: int = NO_EPOCH) -> bytes | None:
-        """Whole batches from the one that holds `offset` on, about `bytes_max` of them and at least one; empty at the
-        end. None where a follower that has the log up to `offset`, its last event of `last_epoch` (-1: it does not say),
-        must load a snapshot first."""
+        """Whole batches from the one that holds `offset` on, about `bytes_max` of them and at least
+        one; empty at the end. None where a follower that has the log up to `offset`, its last event
+        of `last_epoch` (-1: it does not say), must load a snapshot first."""
         if not self.start_offset <= offset <= self.end_offset:
             return None
         at = bisect_right(self._tail, offset, key=lambda append: append.first) - 1
@@ -178,15 +181,16 @@ class MetadataFeed:
         return b"".join(found)
 
     async def wait_beyond(self, offset: int, deadline: float) -> bool:
-        """Wait until there is something at `offset`; False where `deadline` (seconds of trio's clock) or the
-        controller's end comes first."""
+        """Wait until there is something at `offset`; False where `deadline` (seconds of trio's
+        clock) or the controller's end comes first."""
         with trio.CancelScope(deadline=deadline):
             while self._open and self.end_offset <= offset:
                 await self._moved.wait()
         return self._open and self.end_offset > offset
 
     async def snapshot(self, now_ms: int) -> Snapshot:
-        """A snapshot from which `read` goes on: the newest, or where the tail has left that behind, a new one."""
+        """A snapshot from which `read` goes on: the newest, or where the tail has left that behind,
+        a new one."""
         async with self._dumping:
             newest = self.newest_snapshot
             if newest is not None and newest.end_offset >= self.start_offset:
@@ -205,7 +209,8 @@ class MetadataFeed:
         return None
 
     def _epoch_before(self, offset: int, at: int) -> int:
-        """The epoch of the event before `offset`; `at` is the place of the append that holds `offset`."""
+        """The epoch of the event before `offset`; `at` is the place of the append that holds
+        `offset`."""
         if at < 0:
             return self._before
         if self._tail[at].first < offset:

@@ -1,13 +1,16 @@
-"""Following the metadata log: what the active controller committed, fetched and replayed in this process.
+"""Following the metadata log: what the active controller committed, fetched and replayed in this
+process.
 
-The log is fetched as Kafka's brokers fetch it: topic `__cluster_metadata`, long polls to the controller's listener, whole
-batches of CBOR events; where the controller has no longer what comes next, a snapshot by FetchSnapshot (KIP-630). All that
-a controller sends is durable, so nothing here is ever taken back, and an answer that asks for that is refused: a batch that
-does not follow on what we have, an event that contradicts it, a snapshot from before it, another cluster's id. A refused
-answer costs the connection and is asked for again after a pause; the image stays as it was.
+The log is fetched as Kafka's brokers fetch it: topic `__cluster_metadata`, long polls to the
+controller's listener, whole batches of CBOR events; where the controller has no longer what comes
+next, a snapshot by FetchSnapshot (KIP-630). All that a controller sends is durable, so nothing here
+is ever taken back, and an answer that asks for that is refused: a batch that does not follow on
+what we have, an event that contradicts it, a snapshot from before it, another cluster's id. A
+refused answer costs the connection and is asked for again after a pause; the image stays as it was.
 
-The controller moves: where the locator names somebody else, the connection ends and the next one goes there. While the
-controller is active in this very process it hands its images over itself, and nothing is fetched.
+The controller moves: where the locator names somebody else, the connection ends and the next one
+goes there. While the controller is active in this very process it hands its images over itself, and
+nothing is fetched.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ POLL_MS: Final = 2_000
 """How long a fetch may wait at the controller when nothing happens."""
 
 LOOK_AGAIN_S: Final = 0.5
-"""How often it is asked whether somebody else is the controller by now: one that is paused says nothing itself."""
+"""How often it is asked whether somebody else is the controller by now: one that is paused says
+nothing itself."""
 
 REPLAYED_INLINE_BYTES: Final = 16 * 1024
 """So much of the log is replayed on the loop, some hundred events; the rest in a thread."""
@@ -87,8 +91,9 @@ class MetadataFollower:
         leads: Callable[[], bool],
         refused: Callable[[int, Endpoint], None],
     ) -> None:
-        """`newest` is the image to go on from, `publish` takes each new one; `leads` says whether the active controller is in
-        this process: then nothing is fetched. `refused` is told where nobody listens at a controller's address."""
+        """`newest` is the image to go on from, `publish` takes each new one; `leads` says whether
+        the active controller is in this process: then nothing is fetched. `refused` is called where
+        no process listens at a controller's address."""
         self._config = config
         self._locator = locator
         self._peers = peers
@@ -134,7 +139,7 @@ class MetadataFollower:
         """One connection's life. Raises PeerLost, KafkaError, MetadataBroken."""
         found = await self._locator.find()
         if found is None:
-            raise PeerLost("nobody is the controller just now")
+            raise PeerLost("there is no active controller")
         controller_id, endpoint = found
         timeout_ms = self._config.controller_quorum_request_timeout_ms
         try:
@@ -224,7 +229,8 @@ class MetadataFollower:
         return request
 
     async def _snapshot(self, channel: Channel, wanted: SnapshotId) -> MetadataImage:
-        """The image that the controller keeps for `wanted`. Raises MetadataBroken, PeerLost, KafkaError."""
+        """The image that the controller keeps for `wanted`. Raises MetadataBroken, PeerLost,
+        KafkaError."""
         image = self._newest()
         if wanted.end_offset <= image.offset:
             raise MetadataBroken(
@@ -276,7 +282,8 @@ class MetadataFollower:
         return _only_snapshot(answer)
 
     def _check_epoch(self, epoch: int, image: MetadataImage) -> None:
-        """A controller of an older epoch than one whose events we have was replaced and does not know it."""
+        """A controller of an older epoch than one whose events we have was replaced and does not
+        know it."""
         if NO_EPOCH < epoch < image.controller_epoch:
             raise KafkaError(
                 ErrorCode.FENCED_LEADER_EPOCH,
@@ -292,8 +299,9 @@ class MetadataFollower:
 async def _at_work(
     size: int, work: Callable[[*Args], MetadataImage], *args: *Args
 ) -> MetadataImage:
-    """`work(*args)`, for `size` bytes of the log: in a thread where they are many. What it works on are values that nobody
-    changes, and an image that is not the newest any more when it is made is not published."""
+    """`work(*args)`, for `size` bytes of the log: in a thread where they are many. What it works on
+    are values that no other code changes, and an image that is not the newest any more when it is
+    made is not published."""
     if size <= REPLAYED_INLINE_BYTES:
         return work(*args)
     return await offload(work, *args, directory=AT_WORK)
@@ -312,7 +320,8 @@ def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
             check_crc(view, position, header)
             if header.leader_epoch < image.controller_epoch and header.next_offset > image.offset:
                 raise MetadataBroken(
-                    f"events of epoch {header.leader_epoch} behind those of {image.controller_epoch}"
+                    f"events of epoch {header.leader_epoch} behind those of "
+                    f"{image.controller_epoch}"
                 )
             for record in records(view[position : position + header.size], header):
                 if record.offset < offset:
@@ -331,7 +340,8 @@ def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
 
 
 def _only_partition(answer: Any) -> FetchedPartition:
-    """The one partition that was asked for. Raises KafkaError with what the controller says is wrong, MetadataBroken."""
+    """The one partition that was asked for. Raises KafkaError with what the controller says is
+    wrong, MetadataBroken."""
     _refuse(answer.error_code)
     found = [partition for topic in answer.responses for partition in topic.partitions]
     if len(found) != 1 or found[0].partition_index != 0:

@@ -1,5 +1,5 @@
-"""How far each follower of the metadata log is, as its fetches say: for DescribeQuorum, and for a broker that shuts down,
-which may go when the others know who leads in its place."""
+"""How far each follower of the metadata log is, as its fetches say: for DescribeQuorum, and for a
+broker that shuts down, which may go when the others know who leads in its place."""
 
 from __future__ import annotations
 

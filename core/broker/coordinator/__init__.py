@@ -1,1 +1,1 @@
-"""The runtime of coordinators: a state machine for each partition of an internal topic, and its log."""
+"""The runtime of coordinators: a state machine and a log for each internal partition."""

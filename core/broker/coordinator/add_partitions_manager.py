@@ -1,12 +1,18 @@
-"""Asking a transaction's coordinator before the first batch of the transaction is appended to a partition (KIP-890).
+"""Asking a transaction's coordinator before the first batch of the transaction is appended to a
+partition (KIP-890).
 
-A batch that a leader took although its transaction was over would stay undecided for ever, and with it all that is behind it:
-nobody would send a marker. So the leader asks first. Clients of the first protocol have added the partition themselves, and
-the leader has that verified; for clients of the second the leader adds it.
+A batch that a leader took although its transaction was over would stay undecided for ever, and with
+it all that is behind it: no coordinator would send a marker. So the leader asks first. Clients of
+the first protocol have added the partition themselves, and the leader has that verified; for
+clients of the second the leader adds it.
+
+Each broker is asked one request at a time. What comes up meanwhile goes into the next one together,
+so the more transactions there are, the more of them share a request.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
@@ -37,20 +43,47 @@ class Ask(Enum):
 
     VERIFY = "verify"
     """It knows no TRANSACTION_ABORTABLE: INVALID_TXN_STATE in its place."""
-    VERIFY_ABORTABLE = "verify, may be told to abort"
+    VERIFY_ABORTABLE = "verify, may have to abort"
     ADD = "add"
+
+
+class _Question:
+    """What is asked about one transaction, and what comes of it."""
+
+    def __init__(
+        self, asked: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
+    ) -> None:
+        self.asked = asked
+        self.errors: PartitionErrors = {}
+        self.answered = trio.Event()
+        self._partitions = partitions
+
+    def answer(self, errors: PartitionErrors | ErrorCode) -> None:
+        """An error for each partition, or one for all."""
+        if isinstance(errors, ErrorCode):
+            errors = dict.fromkeys(self._partitions, errors)
+        self.errors = errors
+        self.answered.set()
 
 
 class AddPartitionsToTxnManager:
     """One for each broker."""
 
     def __init__(
-        self, state: BrokerState, transactions: TransactionCoordinators, links: BrokerLinks
+        self,
+        state: BrokerState,
+        transactions: TransactionCoordinators,
+        links: BrokerLinks,
+        start_soon: Callable[..., None],
     ) -> None:
-        """`transactions` are the coordinators of this broker, `links` lead to those of others."""
+        """`transactions` are the coordinators of this broker, `links` lead to those of others.
+        `start_soon` starts a task of the broker's."""
         self._state = state
         self._transactions = transactions
         self._links = links
+        self._start_soon = start_soon
+        self._unasked: dict[int, deque[_Question]] = {}
+        """By broker, what waits for the request that is under way there; no entry where none is."""
 
     def close(self) -> None:
         """End the connections."""
@@ -65,10 +98,11 @@ class AddPartitionsToTxnManager:
         partitions: Sequence[TopicPartition],
         begin: Callable[[], None],
     ) -> PartitionErrors:
-        """An error code for each partition, as the producer's client is to hear it. Where the last transaction of a client
-        of the second protocol is still being ended, the coordinator is asked again, for
-        `add.partitions.to.txn.retry.backoff.max.ms`. `begin` is called before each time, for a marker of that last
-        transaction may have ended the verification that was begun before it."""
+        """An error code for each partition, as the producer's client is to hear it. Where the last
+        transaction of a client of the second protocol is still being ended, the coordinator is
+        asked again, for `add.partitions.to.txn.retry.backoff.max.ms`. `begin` is called before each
+        time, for a marker of that last transaction may have ended the verification that was begun
+        before it."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -90,7 +124,9 @@ class AddPartitionsToTxnManager:
                 or ErrorCode.CONCURRENT_TRANSACTIONS not in found.values()
                 or trio.current_time() >= until
             ):
-                return {tp: _told(found.get(tp, ErrorCode.NONE), ask) for tp in partitions}
+                return {
+                    tp: _error_for_client(found.get(tp, ErrorCode.NONE), ask) for tp in partitions
+                }
             await trio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
 
     async def _ask(
@@ -103,28 +139,65 @@ class AddPartitionsToTxnManager:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if led[0] == state.node_id:
             return await transactions.add_partitions(asked, SECOND_PROTOCOL)
-        request = AddPartitionsToTxnRequest(transactions=[asked])
-        timeout_ms = state.config.request_timeout_ms
+        question = _Question(asked, partitions)
+        unasked = self._unasked.get(led[0])
+        if unasked is None:
+            unasked = self._unasked[led[0]] = deque()
+            self._start_soon(self._ask_node, led[0], unasked)
+        unasked.append(question)
+        await question.answered.wait()
+        return question.errors
+
+    async def _ask_node(self, node: int, unasked: deque[_Question]) -> None:
+        """Ask another broker one request after the other, until nothing is left to ask."""
+        try:
+            while unasked:
+                questions: dict[str, _Question] = {}
+                # The answer names transactions by their ids: a second question about one waits for
+                # the next request.
+                for _ in range(len(unasked)):
+                    one = unasked.popleft()
+                    if questions.setdefault(one.asked.transactional_id, one) is not one:
+                        unasked.append(one)
+                try:
+                    await self._ask_together(node, questions)
+                finally:
+                    for one in questions.values():
+                        if not one.answered.is_set():
+                            one.answer(ErrorCode.NETWORK_EXCEPTION)
+        finally:
+            del self._unasked[node]
+
+    async def _ask_together(self, node: int, questions: dict[str, _Question]) -> None:
+        request = AddPartitionsToTxnRequest(transactions=[one.asked for one in questions.values()])
+        timeout_ms = self._state.config.request_timeout_ms
         try:
             response: AddPartitionsToTxnResponse = await self._links.ask(
-                led[0], request, timeout_ms=timeout_ms
+                node, request, timeout_ms=timeout_ms
             )
-        except PeerLost:
-            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
-        except KafkaError as e:
-            return dict.fromkeys(partitions, ErrorCode(e.code))
-        if response.error_code:
-            return dict.fromkeys(partitions, ErrorCode(response.error_code))
-        return {
-            TopicPartition(topic.name, p.partition_index): ErrorCode(p.partition_error_code)
-            for result in response.results_by_transaction
-            for topic in result.topic_results
-            for p in topic.results_by_partition
-        }
+            if response.error_code:
+                raise KafkaError(response.error_code)
+        except (PeerLost, KafkaError) as e:
+            code = ErrorCode(e.code) if isinstance(e, KafkaError) else ErrorCode.NETWORK_EXCEPTION
+            for question in questions.values():
+                question.answer(code)
+            return
+        for result in response.results_by_transaction:
+            question = questions.get(result.transactional_id)
+            if question is not None:
+                question.answer(
+                    {
+                        TopicPartition(topic.name, p.partition_index): ErrorCode(
+                            p.partition_error_code
+                        )
+                        for topic in result.topic_results
+                        for p in topic.results_by_partition
+                    }
+                )
 
 
-def _told(code: ErrorCode, ask: Ask) -> ErrorCode:
-    """What a producer is told in place of what the coordinator said."""
+def _error_for_client(code: ErrorCode, ask: Ask) -> ErrorCode:
+    """The error that a producer gets for the coordinator's error `code`."""
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code == ErrorCode.TRANSACTION_ABORTABLE and ask is Ask.VERIFY:

@@ -1,5 +1,5 @@
-"""One channel to each other broker, made when it is first needed and again when it broke: for what coordinators ask brokers,
-and brokers coordinators."""
+"""One channel to each other broker, made when it is first needed and again when it broke: for what
+coordinators ask brokers, and brokers coordinators."""
 
 from __future__ import annotations
 

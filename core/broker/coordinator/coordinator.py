@@ -1,29 +1,40 @@
 """One coordinator: a state machine, and the partition of an internal topic that is its log.
 
-A request comes to a decision without an await: decide, append what it decides as one batch, replay it, set timers. Its
-answer is held until the high watermark passes everything written so far, for what it says may rest on records that
-are not yet safe, its own or an earlier request's. With one replica the watermark has passed by the time of asking, and the
-answer goes out without a checkpoint.
+A request comes to a decision without an await: decide, append what it decides as one batch, replay
+it, set timers. Its answer is held until the high watermark passes everything written so far, for
+what it says may rest on records that are not yet safe, its own or an earlier request's. With one
+replica the watermark has passed by the time of asking, and the answer goes out without a
+checkpoint.
 
-A leader that is new reads the partition to its end first, in slices, off the loop; meanwhile COORDINATOR_LOAD_IN_PROGRESS.
-When leadership goes, so does the state, and who waits is told NOT_COORDINATOR. When an append fails, nothing was
-replayed; a machine that has gone ahead of its log all the same (`keeps_state_when_refused` is False) is dropped and loaded
-again, and so is any in which something went wrong that nobody foresaw.
+A new leader first reads the partition to its end, in slices, off the loop; requests meanwhile get
+COORDINATOR_LOAD_IN_PROGRESS. When the broker loses leadership, it drops the state, and waiting
+requests get NOT_COORDINATOR. When an append fails, nothing was replayed; a machine that has gone
+ahead of its log all the same (`keeps_state_when_refused` is False) is dropped and loaded again, and
+so is any machine that raised an unexpected exception.
 
-What a decision wants done outside (its effects) waits for the same watermark, so that the world never sees what a failover
-takes back. What comes of an effect returns as another decision, if this is still the coordinator.
+A decision about thousands of things is made in turns (core/turns.py): a commit of 10,000 offsets, a
+group deleted with as many. Others must not see the machine half way, so they stand in line until it
+is done, as all requests of a partition do in Kafka. When the coordinator ends meanwhile, everybody
+in the line is sent elsewhere.
+
+What a decision wants done outside (its effects) waits for the same watermark, so that the world
+never sees what a failover takes back. What comes of an effect returns as another decision, if this
+is still the coordinator.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
 from pk.core.broker.offload import offload
+from pk.core.broker.turns import in_turns, pause
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes
@@ -36,6 +47,7 @@ from pk.core.record.build import (
     end_transaction_batch,
 )
 from pk.core.record.compress import Codec
+from pk.core.turns import Pace, Turns, at_once
 from pk.core.values import NO_PRODUCER_ID, NO_SEQUENCE
 
 if TYPE_CHECKING:
@@ -48,30 +60,45 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.coordinator")
 
 COORDINATOR_SEQUENCE = 0
-"""Of each batch that a coordinator writes in a transaction, as Kafka's do: nobody looks at it."""
+"""The sequence of every batch that a coordinator writes in a transaction, as in Kafka; unused."""
 
 REPLAYED_AT_ONCE = 1000
 """Records of a loading partition that are replayed between two checkpoints."""
 
+TIMER_AGAIN_S: Final = 0.5
+"""When a timer runs out again whose decision the log has refused, as in Apache Kafka."""
+
+COMMANDS_AT_ONCE: Final = 16
+"""Commands of the line that are carried out between two checkpoints."""
+
+
+Decided = Decision[Any] | Turns[Decision[Any]]
+"""What a machine decides, at once or in turns."""
+
 
 class Machine(Protocol):
-    """What a coordinator runs (core/machine.py has the contract). Beside this it has the methods that decide what requests
-    ask.
+    """What a coordinator runs (core/machine.py has the contract). Beside this it has the methods
+    that decide what requests ask.
 
-    After its log is replayed, a machine is handed the image of the cluster (`follow`, with nothing changed), then hears
-    that it is `loaded`; from then on `follow` brings each image that comes into force, and what differs in it.
+    After its log is replayed, a machine is handed the image of the cluster (`follow`, with nothing
+    changed), then hears that it is `loaded`; from then on `follow` brings each image that comes
+    into force, and what differs in it.
     """
 
     keeps_state_when_refused: ClassVar[bool]
-    """Whether the state is still right when an append was refused, although the decision was made."""
+    """Whether the state is still right when an append was refused, although the decision was
+    made."""
+    log_is_compacted: ClassVar[bool]
+    """Whether of records with the same key only the last one counts, as the log cleaner takes
+    it."""
 
     def encode(self, record: Any, /) -> tuple[bytes, bytes | None]: ...
     def decode(self, key: bytes, value: bytes | None, /) -> Any | None: ...
     def replay(self, record: Any, record_offset: int, producer_id: int) -> None: ...
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None: ...
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Any]: ...
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decided: ...
     def loaded(self, now_ms: int) -> Decision[Any]: ...
-    def fire(self, key: Any, now_ms: int) -> Decision[Any]: ...
+    def fire(self, key: Any, now_ms: int) -> Decided: ...
 
 
 M = TypeVar("M", bound=Machine)
@@ -113,11 +140,47 @@ class Waiter:
             await self._answered.wait()
 
 
+class _Command:
+    """Something to decide: what it comes to, once it has."""
+
+    __slots__ = ("_ended", "decide", "done", "error", "reply", "timer", "waiter", "work")
+
+    def __init__(
+        self,
+        decide: Callable[[Any, Hashable, int], Decided],
+        waiter: Waiter | None,
+        timer: Hashable = None,
+    ) -> None:
+        self.decide = decide
+        self.timer = timer
+        """The timer that brought it up; None where it was none."""
+        self.waiter = waiter
+        """Of who asked for it; None for the coordinator's own."""
+        self.work: Turns[Any] | None = None
+        self.done = False
+        self.reply: Any = None
+        self.error: Exception | None = None
+        self._ended: trio.Event | None = None
+
+    def end(self, reply: Any, error: Exception | None) -> None:
+        """It has come to this."""
+        self.done, self.reply, self.error, self.work = True, reply, error, None
+        if self._ended is not None:
+            self._ended.set()
+
+    async def wait(self) -> None:
+        """Until it has come to something."""
+        if not self.done:
+            self._ended = trio.Event()
+            await self._ended.wait()
+
+
 class _Loaded(NamedTuple):
     """A slice of the log: what to replay, and where the next one begins."""
 
     items: list[tuple[int, int, Any]]
-    """(offset, producer id, record); for the end of a transaction, a bool: whether it was committed."""
+    """(offset, producer id, record); for the end of a transaction, a bool: whether it was
+    committed."""
     next_offset: int
 
 
@@ -135,7 +198,8 @@ class Surroundings(NamedTuple):
     image: Callable[[], MetadataImage]
     """The one in force."""
     carry_out: Callable[[Coordinator[Any], Any], None]
-    """Carries out an effect of this kind of machine. It only begins to: it decides nothing before it returns."""
+    """Carries out an effect of this kind of machine. It only begins to: it decides nothing before
+    it returns."""
 
 
 class Coordinator(Generic[M]):
@@ -154,22 +218,39 @@ class Coordinator(Generic[M]):
         self._around = around
         self._waiting: set[Waiter] = set()
         self._loading: trio.CancelScope | None = None
-        self._after_load: list[Callable[[M, int], Decision[Any]]] = []
+        self._after_load: list[Callable[[M, int], Decided]] = []
+        self._line: deque[_Command] = deque()
+        """The command that is carried out in turns, and those that wait for its end."""
+        self._free = trio.Event()
+        """Set when the line is empty."""
 
     # Requests
 
-    def submit(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+    def submit(self, decide: Callable[[M, Hashable, int], Decided]) -> Any:
         """Have `decide(machine, token, now_ms)` decided, and its records appended and replayed.
 
         Returns the answer, or an awaitable of it. Both may raise KafkaError: what `decide` raises,
-        COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (the append was refused, or not
-        replicated in time).
+        COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (the append was
+        refused, or not replicated in time).
         """
         if self.state is not State.ACTIVE:
             raise self._unavailable()
-        waiter = Waiter()
-        reply = self._run(decide, waiter)
+        command = _Command(decide, Waiter())
+        return self._outcome(command) if self._carry_out_now(command) else self._await(command)
+
+    async def _await(self, command: _Command) -> Any:
+        await command.wait()
+        outcome = self._outcome(command)
+        return await outcome if isawaitable(outcome) else outcome
+
+    def _outcome(self, command: _Command) -> Any:
+        """The answer to a command that has been carried out, or an awaitable of it. Raises
+        KafkaError."""
+        if command.error is not None:
+            raise command.error
+        reply, waiter = command.reply, command.waiter
         if reply is None:
+            assert waiter is not None
             if not waiter.ready:
                 self._waiting.add(waiter)
                 return self._answer(waiter)
@@ -186,14 +267,30 @@ class Coordinator(Generic[M]):
         """Whether it serves."""
         return self.state is State.ACTIVE
 
-    def when_active(self, decide: Callable[[M, int], Decision[Any]]) -> bool:
-        """Have `decide(machine, now_ms)` decided now, or after loading; nobody waits for an answer. False where the log
-        refused its records."""
+    async def wait_until_free(self) -> None:
+        """Wait until the queue is empty; code that is not a command may then read the machine."""
+        while self._line:
+            await self._free.wait()
+
+    def when_active(self, decide: Callable[[M, int], Decided]) -> bool:
+        """Run `decide(machine, now_ms)` now, or after loading, or when its turn comes, without an
+        answer. False if the log refused its records."""
         if self.state is State.LOADING:
             self._after_load.append(decide)
         elif self.state is State.ACTIVE:
             return self._run_quietly(lambda machine, _, now_ms: decide(machine, now_ms))
         return True
+
+    async def until_decided(self, decide: Callable[[M, int], Decided]) -> bool:
+        """As `when_active`, and wait for what it comes to."""
+        if self.state is not State.ACTIVE:
+            return self.when_active(decide)
+        command = _Command(lambda machine, _, now_ms: decide(machine, now_ms), None)
+        if self._carry_out_now(command):
+            self._log_error(command)
+        else:
+            await command.wait()
+        return not isinstance(command.error, KafkaError)
 
     def follow(self, image: MetadataImage, found: Changes) -> None:
         """Another image is in force, which differs by `found`."""
@@ -202,13 +299,17 @@ class Coordinator(Generic[M]):
     def append_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, committed: bool
     ) -> int:
-        """Write the marker that ends a producer's transaction in this partition, and have the machine know of it. The
-        offset behind it: the marker is safe when the high watermark is there.
+        """Write the marker that ends a producer's transaction in this partition, and have the
+        machine know of it. The offset behind it: the marker is safe when the high watermark is
+        there.
 
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what `Partition.append` raises.
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, also while a command is carried out in
+        turns (see `wait_until_free`), NOT_COORDINATOR, and what `Partition.append` raises.
         """
         if self.state is not State.ACTIVE:
             raise self._unavailable()
+        if self._line:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         now_ms = self._around.clock.now_ms()
         batch = end_transaction_batch(
             committed, coordinator_epoch, producer_id, producer_epoch, now_ms
@@ -225,24 +326,80 @@ class Coordinator(Generic[M]):
     def fire(self, key: Hashable) -> None:
         """A timer has run out."""
         if self.state is State.ACTIVE:
-            self._run_quietly(lambda machine, _, now_ms: machine.fire(key, now_ms))
+            self._run_quietly(lambda machine, _, now_ms: machine.fire(key, now_ms), timer=key)
 
-    def _run_quietly(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> bool:
+    def _run_quietly(
+        self, decide: Callable[[M, Hashable, int], Decided], timer: Hashable = None
+    ) -> bool:
+        command = _Command(decide, None, timer)
+        if not self._carry_out_now(command):
+            return True
+        self._log_error(command)
+        return not isinstance(command.error, KafkaError)
+
+    def _log_error(self, command: _Command) -> None:
+        """Log the error of a command that no task waits for."""
+        if isinstance(command.error, KafkaError):
+            logger.warning("%s: %s", self.partition.tp, command.error)
+            self._set_again(command.timer)
+        elif command.error is not None:
+            said = "%s: a coordinator's own decision failed"
+            logger.error(said, self.partition.tp, exc_info=command.error)
+
+    def _set_again(self, timer: Hashable) -> None:
+        """The log refused what was decided when `timer` ran out: it runs out again, or a member
+        whose session is over would stay. (A coordinator that is loaded sets its timers itself.)"""
+        around = self._around
+        if timer is not None and self.state is State.ACTIVE and not around.timers.has(self, timer):
+            around.timers.set(self, timer, around.clock.time() + TIMER_AGAIN_S)
+
+    def _carry_out_now(self, command: _Command) -> bool:
+        """Carry `command` out; False where it takes several turns, or has to stand in line."""
+        if not self._line:
+            self._step(command)
+            if command.done:
+                return True
+            self._free = trio.Event()
+            self._around.start_soon(self._carry_out_line, self._line)
+        self._line.append(command)
+        return False
+
+    async def _carry_out_line(self, line: deque[_Command]) -> None:
+        """Carry out what is in the line, until it is empty, or somebody has sent it away
+        (`_drop`)."""
+        pace = Pace(COMMANDS_AT_ONCE)
+        await pause()
+        while line is self._line and line:
+            command = line[0]
+            self._step(command)
+            if line is self._line and command.done:
+                line.popleft()
+                if command.waiter is None:
+                    self._log_error(command)
+            if not command.done or pace.due():
+                await pause()
+        if line is self._line:
+            self._free.set()
+
+    def _step(self, command: _Command) -> None:
+        """Carry `command` out up to its next pause."""
+        if command.work is None:
+            command.work = self._run(command.decide, command.waiter)
         try:
-            self._run(decide, None)
-        except KafkaError as e:
-            logger.warning("%s: %s", self.partition.tp, e)
-            return False
-        except Exception:
-            logger.exception("%s: a coordinator's own decision failed", self.partition.tp)
-        return True
+            next(command.work)
+        except StopIteration as done:
+            command.end(done.value, None)
+        except Exception as e:  # noqa: BLE001 (it is raised to who waits for the command, or logged)
+            command.end(None, e)
 
-    def _run(self, decide: Callable[[M, Hashable, int], Decision[Any]], token: Hashable) -> Any:
-        """The reply. No await between here and the end: nothing else sees the machine half way."""
+    def _run(self, decide: Callable[[M, Hashable, int], Decided], token: Hashable) -> Turns[Any]:
+        """The reply. Between here and the end nothing else sees the machine."""
         now_ms = self._around.clock.now_ms()
         try:
             decision = decide(self.machine, token, now_ms)
-            self._commit(decision, now_ms)
+            if isinstance(decision, Generator):
+                decision = yield from decision
+            yield from self._commit(decision, now_ms)
         except KafkaError:
             raise
         except Exception:
@@ -250,9 +407,10 @@ class Coordinator(Generic[M]):
             raise
         return decision.reply
 
-    def _commit(self, decision: Decision[Any], now_ms: int) -> None:
-        """Append, replay, set timers, answer who waited. Raises KafkaError where the log refused the records."""
-        refusal = self._append(decision, now_ms) if decision.records else None
+    def _commit(self, decision: Decision[Any], now_ms: int) -> Turns[None]:
+        """Append, replay, set timers, answer who waited. Raises KafkaError where the log refused
+        the records."""
+        refusal = (yield from self._append(decision, now_ms)) if decision.records else None
         for waiter, answer in decision.answers:
             if isinstance(waiter, Waiter):
                 waiter.give(answer, self.written, refusal)
@@ -271,20 +429,24 @@ class Coordinator(Generic[M]):
             else:
                 self._around.start_soon(self._carry_out_when_safe, decision.effects, self.written)
 
-    def _append(self, decision: Decision[Any], now_ms: int) -> KafkaError | None:
-        """Write and replay. Returns why the log refused, in which case nothing is written; of a decision that is not
-        atomic, nothing but the batches before."""
-        machine = self.machine
-        encoded = [machine.encode(record) for record in decision.records]
-        bytes_max = BATCH_BYTES_MAX if decision.atomic else self.partition.config.max_message_bytes
+    def _append(self, decision: Decision[Any], now_ms: int) -> Turns[KafkaError | None]:
+        """Write and replay. Returns why the log refused, in which case nothing is written; of a
+        decision that is not atomic, nothing but the batches before."""
+        records, pace = decision.records, Pace()
+        bytes_max = self.partition.config.max_message_bytes
         first = 0
-        try:
-            while first < len(encoded):
-                batch = BatchBuilder(self._around.codec, bytes_max=bytes_max)
-                for key, value in encoded[first:]:
-                    if not batch.append(now_ms, key, value):
-                        break
-                end = first + batch.count
+        while first < len(records):
+            batch = BatchBuilder(
+                self._around.codec, bytes_max=BATCH_BYTES_MAX if decision.atomic else bytes_max
+            )
+            for index in range(first, len(records)):
+                if not batch.append(now_ms, *self.machine.encode(records[index])):
+                    break
+                if pace.due():
+                    yield
+                    if decision.atomic and self._is_hopeless(batch):
+                        break  # the log refuses it, and need not be given the rest to know
+            try:
                 appended = self.partition.append(
                     batch.build(
                         producer_id=decision.producer_id,
@@ -296,13 +458,21 @@ class Coordinator(Generic[M]):
                     ),
                     now_ms=now_ms,
                 )
-                for offset, record in enumerate(decision.records[first:end], appended.base_offset):
-                    machine.replay(record, offset, decision.producer_id)
-                self.written = appended.last_offset + 1
-                first = end
-        except KafkaError as e:
-            return told(e)
+            except KafkaError as e:
+                return error_for_client(e)
+            end = first + batch.count
+            for offset, record in enumerate(records[first:end], appended.base_offset):
+                self.machine.replay(record, offset, decision.producer_id)
+                if pace.due():
+                    yield
+            self.written = appended.last_offset + 1
+            first = end
         return None
+
+    def _is_hopeless(self, batch: BatchBuilder) -> bool:
+        """Whether the log must refuse a batch that is as large already."""
+        limit = self.partition.config.max_message_bytes
+        return self._around.codec is Codec.NONE and batch.size_estimate > limit
 
     async def _carry_out_when_safe(self, effects: list[Any], offset: int) -> None:
         if await self.partition.wait_until_safe(offset, self.leader_epoch):
@@ -310,7 +480,7 @@ class Coordinator(Generic[M]):
 
     def _carry_out(self, effects: list[Any]) -> None:
         if self.state is not State.ACTIVE:
-            return  # who coordinates next, or this one once it has loaded again, finds in the log what is to be done
+            return  # the next load, here or elsewhere, finds the work in the log
         for effect in effects:
             if isinstance(effect, Compute):
                 self._around.start_soon(self._compute, effect, self.machine)
@@ -348,14 +518,15 @@ class Coordinator(Generic[M]):
         return await self._held(waiter.answer, waiter.offset)
 
     async def _held(self, reply: Any, offset: int) -> Any:
-        """`reply`, once the high watermark has passed what it rests on, in the epoch in which that was written."""
+        """`reply`, once the high watermark has passed what it rests on, in the epoch in which that
+        was written."""
         clock = self._around.clock
         deadline = clock.time() + self._around.commit_timeout_ms / 1000
         try:
             if await self.partition.wait_for_high_watermark(offset, deadline, self.leader_epoch):
                 return reply
         except KafkaError as e:
-            raise told(e) from e
+            raise error_for_client(e) from e
         raise KafkaError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.partition.tp} was not replicated in time"
         )
@@ -368,7 +539,8 @@ class Coordinator(Generic[M]):
     # Its life
 
     async def load(self) -> None:
-        """Read the partition to its end, then serve. One that cannot be read is closed, and the reason logged."""
+        """Read the partition to its end, then serve. One that cannot be read is closed, and the
+        reason logged."""
         with trio.CancelScope() as self._loading:
             try:
                 await self._load()
@@ -382,7 +554,7 @@ class Coordinator(Generic[M]):
         directory = log.log_dir.path
         offset, end = log.log_start_offset, log.log_end_offset
         while offset < end and self.state is State.LOADING:
-            args = (log, machine.decode, offset, end, self._around.load_bytes)
+            args = (log, machine, offset, end, self._around.load_bytes)
             try:
                 items, offset = await offload(_read, *args, directory=directory)
             except KafkaError as e:
@@ -394,7 +566,7 @@ class Coordinator(Generic[M]):
                 _replay(machine, items[start : start + REPLAYED_AT_ONCE])
                 await trio.lowlevel.checkpoint()
         if self.state is not State.LOADING:
-            return  # closed, perhaps before this began
+            return  # closed, maybe before this began
         self.written = end
         self.state = State.ACTIVE
         now_ms = self._around.clock.now_ms()
@@ -404,9 +576,11 @@ class Coordinator(Generic[M]):
         for decide in pending:
             self.when_active(decide)
 
-    def _begin_with(self, decision: Decision[Any], now_ms: int) -> None:
+    def _begin_with(self, decision: Decided, now_ms: int) -> None:
+        if isinstance(decision, Generator):
+            decision = at_once(decision)
         try:
-            self._commit(decision, now_ms)
+            at_once(self._commit(decision, now_ms))
         except KafkaError as e:
             logger.warning("%s: %s", self.partition.tp, e)
 
@@ -414,7 +588,8 @@ class Coordinator(Generic[M]):
         """Not the coordinator any more: drop the state, and send everybody who waits elsewhere."""
         self.state = State.CLOSED
         self._drop()
-        # Timers that were to come up much later still name this coordinator: they need not keep its state.
+        # Timers that were to come up much later still name this coordinator: they need not keep its
+        # state.
         self.machine = self._make_machine()
 
     def _restart(self) -> None:
@@ -428,25 +603,30 @@ class Coordinator(Generic[M]):
         if self._loading is not None:
             self._loading.cancel()
         self._around.timers.forget(self)
+        line, self._line = self._line, deque()
+        for command in line:
+            if not command.done:
+                command.end(None, KafkaError(ErrorCode.NOT_COORDINATOR))
+        self._free.set()
         waiting, self._waiting = self._waiting, set()
         for waiter in waiting:
             waiter.give(None, 0, KafkaError(ErrorCode.NOT_COORDINATOR))
 
 
-def _read(
-    log: Log,
-    decode: Callable[[bytes, bytes | None], Any | None],
-    offset: int,
-    end: int,
-    bytes_max: int,
-) -> _Loaded:
-    """In a thread: the records of the next slice of the log."""
+def _read(log: Log, machine: Machine, offset: int, end: int, bytes_max: int) -> _Loaded:
+    """In a thread: the records of the next slice of the log. What a later record of the slice
+    replaces is left out, where the log is one that may be compacted: most records of a busy group's
+    coordinator are offsets that were committed again."""
     data = log.read_bytes(offset, bytes_max, end)
-    items: list[tuple[int, int, Any]] = []
+    found: list[tuple[int, int, bytes, bytes | None]] = []
+    markers: dict[int, tuple[int, int, Any]] = {}
+    last: dict[bytes, int] = {}
+    """Key → the offset of its last record outside of transactions."""
     view = memoryview(data)
     next_offset = offset
     for position, header in iter_headers(data):
         next_offset = header.next_offset
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         for record in records(view[position : position + header.size], header):
             if record.offset < offset:
                 continue
@@ -454,16 +634,25 @@ def _read(
                 marker = control_type(record)
                 if marker in (ControlType.ABORT, ControlType.COMMIT):
                     committed = marker is ControlType.COMMIT
-                    items.append((record.offset, header.producer_id, committed))
+                    markers[len(found)] = (record.offset, header.producer_id, committed)
+                    found.append((record.offset, header.producer_id, b"", None))
                 continue
             if record.key is None:
                 raise ProtocolError(f"offset {record.offset}: a record without a key")
-            decoded = decode(record.key, record.value)
-            if decoded is not None:
-                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-                items.append((record.offset, producer_id, decoded))
+            found.append((record.offset, producer_id, record.key, record.value))
+            if producer_id == NO_PRODUCER_ID:
+                last[record.key] = record.offset
     if next_offset == offset:
         raise ProtocolError(f"offset {offset}: no whole batch where one should be")
+    items: list[tuple[int, int, Any]] = []
+    compacted = machine.log_is_compacted
+    for index, (at, producer_id, key, value) in enumerate(found):
+        if index in markers:
+            items.append(markers[index])
+        elif not compacted or producer_id != NO_PRODUCER_ID or last[key] == at:
+            decoded = machine.decode(key, value)
+            if decoded is not None:
+                items.append((at, producer_id, decoded))
     return _Loaded(items, next_offset)
 
 
@@ -475,8 +664,8 @@ def _replay(machine: Machine, items: list[tuple[int, int, Any]]) -> None:
             machine.replay(item, offset, producer_id)
 
 
-def told(error: KafkaError) -> KafkaError:
-    """What a client is told when its coordinator's log fails it with `error`, as Kafka translates it."""
+def error_for_client(error: KafkaError) -> KafkaError:
+    """The error that a client gets when the coordinator's log fails with `error`, as in Kafka."""
     match error.code:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -499,10 +688,11 @@ def told(error: KafkaError) -> KafkaError:
 
 
 async def all_of(answers: list[Any]) -> list[Any]:
-    """Answers of several coordinators: those that must be waited for are, one after another. Raises the first error."""
+    """Answers of several coordinators: those that must be waited for are, one after another. Raises
+    the first error."""
     results: list[Any] = []
     try:
-        for answer in answers:
+        async for answer in in_turns(answers):
             results.append(await answer if isinstance(answer, Awaitable) else answer)
     finally:
         for answer in answers[len(results) :]:

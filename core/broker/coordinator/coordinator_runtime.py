@@ -1,7 +1,8 @@
 """The coordinators of this broker: one a partition that it leads of an internal topic.
 
-It is the same for every kind of machine: which partition a key belongs to, and that the coordinators follow the leadership
-of their partitions. What a kind adds is in a file of its own (group_coordinators.py).
+It is the same for every kind of machine: which partition a key belongs to, and that the
+coordinators follow the leadership of their partitions. What a kind adds is in a file of its own
+(group_coordinators.py).
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from pk.core.broker.coordinator.coordinator import Coordinator, M, Surroundings
+from pk.core.broker.coordinator.coordinator import Coordinator, Decided, M, Surroundings
 from pk.core.broker.coordinator.timers import Timers
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.machine import Decision
 from pk.core.record.compress import Codec
 from pk.core.values import coordinator_partition
 
@@ -48,7 +48,8 @@ class CoordinatorRuntime(Generic[M]):
         replicas: Replicas,
         start_soon: Callable[..., None],
     ) -> None:
-        """`make_machine` makes the machine of a coordinator; `start_soon` runs a background task of the broker's."""
+        """`make_machine` makes the machine of a coordinator; `start_soon` runs a background task of
+        the broker's."""
         self.topic = topic
         self._make_machine = make_machine
         self._state = state
@@ -58,9 +59,9 @@ class CoordinatorRuntime(Generic[M]):
         self._by_partition: dict[int, Coordinator[M]] = {}
         self._ticking = False
 
-    def submit(self, key: str, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
-        """Have the coordinator of `key` decide (see `Coordinator.submit`). Raises NOT_COORDINATOR where it is not
-        here."""
+    def submit(self, key: str, decide: Callable[[M, Hashable, int], Decided]) -> Any:
+        """Have the coordinator of `key` decide (see `Coordinator.submit`). Raises NOT_COORDINATOR
+        where it is not here."""
         return self.coordinator(key).submit(decide)
 
     def coordinator(self, key: str) -> Coordinator[M]:
@@ -89,8 +90,8 @@ class CoordinatorRuntime(Generic[M]):
         return found
 
     def apply(self, image: MetadataImage, found: Changes) -> None:
-        """Follow what changed: load what this broker leads now, close what it leads no more; the machines that stay are
-        handed the image."""
+        """Follow what changed: load what this broker leads now, close what it leads no more; the
+        machines that stay are handed the image."""
         for topic in found.topics_deleted:
             if topic.name == self.topic:
                 for number in list(self._by_partition):
@@ -120,7 +121,7 @@ class CoordinatorRuntime(Generic[M]):
         if partition is not None and leads and known is None:
             if not self._ticking:
                 self._ticking = True
-                self._start_soon(self._timers.run, Coordinator.fire)
+                self._start_soon(self._timers.run, Coordinator[M].fire)
             found = Coordinator(partition, self._make_machine, self._surroundings())
             self._by_partition[number] = found
             self._start_soon(found.load)

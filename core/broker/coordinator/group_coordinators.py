@@ -1,32 +1,35 @@
-"""The coordinators of consumer groups: one a partition of `__consumer_offsets` that this broker leads."""
+"""The coordinators of groups of every type: one a partition of `__consumer_offsets` that this
+broker leads."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from pk.core.broker.coordinator.coordinator import State
+from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
+from pk.core.broker.coordinator.share_state import ShareState
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group.machine import GroupMachine
-from pk.core.group.settings import ConsumerGroupSettings, GroupSettings, MigrationPolicy
-from pk.core.meta.features import GROUP_VERSION
+from pk.core.group.share.effects import InitializeShareState
+from pk.core.group.streams.internal_topics import CreateInternalTopics
+from pk.core.meta.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from pk.core.record.compress import Codec
 from pk.core.values import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from pk.core.config import BrokerConfig
+    from pk.core.group.machine import GroupMachine
 
 logger = logging.getLogger("pk.coordinator")
 
 
-class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
+class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
     """The group coordinators of this broker."""
 
     def __init__(
@@ -36,24 +39,17 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
         start_soon: Callable[..., None],
         random: Random,
         topic_creation: AutoTopicCreation,
+        share_state: ShareState,
     ) -> None:
         super().__init__(OFFSETS_TOPIC, self._machine, state, replicas, start_soon)
+        self._share_state = share_state
         self._random = random
         self._topic_creation = topic_creation
 
     def _machine(self) -> GroupMachine:
-        config = self._state.config
-        settings = GroupSettings(
-            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-            min_session_timeout_ms=config.group_min_session_timeout_ms,
-            max_session_timeout_ms=config.group_max_session_timeout_ms,
-            max_size=config.group_max_size,
-            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-            consumer=_consumer_settings(config),
-        )
-        return GroupMachine(settings, self._new_id)
+        from pk.core.broker.coordinator.group_machine import group_machine
+
+        return group_machine(self._state.config, self._new_id)
 
     def _new_id(self) -> str:
         return str(UUID(int=self._random.getrandbits(128), version=4))
@@ -74,13 +70,68 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
         if not state.image.features.get(GROUP_VERSION, 0) or "consumer" not in protocols:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
+    def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
+        """See `CoordinatorRuntime.carry_out`."""
+        if isinstance(effect, CreateInternalTopics):
+            self._start_soon(self._create_internal_topics, coordinator, effect)
+            return
+        assert isinstance(effect, InitializeShareState)
+        self._start_soon(self._initialize, coordinator, effect)
+
+    async def _create_internal_topics(
+        self, coordinator: Coordinator[GroupMachine], effect: CreateInternalTopics
+    ) -> None:
+        """Make internal topics of a streams group, and have the coordinator know what came of
+        it."""
+        try:
+            found = await self._topic_creation.create_as(effect.topics)
+            refused = {name: message for name, (_, message) in found.items()}
+        except KafkaError as e:
+            refused = {topic.name: str(e) for topic in effect.topics}
+        for name, message in refused.items():
+            logger.warning("%s of group %s was not created: %s", name, effect.group_id, message)
+        coordinator.when_active(
+            lambda machine, now_ms: machine.streams_topics_created(effect, refused, now_ms)
+        )
+
+    async def _initialize(
+        self, coordinator: Coordinator[GroupMachine], effect: InitializeShareState
+    ) -> None:
+        done, failed = await self._share_state.initialize(effect)
+        coordinator.when_active(
+            lambda machine, now_ms: machine.share_initialized(effect.group_id, done, failed, now_ms)
+        )
+
+    def check_streams_protocol(self) -> None:
+        """Raise UNSUPPORTED_VERSION where the cluster does not offer streams groups: its
+        `streams.version` is 0, or `group.coordinator.rebalance.protocols` leaves them out."""
+        state = self._state
+        protocols = state.config.group_coordinator_rebalance_protocols
+        if not state.image.features.get(STREAMS_VERSION, 0) or "streams" not in protocols:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+    def check_share_protocol(self) -> None:
+        """Raise UNSUPPORTED_VERSION where the cluster does not offer share groups: its
+        `share.version` is 0."""
+        if not self._state.image.features.get(SHARE_VERSION, 0):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+    def has_share_group(self, group_id: str) -> bool:
+        """Whether this broker coordinates a share group of this name."""
+        try:
+            coordinator = self.coordinator(group_id)
+        except KafkaError:
+            return False
+        return coordinator.is_active and coordinator.machine.groups.share(group_id) is not None
+
     def check_loaded(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS where some groups are not known yet."""
         if any(c.state is State.LOADING for c in self):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     async def create_topic(self) -> None:
-        """Have `__consumer_offsets` created, if it is not there. A refusal is logged: the client asks again."""
+        """Create `__consumer_offsets` if it is missing. A refusal is logged; the client asks
+        again."""
         try:
             refused = await self._topic_creation.create([OFFSETS_TOPIC])
         except KafkaError as e:
@@ -88,26 +139,3 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
             return
         for _, message in refused.values():
             logger.warning("%s was not created: %s", OFFSETS_TOPIC, message)
-
-
-def _consumer_settings(config: BrokerConfig) -> ConsumerGroupSettings:
-    return ConsumerGroupSettings(
-        session_timeout_ms=config.group_consumer_session_timeout_ms,
-        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-        assignment_interval_ms=config.group_consumer_assignment_interval_ms,
-        session_timeout_bounds_ms=(
-            config.group_consumer_min_session_timeout_ms,
-            config.group_consumer_max_session_timeout_ms,
-        ),
-        heartbeat_interval_bounds_ms=(
-            config.group_consumer_min_heartbeat_interval_ms,
-            config.group_consumer_max_heartbeat_interval_ms,
-        ),
-        assignment_interval_bounds_ms=(
-            config.group_consumer_min_assignment_interval_ms,
-            config.group_consumer_max_assignment_interval_ms,
-        ),
-        max_size=config.group_consumer_max_size,
-        assignors=config.group_consumer_assignors,
-        migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
-    )

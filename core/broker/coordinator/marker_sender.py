@@ -1,11 +1,14 @@
-"""Sending the markers of transactions to the leaders of their partitions, until every one has been taken.
+"""Sending the markers of transactions to the leaders of their partitions, until every one has been
+taken.
 
-It carries out the `SendMarkers` of transaction machines. Markers wait in a queue for each leader; one request takes all that
-wait for it. While a few requests are under way to one leader the next markers gather, so the more there is to do the larger
-are the requests. What a leader has written is reported to the coordinator that asked. What it has not is sent again after a
-pause, to whoever leads then; a partition of a topic that was deleted needs no marker any more.
+It carries out the `SendMarkers` of transaction machines. Markers wait in a queue for each leader;
+one request takes all that wait for it. While a few requests are under way to one leader the next
+markers gather, so the more there is to do the larger are the requests. What a leader has written is
+reported to the coordinator that asked. What it has not is sent again after a pause, to the leader
+at that time; a partition of a topic that was deleted needs no marker any more.
 
-A coordinator that is closed takes its markers with it: the next one finds in its log what is still to be sent.
+A coordinator that is closed takes its markers with it: the next one finds in its log what is still
+to be sent.
 """
 
 from __future__ import annotations
@@ -70,8 +73,8 @@ class MarkerSender:
         writer: MarkerWriter,
         start_soon: Callable[..., None],
     ) -> None:
-        """`writer` writes the markers of this broker's own partitions; `start_soon` runs a background task of the
-        broker's."""
+        """`writer` writes the markers of this broker's own partitions; `start_soon` runs a
+        background task of the broker's."""
         self._state = state
         self._links = links
         self._writer = writer
@@ -80,7 +83,8 @@ class MarkerSender:
         self._under_way: dict[int, int] = {}
 
     def send(self, coordinator: Coordinator[TransactionMachine], markers: SendMarkers) -> None:
-        """Begin to carry out `markers` for `coordinator`; never blocks, and decides nothing before it returns."""
+        """Begin to carry out `markers` for `coordinator`; never blocks, and decides nothing before
+        it returns."""
         if markers.partitions:
             self._enqueue(coordinator, markers, markers.partitions, PAUSE_S_MIN)
         else:
@@ -102,7 +106,8 @@ class MarkerSender:
         partitions: Iterable[TopicPartition],
         pause_s: float,
     ) -> None:
-        """Queue partitions for their leaders. Those without a leader wait; those of deleted topics are done."""
+        """Queue partitions for their leaders. Those without a leader wait; those of deleted topics
+        are done."""
         image = self._state.image
         by_leader: dict[int, list[TopicPartition]] = {}
         gone: list[TopicPartition] = []
@@ -179,7 +184,7 @@ class MarkerSender:
             await self._report(coordinator, marked)
 
     async def _again(self, refused: list[_Due]) -> None:
-        """Send again, after a pause, to whoever leads then."""
+        """Send again, after a pause, to the leaders at that time."""
         await trio.sleep(max(due.pause_s for due in refused))
         for due in refused:
             if due.coordinator.is_active:
@@ -191,7 +196,9 @@ class MarkerSender:
     ) -> None:
         """Have the coordinator know, again and again while its log refuses what follows from it."""
         while coordinator.is_active:
-            if coordinator.when_active(lambda machine, now_ms: machine.marked(marked, now_ms)):
+            if await coordinator.until_decided(
+                lambda machine, now_ms: machine.marked(marked, now_ms)
+            ):
                 return
             await trio.sleep(PAUSE_S_MAX)
 

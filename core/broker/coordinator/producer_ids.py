@@ -1,4 +1,5 @@
-"""Producer ids, from blocks that the controller hands out (KIP-730): no id is ever given twice in a cluster."""
+"""Producer ids, from blocks that the controller hands out (KIP-730): no id is ever given twice in a
+cluster."""
 
 import trio
 
@@ -10,17 +11,19 @@ from pk.core.wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 
 
 class ProducerIds:
-    """The ids this broker may give away. What is left of a block when the broker stops is never given to anybody."""
+    """The ids this broker may give away. What is left of a block when the broker stops is never
+    given to anybody."""
 
     def __init__(self, state: BrokerState, link: Asks) -> None:
         self._state = state
         self._link = link
-        self._next = 0
-        self._end = 0
+        self._next: int = 0
+        self._end: int = 0
         self._allocating = trio.Lock()
 
     async def next(self) -> int:
-        """An id that nobody has. Raises what the controller does when it cannot be reached."""
+        """An unused producer id. Raises the controller link's errors if the controller is
+        unreachable."""
         if self._next == self._end:
             async with self._allocating:
                 if self._next == self._end:

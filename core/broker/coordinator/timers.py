@@ -1,7 +1,9 @@
-"""The timers of all coordinators of one kind: many are set, most are set anew before they run out.
+"""The timers of all coordinators of one kind: many are set, and most are set again before they run
+out.
 
-A session's timer moves with every heartbeat. So moving one later costs a dictionary's write: the heap keeps the old entry,
-and when that comes up, the timer's true time is looked at and the entry goes back in.
+A session's timer moves with every heartbeat. So moving one later costs a dictionary's write: the
+heap keeps the old entry, and when that comes up, the timer's true time is looked at and the entry
+goes back in.
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ class Timers(Generic[Owner]):
     def cancel(self, owner: Owner, key: Hashable) -> None:
         """Have it never run out."""
         self._at.get(owner, {}).pop(key, None)
+
+    def has(self, owner: Owner, key: Hashable) -> bool:
+        """Whether the timer is set."""
+        return key in self._at.get(owner, {})
 
     def forget(self, owner: Owner) -> None:
         """Cancel all timers of `owner`."""

@@ -1,9 +1,11 @@
-"""The coordinators of transactions: one a partition of `__transaction_state` that this broker leads."""
+"""The coordinators of transactions: one a partition of `__transaction_state` that this broker
+leads."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from pk.core.broker.coordinator.coordinator import Coordinator, State
@@ -13,6 +15,7 @@ from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
 from pk.core.broker.state import BrokerState
+from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.record.compress import Codec
@@ -32,8 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.transactions")
 
 COMMIT_TIMEOUT_MS = 5000
-"""How long an answer may be held until its record is safe: as long as Kafka's (`offsets.commit.timeout.ms` has the same
-default)."""
+"""How long an answer may be held until its record is safe: as long as Kafka's
+(`offsets.commit.timeout.ms` has the same default)."""
 
 PartitionErrors = dict[TopicPartition, ErrorCode]
 
@@ -57,12 +60,14 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
 
     def _machine(self) -> TransactionMachine:
         config = self._state.config
+        time_outs_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        expired_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         return TransactionMachine(
             TransactionSettings(
                 max_timeout_ms=config.transaction_max_timeout_ms,
                 id_expiration_ms=config.transactional_id_expiration_ms,
-                time_out_check_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-                expiry_check_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                time_out_check_interval_ms=time_outs_ms,
+                expiry_check_interval_ms=expired_ms,
             )
         )
 
@@ -82,8 +87,8 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
         transactional_id: str,
         decide: Callable[[TransactionMachine, int | None, int], Decision[Any]],
     ) -> Any:
-        """The answer to what may need a producer id that nobody has: `decide(machine, fresh_id, now_ms)`. Raises
-        KafkaError."""
+        """The answer of `decide(machine, fresh_id, now_ms)`, which may need an unused producer id.
+        Raises KafkaError."""
         answer = await _given(
             self.submit(transactional_id, lambda machine, _, now_ms: decide(machine, None, now_ms))
         )
@@ -99,17 +104,23 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
     async def add_partitions(
         self, asked: AddPartitionsToTxnTransaction, client_version: int
     ) -> PartitionErrors:
-        """Add partitions to one transaction, or verify that they are in it; an error code for each. Where one of them does
-        not exist, none is added."""
-        partitions = [TopicPartition(t.name, p) for t in asked.topics for p in t.partitions]
+        """Add partitions to one transaction, or verify that they are in it; an error code for each.
+        Where one of them does not exist, none is added."""
         image = self._state.image
-        missing = {tp for tp in partitions if image.partition(tp.topic, tp.partition) is None}
+        partitions: list[TopicPartition] = []
+        missing: set[TopicPartition] = set()
+        named = ((t.name, p) for t in asked.topics for p in t.partitions)
+        async for topic, number in in_turns(named):
+            tp = TopicPartition(topic, number)
+            partitions.append(tp)
+            if image.partition(topic, number) is None:
+                missing.add(tp)
         if missing:
             return {
                 tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if tp in missing
                 else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for tp in partitions
+                async for tp in in_turns(partitions)
             }
         transactional_id = asked.transactional_id
         producer = ProducerKey(asked.producer_id, asked.producer_epoch)
@@ -132,8 +143,10 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
                 )
             )
         except KafkaError as e:
-            return dict.fromkeys(partitions, ErrorCode(e.code))
-        return dict.fromkeys(partitions, ErrorCode.NONE)
+            code = ErrorCode(e.code)
+        else:
+            code = ErrorCode.NONE
+        return {tp: code async for tp in in_turns(partitions)}
 
     def check_loaded(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS where some transactions are not known yet."""
@@ -146,7 +159,8 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
         self._sender.close()
 
     async def create_topic(self) -> None:
-        """Have `__transaction_state` created, if it is missing. A refusal is logged: the client asks again."""
+        """Have `__transaction_state` created, if it is missing. A refusal is logged: the client
+        asks again."""
         try:
             refused = await self._topic_creation.create([TRANSACTIONS_TOPIC])
         except KafkaError as e:
@@ -157,4 +171,4 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
 
 
 async def _given(answer: Any) -> Any:
-    return await answer if isinstance(answer, Awaitable) else answer
+    return await answer if isawaitable(answer) else answer

@@ -1,11 +1,13 @@
 """Writing the markers that end transactions, on the leaders of their partitions (KIP-98).
 
-A marker is a control record: commit or abort, under the producer's id and epoch, with the epoch of the coordinator that
-sends it. The partition refuses one of an older producer or coordinator epoch. In the second protocol (KIP-890, KIP-1228) the
-marker's epoch is above that of every record of its transaction, so a marker that arrives late cannot end the next one.
+A marker is a control record: commit or abort, under the producer's id and epoch, with the epoch of
+the coordinator that sends it. The partition refuses one of an older producer or coordinator epoch.
+In the second protocol (KIP-890, KIP-1228) the marker's epoch is above that of every record of its
+transaction, so a marker that arrives late cannot end the next one.
 
-Where the partition is a coordinator's own log, the marker goes through that coordinator, whose machine must know of it:
-offsets that were committed in the transaction count from then on, or are dropped.
+Where the partition is a coordinator's own log, the marker goes through that coordinator, whose
+machine must know of it: offsets that were committed in the transaction count from then on, or are
+dropped.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from pk.core.broker.clock import Clock
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.build import end_transaction_batch
+from pk.core.turns import emptied
 from pk.core.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -30,8 +34,9 @@ from pk.core.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-AT_ONCE: Final = 64
-"""Markers that are written between two checkpoints."""
+AT_ONCE: Final = 8
+"""Markers that are written between two checkpoints. The first record of a partition takes a
+millisecond: its files are made."""
 
 STRICT_SINCE: Final = 2
 """The `transaction.version` whose markers have an epoch of their own."""
@@ -58,7 +63,8 @@ class MarkerWriter:
     async def write(
         self, request: WriteTxnMarkersRequest, *, timeout_ms: int
     ) -> WriteTxnMarkersResponse:
-        """Append every marker, and wait until they are safe, at most `timeout_ms`; an error code for each partition."""
+        """Append every marker, and wait until they are safe, at most `timeout_ms`; an error code
+        for each partition."""
         written: list[_Written] = []
         response = WriteTxnMarkersResponse()
         tried = 0
@@ -74,6 +80,8 @@ class MarkerWriter:
                     answer = WritableTxnMarkerPartitionResult(partition_index=index)
                     answers.append(answer)
                     try:
+                        if topic.name in self._coordinators:
+                            await self._coordinators[topic.name].at(index).wait_until_free()
                         written.append(self._write(topic.name, marker, answer))
                     except KafkaError as e:
                         answer.error_code = e.code
@@ -81,7 +89,7 @@ class MarkerWriter:
                     if not tried % AT_ONCE:
                         await trio.lowlevel.checkpoint()
         deadline = self._clock.time() + timeout_ms / 1000
-        for partition, next_offset, epoch, answer in written:
+        async for partition, next_offset, epoch, answer in in_turns(written):
             if partition.high_watermark >= next_offset and partition.leader_epoch == epoch:
                 continue
             try:
@@ -89,6 +97,7 @@ class MarkerWriter:
                     answer.error_code = ErrorCode.REQUEST_TIMED_OUT
             except KafkaError as e:
                 answer.error_code = e.code
+        await finish(emptied(written))
         return response
 
     def _write(
@@ -118,7 +127,8 @@ class MarkerWriter:
 
 
 def _check_newer(partition: Partition, marker: WritableTxnMarker) -> None:
-    """Raise INVALID_PRODUCER_EPOCH for the marker of an earlier transaction than the one that is open here."""
+    """Raise INVALID_PRODUCER_EPOCH for the marker of an earlier transaction than the one that is
+    open here."""
     state = partition.log.producers.get(marker.producer_id)
     if state is not None and state.txn_first_offset >= 0 and marker.producer_epoch <= state.epoch:
         raise KafkaError(

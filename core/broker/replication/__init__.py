@@ -1,1 +1,1 @@
-"""Partitions and their replicas: what leads, what follows, how far each has come, and where its log lies."""
+"""Partitions and their replicas: leaders, followers, their progress and log directories."""

@@ -1,13 +1,15 @@
-"""Making a follower's log a prefix of its leader's: cutting it, or beginning it anew (see truncation.py).
+"""Making a follower's log a prefix of its leader's: truncating it, or starting it again (see
+truncation.py).
 
-What a cut or a new begin does to the disk is done in a thread, with the partition marked as busy; where several are due they
-are done together, and the checkpoint of recovery points, where one has fallen, is written once, before any of them is let go.
+What a cut or a new begin does to the disk is done in a thread, with the partition marked as busy;
+where several are due they are done together, and the checkpoint of recovery points, where one has
+fallen, is written once, before any of them is let go.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -39,7 +41,8 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 
 Wish = tuple[int, int, int, int]
-"""(leader epoch, offset, epoch of the last record, log start) of a partition as its leader was told."""
+"""(leader epoch, offset, epoch of the last record, log start) of a partition, as last reported to
+its leader."""
 
 
 class Followed:
@@ -50,11 +53,11 @@ class Followed:
         "checked",
         "in_sync",
         "key",
+        "known_wish",
         "leader_epoch",
         "partition",
         "paused_until",
         "since",
-        "told",
     )
 
     def __init__(self, partition: Partition) -> None:
@@ -62,15 +65,18 @@ class Followed:
         self.key = TopicIdPartition(partition.topic_id, partition.tp.partition)
         self.leader_epoch = partition.leader_epoch
         self.since = 0
-        """The number of the first request that may speak of it: answers to earlier ones are about its past."""
-        self.told: Wish | None = None
+        """The number of the first request that may speak of it: answers to earlier ones are about
+        its past."""
+        self.known_wish: Wish | None = None
         """What the leader's session knows; None where it does not know the partition."""
         self.paused_until = 0.0
         self.backoff_s = 0.0
         self.checked = False
-        """Whether the log is known to be a prefix of the leader's, for a leader that does not check it by itself."""
+        """Whether the log is known to be a prefix of the leader's, for a leader that does not check
+        it by itself."""
         self.in_sync = False
-        """Whether it had all that is committed, at its last answer: then no throttle holds it back."""
+        """Whether it had all that is committed, at its last answer: then no throttle holds it
+        back."""
 
 
 Divergence = tuple[Followed, int, int]
@@ -88,8 +94,8 @@ class Alignment:
         is_current: Callable[[Followed], bool],
         fail: Callable[[Followed, str], None],
     ) -> None:
-        """`is_current(followed)` tells whether a log is still fetched from that leader, `fail(followed, why)` has it tried
-        again later."""
+        """`is_current(followed)` tells whether a log is still fetched from that leader,
+        `fail(followed, why)` has it tried again later."""
         self._state = state
         self._replicas = replicas
         self._leader = leader
@@ -97,7 +103,8 @@ class Alignment:
         self._fail = fail
 
     async def cut(self, cuts: list[Divergence]) -> None:
-        """Cut logs where the leader's answers say; whether they agree now shows in the next answer."""
+        """Cut logs where the leader's answers say; whether they agree now shows in the next
+        answer."""
         due: list[tuple[Partition, int]] = []
         for followed, epoch, end_offset in cuts:
             if self._is_current(followed):
@@ -111,9 +118,10 @@ class Alignment:
                 nursery.start_soon(self._truncate, partition, offset)
 
     @asynccontextmanager
-    async def _held(self, partitions: list[Partition]) -> AsyncIterator[None]:
-        """Nobody else touches these logs from here on, also before the first task runs that cuts one. Where one was cut below
-        its recovery point that is noted before they are let go: nothing is appended to them sooner, whoever leads them then."""
+    async def _held(self, partitions: list[Partition]) -> AsyncGenerator[None]:
+        """No other task touches these logs from here on, also before the first task runs that cuts
+        one. Where one was cut below its recovery point that is noted before they are let go:
+        nothing is appended to them sooner, under any leader."""
         before = [partition.log.recovery_point for partition in partitions]
         for partition in partitions:
             partition.busy = True
@@ -143,23 +151,28 @@ class Alignment:
         logger.log(
             logging.WARNING if offset < partition.high_watermark else logging.INFO,
             "%s is cut from %d to %d, as in the log of its leader %d; high watermark %d",
-            partition.tp, partition.log.log_end_offset, offset, self._leader, partition.high_watermark,
-        )  # fmt: skip
+            partition.tp,
+            partition.log.log_end_offset,
+            offset,
+            self._leader,
+            partition.high_watermark,
+        )
         await self._replicas.off_loop(partition, partition.log.truncate_to, offset)
 
     async def restart(self, followed: Followed, offset: int) -> None:
-        """Begin the log anew, empty, at `offset`."""
+        """Restart the log, empty, at `offset`."""
         partition = followed.partition
         logger.info(
-            "%s begins anew at %d: its leader %d has nothing of what is behind %d any more",
+            "%s starts again at offset %d: its leader %d no longer has what follows %d",
             partition.tp, offset, self._leader, partition.log.log_end_offset,
         )  # fmt: skip
         now_ms = self._replicas.clock.now_ms()
         async with self._held([partition]):
             await self._replicas.off_loop(partition, partition.log.restart_at, offset, now_ms)
 
-    async def begin_anew(self, channel: Channel, followed: Followed) -> None:
-        """The leader does not have the offset asked for: its log ends before ours, or begins behind it."""
+    async def start_over(self, channel: Channel, followed: Followed) -> None:
+        """The leader does not have the offset asked for: its log ends before ours, or begins behind
+        it."""
         if not self._is_current(followed):
             return
         try:
@@ -199,8 +212,8 @@ class Alignment:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
 
     async def ask(self, channel: Channel, logs: Iterable[Followed]) -> None:
-        """For a leader whose Fetch does not tell of diverging epochs: ask it where those of `logs` end, and cut, until every
-        log agrees with its. Raises PeerLost, KafkaError."""
+        """For a leader whose Fetch does not tell of diverging epochs: ask it where those of `logs`
+        end, and cut, until every log agrees with its. Raises PeerLost, KafkaError."""
         logs = list(logs)
         while due := [f for f in logs if self._is_current(f) and self._is_to_check(f)]:
             topics: dict[str, OffsetForLeaderTopic] = {}

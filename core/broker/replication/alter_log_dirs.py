@@ -1,12 +1,15 @@
-"""Moving a partition's log to another log directory while it is read and written (AlterReplicaLogDirs, KIP-113).
+"""Moving a partition's log to another log directory while it is read and written
+(AlterReplicaLogDirs, KIP-113).
 
-A *future* log in the other directory is filled from the current one, off the loop, until little is missing. Then, in one
-turn of the loop, the rest is copied and the directories are renamed: from one batch to the next the partition has another
-log. The old one is removed `file.delete.delay.ms` later, since readers may be at it. A future log that a stop or a crash
-left is gone on with. What was synced where it came from (`flush.messages`) is synced where it goes before it counts.
+A *future* log in the other directory is filled from the current one, off the loop, until little is
+missing. Then, in one turn of the loop, the rest is copied and the directories are renamed: from one
+batch to the next the partition has another log. The old one is removed `file.delete.delay.ms`
+later, since readers may be at it. A future log that a stop or a crash left is gone on with. What
+was synced where it came from (`flush.messages`) is synced where it goes before it counts.
 
-How fast it goes is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`. Where the log is cut meanwhile, because its
-leader's has other records, the copy is cut with it: it may have grown past that place since.
+How fast it goes is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`. Where the log is
+cut meanwhile, because its leader's has other records, the copy is cut with it: it may have grown
+past that place since.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ class Move:
         self.directory = directory
         self.future: Log | None = None
         self.cut: int | None = None
-        """Where the log was cut since the last piece was copied: what the copy has from there on may be something else."""
+        """Where the log was cut since the last piece was copied: what the copy has from there on
+        may be something else."""
         self.scope = trio.CancelScope()
 
 
@@ -65,7 +69,8 @@ class AlterLogDirsManager:
         quota: Quota,
         moved: Callable[[Partition], None],
     ) -> None:
-        """`quota` bounds how fast is copied; `moved(partition)` is called when a log has come to its new directory."""
+        """`quota` bounds how fast is copied; `moved(partition)` is called when a log has come to
+        its new directory."""
         self._replicas = replicas
         self._dirs = dirs
         self._start_soon = start_soon
@@ -83,10 +88,11 @@ class AlterLogDirsManager:
         ]
 
     def move(self, topic: str, number: int, path: str) -> None:
-        """Begin to move a partition's log to the directory at `path`; a move under way to another one ends, and one to
-        where the log is already means that it stays. Where the broker does not hold the partition (yet), its log will be
-        made in that directory: REPLICA_NOT_AVAILABLE says so. Raises LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT for a
-        directory that is cordoned, KAFKA_STORAGE_ERROR, and what `Replicas.partition` does."""
+        """Begin to move a partition's log to the directory at `path`; a move under way to another
+        one ends, and one to where the log is already means that it stays. Where the broker does not
+        hold the partition (yet), its log will be made in that directory: REPLICA_NOT_AVAILABLE says
+        so. Raises LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT for a directory that is cordoned,
+        KAFKA_STORAGE_ERROR, and what `Replicas.partition` does."""
         directory = next((d for d in self._dirs.directories if d.path == path.rstrip("/")), None)
         if directory is None:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
@@ -201,8 +207,8 @@ class AlterLogDirsManager:
         return copied >= COPY_BYTES
 
     def _switch(self, partition: Partition, future: Log, rest: bytes) -> bool:
-        """Copy the rest and change over, without a checkpoint: nobody appends or reads in between. False where the rest
-        was not all."""
+        """Copy the rest and change over, without a checkpoint: no append or read comes in between.
+        False where the rest was not all."""
         log = partition.log
         if rest:
             future.append_as_follower(rest, self._replicas.clock.now_ms())

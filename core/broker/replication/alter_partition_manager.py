@@ -1,14 +1,16 @@
 """Asking the controller for changes of in-sync replicas (AlterPartition, KIP-497).
 
-A partition that this broker leads holds at most one proposal at a time; who has one is entered here. One request is under
-way at a time, for all partitions that are due, so a broker that lost a follower of a thousand partitions asks once. Nothing
-counts before the controller has said so, but that a replica which is to be added already holds the high watermark back.
+A partition that this broker leads holds at most one proposal at a time; who has one is entered
+here. One request is under way at a time, for all partitions that are due, so a broker that lost a
+follower of a thousand partitions asks once. Nothing counts before the controller has said so, but
+that a replica about to be added already holds the high watermark back.
 
-What an answer means, as Kafka has it: committed, or it was so already → the partition goes on from there. A member is not
-eligible → the partition takes the proposal back and tries again later (an earlier copy of it, whose answer did not come,
-does not count any more: the refusal began a partition epoch). The partition's epoch, its leader's epoch or the
-topic is not what the controller knows → it knows more than we do: the proposal stays until the image tells the rest. All
-else, and no answer at all → the same again, until an image makes it pointless.
+What an answer means, as Kafka has it: committed, or it was so already → the partition goes on from
+there. A member is not eligible → the partition takes the proposal back and tries again later (an
+earlier copy of it, whose answer did not come, does not count any more: the refusal began a
+partition epoch). The partition's epoch, its leader's epoch or the topic is not what the controller
+knows → it knows more than we do: the proposal stays until the image tells the rest. All else, and
+no answer at all → the same again, until an image makes it pointless.
 """
 
 from __future__ import annotations
@@ -98,7 +100,8 @@ class AlterPartitionManager:
             nursery.start_soon(self._ask_for_all)
 
     async def _watch(self) -> None:
-        """Look for followers that have fallen behind, twice in `replica.lag.time.max.ms` as Kafka does."""
+        """Look for followers that have fallen behind, twice in `replica.lag.time.max.ms` as Kafka
+        does."""
         replicas = self._replicas
         while True:
             await trio.sleep(replicas.lag_s / 2)
@@ -118,7 +121,8 @@ class AlterPartitionManager:
                 partition.log.log_end_offset,
                 partition.high_watermark,
             )
-        # One that was about to join, and held the watermark back, may have gone away; another may be let in by now.
+        # One that was about to join, and held the watermark back, may have gone away; another may
+        # be let in by now.
         partition.advance_high_watermark()
         partition.expand()
 
@@ -132,14 +136,14 @@ class AlterPartitionManager:
                     self._proposals.add(partition)
 
     async def _ask(self, due: Due) -> list[Partition]:
-        """Ask for what is due; those that are to be asked for again."""
+        """Ask for what is due. Returns what must be asked for again."""
         request = request_of(self._state.node_id, self._state.broker_epoch, due)
         try:
             answer: AlterPartitionResponse = await self._link.request(
                 request, timeout_ms=TIMEOUT_MS
             )
         except KafkaError as e:
-            logger.warning("the controller was not told of %d ISRs: %s", len(due), e)
+            logger.warning("could not report %d ISRs to the controller: %s", len(due), e)
             return [partition for partition, _ in due]
         if answer.error_code:
             logger.warning(
@@ -153,9 +157,13 @@ class AlterPartitionManager:
         }
         again: list[Partition] = []
         for partition, proposal in due:
-            data = answers.get((partition.topic_id, partition.tp.partition))
+            data, before = answers.get((partition.topic_id, partition.tp.partition)), partition.isr
             if data is None or not take(partition, proposal, data):
                 again.append(partition)
+            elif len(partition.isr) < len(before):
+                self._state.metrics.isr_shrinks.value += 1
+            elif len(partition.isr) > len(before):
+                self._state.metrics.isr_expands.value += 1
         return again
 
 

@@ -1,9 +1,10 @@
 """Telling the controller in which log directory each replica of this broker lies (KIP-858).
 
-The controller places replicas on brokers, not in directories; where a broker has several, it says afterwards which it chose,
-and again when a replica has moved. A directory that fails is told by the heartbeat (`Replicas.offline_directories`): then the
-controller knows which replicas went with it. A broker with one directory has nothing to tell, unless it had others once: the
-controller waits for what lay there.
+The controller places replicas on brokers, not in directories; where a broker has several, it says
+afterwards which it chose, and again when a replica has moved. A directory that fails is reported by
+the heartbeat (`Replicas.offline_directories`): then the controller knows which replicas went with
+it. A broker with one directory has nothing to tell, unless it had others once: the controller waits
+for what lay there.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ FINAL: Final = frozenset(
 
 
 class AssignmentsManager:
-    """What the controller is still to be told."""
+    """What the controller does not know yet."""
 
     def __init__(self, state: BrokerState, replicas: Replicas, link: Asks) -> None:
         self._state = state
@@ -71,7 +72,7 @@ class AssignmentsManager:
                 await trio.lowlevel.checkpoint()
 
     def moved(self, partition: Partition) -> None:
-        """A replica lies in another directory now."""
+        """A replica has moved to another directory."""
         self._compare(partition)
 
     def _compare(self, partition: Partition) -> None:
@@ -115,7 +116,7 @@ class AssignmentsManager:
                 request, timeout_ms=TIMEOUT_MS
             )
         except KafkaError as e:
-            logger.warning("the controller was not told of %d directories: %s", len(due), e)
+            logger.warning("could not report %d directories to the controller: %s", len(due), e)
             return False
         codes = {
             one.error_code

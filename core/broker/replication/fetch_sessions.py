@@ -1,27 +1,31 @@
 """Incremental fetch sessions (KIP-227).
 
-A consumer of a thousand partitions that named them all in each fetch would send and receive a hundred kilobytes to learn
-that nothing is new. In a session it names only what changed since its last request, and is told only what changed since the
-last answer. Both sides count the epoch of the session, so that a lost request or answer is noticed.
+A consumer of a thousand partitions that named them all in each fetch would send and receive a
+hundred kilobytes to learn that nothing is new. In a session it names only what changed since its
+last request, and gets only what changed since the last answer. Both sides count the epoch of the
+session, so that a lost request or answer is noticed.
 
     epoch  0, any id    close that session, open a new one; the request is full
     epoch -1, any id    close that session; the request is full, without a session
     epoch  n, id        the next request of that session, n is what we expect
 
-The cache is bounded (`max.incremental.fetch.session.cache.slots`). A full cache opens a session only in the place of one
-that was idle for `min.incremental.fetch.session.eviction.ms`; other clients are answered without a session, session id 0.
+The cache is bounded (`max.incremental.fetch.session.cache.slots`). A full cache opens a session
+only in the place of one that was idle for `min.incremental.fetch.session.eviction.ms`; other
+clients are answered without a session, session id 0.
 
-A session may hold thousands of partitions of which a few move at a time. Each partition tells the sessions that watch it
-when it has moved (`Partition.watch`); a request looks at these (`dirty`), at those it names, and at no other. A partition
-stays dirty until a look at it found the end of its log, and nothing to tell.
+A session may hold thousands of partitions of which a few move at a time. Each partition tells the
+sessions that watch it when it has moved (`Partition.watch`); a request looks at these (`dirty`), at
+those it names, and at no other. A partition stays dirty until a look at it found the end of its
+log, and nothing to tell.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from random import Random
 
+from pk.core.auth.authorizer import Authorizer
 from pk.core.errors import ErrorCode, KafkaError
 
 INITIAL_EPOCH = 0
@@ -30,7 +34,7 @@ NO_SESSION = 0
 
 
 class FetchedPartition:
-    """What a session knows of one partition: what the client wants of it, and what it was told last."""
+    """What a session knows of one partition: what the client wants, and the last answer."""
 
     __slots__ = (
         "counted",
@@ -42,8 +46,8 @@ class FetchedPartition:
         "log_start_offset",
         "partition",
         "partition_max_bytes",
+        "sent_log_start_offset",
         "session",
-        "told_log_start_offset",
         "topic",
         "topic_id",
     )
@@ -64,8 +68,8 @@ class FetchedPartition:
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
         self.high_watermark = -1
-        """As the client was told last."""
-        self.told_log_start_offset = -1
+        """As in the last answer to the client."""
+        self.sent_log_start_offset = -1
 
     def want(
         self, offset: int, bytes_max: int, leader_epoch: int, fetched_epoch: int, start: int
@@ -85,6 +89,7 @@ class FetchSession:
     """One client's session."""
 
     __slots__ = (
+        "authorizer",
         "by_id",
         "created_ms",
         "dirty",
@@ -100,6 +105,8 @@ class FetchSession:
         self, session_id: int, partitions: Partitions, by_id: bool, privileged: bool, now_ms: int
     ) -> None:
         self.id = session_id
+        self.authorizer: Authorizer | None = None
+        """The one in force when its last request came: another may refuse what this one allowed."""
         self.epoch = 1
         self.partitions = partitions
         self.by_id = by_id
@@ -161,7 +168,8 @@ class FetchSessions:
     def next(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession:
         """The session whose next request this is.
 
-        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR.
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -189,10 +197,9 @@ class FetchSessions:
         return False
 
 
-def forget(session: FetchSession, keys: Iterable[Hashable]) -> None:
-    """Drop partitions that the client no longer fetches."""
-    for key in keys:
-        fetched = session.partitions.pop(key, None)
-        if fetched is not None:
-            fetched.session = None
-            session.dirty.pop(key, None)
+def forget(session: FetchSession, key: Hashable) -> None:
+    """Drop a partition that the client no longer fetches."""
+    fetched = session.partitions.pop(key, None)
+    if fetched is not None:
+        fetched.session = None
+        session.dirty.pop(key, None)

@@ -1,12 +1,13 @@
 """A follower as its leader knows it: what its fetches said, and when it last had everything.
 
-Kafka's rule for "in sync" is about time, not about records: a follower is caught up at the moment of a fetch that asks from
-the leader's log end, or from where that end was at its fetch before (then it had everything at that earlier moment). A
-follower that never quite reaches an end that moves on stays in sync so, as long as it is not further behind than the time
-between two of its fetches.
+Kafka's rule for "in sync" is about time, not about records: a follower is caught up at the moment
+of a fetch that asks from the leader's log end, or from where that end was at its fetch before (then
+it had everything at that earlier moment). A follower that never quite reaches an end that moves on
+stays in sync so, as long as it is not further behind than the time between two of its fetches.
 
-A partition that does not move is not looked at in every fetch of its followers' sessions (fetch_sessions.py): one that had
-everything when it was looked at last had it still at the session's last request.
+A partition that does not move is not looked at in every fetch of its followers' sessions
+(fetch_sessions.py): one that had everything when it was looked at last had it still at the
+session's last request.
 """
 
 from typing import Final
@@ -15,7 +16,8 @@ from pk.core.broker.replication.fetch_sessions import FetchedPartition
 
 UNKNOWN_OFFSET: Final = -1
 NO_BROKER_EPOCH: Final = -1
-"""Of a Fetch that is too old to carry one, and of a broker that has not fetched yet: not checked by anybody."""
+"""Of a Fetch that is too old to carry one, and of a broker that has not fetched yet: not checked by
+anybody."""
 NEVER: Final = float("-inf")
 
 
@@ -36,7 +38,8 @@ class Follower:
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.broker_epoch: int | None = None
-        """Of the registration under which it fetches, -1 where its Fetch is too old to say; None before its first."""
+        """Of the registration under which it fetches, -1 where its Fetch is too old to say; None
+        before its first."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self._caught_up_at = NEVER
@@ -47,8 +50,8 @@ class Follower:
         """The leader's log end at its last fetch."""
 
     def reset(self, now: float, leader_end: int, *, new_leader: bool, in_sync: bool) -> None:
-        """A leader epoch begins: whoever is in sync by the controller's word gets the benefit of the doubt, and the
-        broker epoch has to be told anew."""
+        """A leader epoch begins: those in sync by the controller's word get the benefit of the
+        doubt, and the broker epoch must be reported again."""
         if new_leader:
             self.log_end_offset = self.log_start_offset = self._leader_end = UNKNOWN_OFFSET
             self._fetched_at = NEVER
@@ -69,8 +72,9 @@ class Follower:
         fetched: FetchedPartition | None = None,
         before: float = NEVER,
     ) -> None:
-        """It fetches from `offset`: all below it has. `fetched` is its place in a session, if there is one, and `before`
-        when that session's request before this one came, if the partition was part of it."""
+        """It fetches from `offset`: all below it has. `fetched` is its place in a session, if there
+        is one, and `before` when that session's request before this one came, if the partition was
+        part of it."""
         self._fetched_at = max(self._fetched_at, before)
         if offset >= leader_end:
             self._caught_up_at = now
@@ -100,6 +104,6 @@ class Follower:
         return self.log_end_offset == leader_end or now - self.caught_up_at <= lag_s
 
     @property
-    def told_epoch(self) -> int:
+    def confirmed_epoch(self) -> int:
         """Its broker epoch for AlterPartition: -1 where it is not known."""
         return NO_BROKER_EPOCH if self.broker_epoch is None else self.broker_epoch

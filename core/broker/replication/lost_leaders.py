@@ -1,4 +1,5 @@
-"""Leaders that this broker has just lost its connection to: what the image says of them may be over in a moment."""
+"""Leaders that this broker has just lost its connection to: what the image says of them may be over
+in a moment."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from pk.core.broker.state import BrokerState
 from pk.core.meta.image import MetadataImage
 
 VERDICT_S: Final = 0.25
-"""How long a lost connection counts: the controller, whose own broke too, needs some hundredths of that to find out."""
+"""How long a lost connection counts: the controller, whose own broke too, needs some hundredths of
+that to find out."""
 
 
 class LostLeaders:
@@ -23,8 +25,8 @@ class LostLeaders:
         self._until: dict[int, float] = {}
 
     def lost(self, node_id: int) -> None:
-        """The connection by which this broker followed another one broke: the controller may be about to say who leads
-        instead."""
+        """The connection by which this broker followed another one broke: the controller may be
+        about to say who leads instead."""
         self._until[node_id] = trio.current_time() + VERDICT_S
 
     def __bool__(self) -> bool:

@@ -1,18 +1,21 @@
-"""A partition as its broker sees it: the log, who leads it, how far its readers may read.
+"""A partition on this broker: its log, its leader, and how far consumers may read.
 
-The leader's high watermark is the least log end of the *maximal* ISR: the replicas that the controller committed as in
-sync, and those it was asked to add (KIP-497). Counting one more can only hold the watermark back; a replica that is to go
-counts until the controller has said so. It does not move while fewer than `min.insync.replicas` are in sync (KIP-966), and
-never falls within a leader epoch. Where `flush.messages` asks for it, it does not pass what is synced here either: Kafka
-syncs inside the append, so nobody reads what a power cut could take back. Here the append returns at once and the watermark
-waits; one sync serves every produce that waits for it (group commit). A follower syncs before it fetches on, so what its
-fetch offset claims is as durable as its leader's log.
+The leader's high watermark is the least log end of the *maximal* ISR: the replicas that the
+controller committed as in sync, and those it was asked to add (KIP-497). Counting one more can only
+hold the watermark back; a replica that is to go counts until the controller has said so. It does
+not move while fewer than `min.insync.replicas` are in sync (KIP-966), and never falls within a
+leader epoch. Where `flush.messages` asks for it, it does not pass what is synced here either: Kafka
+syncs inside the append, so no client reads what a power cut could take back. Here the append
+returns at once and the watermark waits; one sync serves every produce that waits for it (group
+commit). A follower syncs before it fetches on, so what its fetch offset claims is as durable as its
+leader's log.
 
-A follower's high watermark is its leader's, as far as its own log goes. It starts where the checkpoint left it, and a new
-leader starts with what it has, which may be behind what the last leader told (`epoch_start_offset`, KIP-207).
+A follower's high watermark is its leader's, as far as its own log goes. It starts where the
+checkpoint left it, and a new leader starts with what it has, which may be behind what the last
+leader reported (`epoch_start_offset`, KIP-207).
 
-With one replica there are no followers, no proposals and nothing to wait for: nothing below costs such a partition more
-than a look at an empty dictionary.
+With one replica there are no followers, no proposals and nothing to wait for: nothing below costs
+such a partition more than a look at an empty dictionary.
 """
 
 from __future__ import annotations
@@ -36,19 +39,20 @@ from pk.core.values import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 
 READ_COMMITTED = 1
 PROPOSAL_BACKOFF_S = 0.1
-"""After the controller has refused a member for the ISR, how long the partition asks for nobody."""
+"""How long the partition proposes no new ISR member after the controller refused one."""
 DROPPED_AT_ONCE = 32
 """Segments whose files are renamed between two checkpoints."""
 
 
 class LogEnd:
-    """The purgatory's key for whoever waits for a log to grow, which is not the same as its watermark's moving."""
+    """The purgatory's key for requests that wait for the log end, not for the high watermark."""
 
     __slots__ = ()
 
 
 class Partition:
-    """One replica of one partition, on this broker. Also the purgatory's key for whoever waits for its high watermark."""
+    """This broker's replica of a partition. Also the purgatory's key for requests that wait for its
+    high watermark."""
 
     __slots__ = (
         "_flushing",
@@ -91,7 +95,7 @@ class Partition:
         owner: PartitionEnvironment[Partition],
         high_watermark: int | None = None,
     ) -> None:
-        """`high_watermark` is what the checkpoint says."""
+        """`high_watermark` comes from the checkpoint; None if it has no entry."""
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
@@ -101,12 +105,14 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.isr: tuple[int, ...] = ()
-        """The in-sync replicas, as the controller committed them last: the image may be a little behind."""
+        """The in-sync replicas, as the controller committed them last: the image may be a little
+        behind."""
         self.epoch_start_offset = log.log_end_offset
-        """Where our leadership began: below it, what the last leader acknowledged (KIP-207)."""
+        """The log end when we became leader; the last leader acknowledged what is before
+        (KIP-207)."""
         self.leads = False
         self.busy = False
-        """Whether the log is being cut in a thread: nobody reads or appends meanwhile."""
+        """Whether a thread is truncating the log: no other task reads or appends meanwhile."""
         self.offline: KafkaError | None = None
         noted = log.log_start_offset if high_watermark is None else high_watermark
         self.high_watermark = min(max(noted, log.log_start_offset), log.log_end_offset)
@@ -117,24 +123,25 @@ class Partition:
         """The change of the ISR that is under way."""
         self.end_key = LogEnd()
         self.watchers: dict[FetchedPartition, FetchSession] = {}
-        """The sessions of followers, which hear of everything that moves."""
+        """The sessions of followers, notified of every change."""
         self.readers: dict[FetchedPartition, FetchSession] = {}
-        """The sessions of consumers, which hear of the next move of what they may read, once."""
+        """The sessions of consumers, notified once, when they may read further."""
         self._maximal: frozenset[int] = frozenset()
         self._purgatory = purgatory
         self._owner = owner
         self._patient_until = 0.0
         self._flushing = False
         self._held = Held()
-        """Who waits for the high watermark."""
+        """The tasks that wait for the high watermark."""
 
     # --- what the controller says ---
 
     def apply(self, image: PartitionImage) -> None:
-        """Take what the controller committed: who leads, in which epoch, who is in sync. Nothing happens where its
-        answers to AlterPartition have told more than `image` already.
+        """Take the leader, leader epoch and ISR that the controller committed. An `image`
+        older than an answer to AlterPartition changes nothing.
 
-        A new epoch of our own leadership is written to the log's epochs before its first append (KIP-101).
+        A new epoch of our own leadership is written to the log's epochs before its first append
+        (KIP-101).
         """
         if image.partition_epoch < self.partition_epoch:
             return
@@ -145,7 +152,8 @@ class Partition:
             self.log.assign_epoch_start(image.leader_epoch)
             self.epoch_start_offset = self.log.log_end_offset
         if image.partition_epoch > self.partition_epoch or image.leader_epoch != old_epoch:
-            # Else an answer has told of it before, and what was proposed since then may be committed already.
+            # Else an answer has reported it before, and what was proposed since then may be
+            # committed already.
             self._committed(image.isr)
         self.leader_epoch = image.leader_epoch
         self.leads = leads
@@ -160,7 +168,7 @@ class Partition:
         self._wake_all()
 
     def _follow(self, image: PartitionImage, *, new_epoch: bool, new_leader: bool) -> None:
-        """Keep an eye on the other replicas."""
+        """Track the other replicas, as their leader."""
         known = {} if new_leader else self.followers
         self.followers = {
             node: known.get(node) or Follower(node)
@@ -180,7 +188,8 @@ class Partition:
     # --- who may ask ---
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Raise what a client is told when it asks the wrong broker, or asks with an old or a future epoch (KIP-320)."""
+        """Raise NOT_LEADER_OR_FOLLOWER on the wrong broker, or the error for an old or future epoch
+        (KIP-320)."""
         if self.offline is not None:
             raise self.offline
         if not self.leads:
@@ -189,7 +198,7 @@ class Partition:
             self.check_epoch(current_leader_epoch)
 
     def check_readable(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Raise what keeps anybody from reading from this replica, leader or not."""
+        """Raise the error that stops all reads from this replica, leader or not."""
         if self.offline is not None:
             raise self.offline
         self.check_epoch(current_leader_epoch)
@@ -215,16 +224,16 @@ class Partition:
 
     @property
     def min_in_sync(self) -> int:
-        """`min.insync.replicas`, or as many as there are replicas, if that is less."""
+        """The lesser of `min.insync.replicas` and the number of replicas."""
         return min(self.config.min_insync_replicas, len(self.followers) + 1)
 
     @property
     def under_min_isr(self) -> bool:
-        """Whether too few replicas are in sync for a promise."""
+        """Whether too few replicas are in sync for acks=all."""
         return len(self.isr) < self.min_in_sync
 
     def check_in_sync(self) -> None:
-        """Raise NOT_ENOUGH_REPLICAS where acks=all could not be promised (`min.insync.replicas`)."""
+        """Raise NOT_ENOUGH_REPLICAS if fewer than `min.insync.replicas` are in sync."""
         if self.followers and len(self.isr) < self.min_in_sync:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._too_few())
 
@@ -237,11 +246,14 @@ class Partition:
     # --- the leader's log ---
 
     def delete_before(self, offset: int) -> None:
-        """Drop what lies before `offset`, which is not above the high watermark (DeleteRecords). Nobody reads it from now on;
-        files are renamed a few segments at a time."""
+        """Delete the records before `offset`, which is at most the high watermark (DeleteRecords).
+        They are unreadable at once; the files are renamed a few segments at a time. Where the log
+        starts there already, no reader is woken: a thousand may wait for the partition."""
+        started = self.log.log_start_offset
         if self.log.delete_before(offset, DROPPED_AT_ONCE):
             self._owner.dropped(self)
-        self.touch()
+        if self.log.log_start_offset != started:
+            self.touch()
 
     def append(
         self,
@@ -253,9 +265,11 @@ class Partition:
         origin: Origin = Origin.COORDINATOR,
         timestamps: Timestamps | None = None,
     ) -> Appended:
-        """Append one batch as the leader. A client's has passed `record_validation.admit`, which found its `timestamps`.
+        """Append one batch as the leader. A client's has passed `record_validation.admit`, which
+        found its `timestamps`.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, what the log finds wrong, KAFKA_STORAGE_ERROR.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, what the log finds wrong,
+        KAFKA_STORAGE_ERROR.
         """
         self.check_leader()
         if acks_all:
@@ -281,10 +295,12 @@ class Partition:
         *,
         acks_all: bool,
     ) -> list[int]:
-        """Append the first batches of `run`, clients' batches that `record_validation.admit` gave, by one write, and
-        return their base offsets. It ends before the first that needs more, which `append` does or refuses.
+        """Append the first batches of `run`, clients' batches that `record_validation.admit` gave,
+        by one write, and return their base offsets. It ends before the first that needs more, which
+        `append` does or refuses.
 
-        Raises KafkaError, with nothing appended: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR.
+        Raises KafkaError, with nothing appended: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        KAFKA_STORAGE_ERROR.
         """
         self.check_leader()
         if acks_all:
@@ -300,9 +316,10 @@ class Partition:
         return offsets
 
     def appended(self, rolled: bool = False) -> None:
-        """The log has grown: start the sync that `flush.messages` asks for, else let readers see it.
+        """The log has grown: start the sync that `flush.messages` asks for, else let readers see
+        it.
 
-        A segment that is full is synced too, as Kafka does; nobody waits for that.
+        A full segment is synced too, as Kafka does; no request waits for that.
         """
         log = self.log
         if self.followers:
@@ -319,7 +336,8 @@ class Partition:
             self._owner.flush(self)
 
     def flushed(self, offset: int) -> None:
-        """The log is synced below `offset`: go on syncing if more has come that asks for it, else let readers see it."""
+        """The log is synced below `offset`: go on syncing if more has come that asks for it, else
+        let readers see it."""
         self.synced_offset = max(self.synced_offset, offset)
         self._purgatory.touch(self)
         if not self._flushing:
@@ -350,8 +368,8 @@ class Partition:
                 self._moved(end)
 
     def _least_end(self, end: int) -> int:
-        """The least log end of the maximal ISR and of those that may be about to join it (waiting for these lets them
-        catch up), at most `end`; none where too few are in sync."""
+        """The least log end of the maximal ISR and of those that may be about to join it (waiting
+        for these lets them catch up), at most `end`; none where too few are in sync."""
         if len(self.isr) < self.min_in_sync:
             return self.high_watermark
         maximal = self._maximal
@@ -384,8 +402,8 @@ class Partition:
     # --- followers, as the leader sees them ---
 
     def watch(self, fetched: FetchedPartition, session: FetchSession) -> None:
-        """Tell a session when something has moved here: a follower's from now on, a consumer's once, so that the many that
-        nobody uses any more cost nothing."""
+        """Notify a session of changes here: a follower's from now on, a consumer's only once, so
+        that the many idle sessions cost nothing."""
         if not session.privileged:
             self.readers[fetched] = session
         elif fetched not in self.watchers:
@@ -393,7 +411,7 @@ class Partition:
             self.watchers[fetched] = session
 
     def _tell_watchers(self, *, wake: bool) -> None:
-        """Something has moved; with `wake`, something that a request which waits is to be answered for."""
+        """Notify the followers' sessions; with `wake`, also wake their waiting requests."""
         for fetched, session in self.watchers.items():
             if fetched.session is session:
                 session.dirty[fetched.key] = fetched
@@ -401,7 +419,8 @@ class Partition:
                     self._purgatory.touch(session)
 
     def _tell_readers(self) -> None:
-        """What consumers may read has moved. A session that has ended meanwhile is told, too: its last request may wait."""
+        """Notify the consumers' sessions that they may read further, even a session that has ended:
+        its last request may still wait."""
         readers, self.readers = self.readers, {}
         for fetched, session in readers.items():
             if fetched.session is session or session.is_over:
@@ -418,10 +437,11 @@ class Partition:
         fetched: FetchedPartition | None = None,
         before: float = NEVER,
     ) -> None:
-        """A follower fetches from `fetch_offset`, so it has what lies below. Its `log_start_offset` is its own log's;
-        `fetched` and `before` as in `Follower.fetched`.
+        """A follower fetches from `fetch_offset`, so it has what lies below. Its `log_start_offset`
+        is its own log's; `fetched` and `before` as in `Follower.fetched`.
 
-        Raises KafkaError(NOT_LEADER_OR_FOLLOWER) for one that is no replica here, or whose broker epoch is not its last.
+        Raises KafkaError(NOT_LEADER_OR_FOLLOWER) for one that is no replica here, or whose broker
+        epoch is not its last.
         """
         follower = self.followers.get(node_id)
         if follower is None:
@@ -447,7 +467,8 @@ class Partition:
             self._purgatory.touch(self)
 
     def _is_eligible(self, follower: Follower) -> bool:
-        """Whether the controller would take it into the ISR: alive, and the incarnation that it knows (KIP-841, 903)."""
+        """Whether the controller would take it into the ISR: alive, and the incarnation that it
+        knows (KIP-841, 903)."""
         broker = self._owner.broker(follower.node_id)
         return (
             broker is not None
@@ -456,7 +477,8 @@ class Partition:
         )
 
     def _expand(self, follower: Follower) -> None:
-        """Ask for a follower to be taken into the ISR, once it has all that is committed and has reached our epoch."""
+        """Ask for a follower to be taken into the ISR, once it has all that is committed and has
+        reached our epoch."""
         if (
             self.proposal is None
             and follower.log_end_offset >= self.high_watermark
@@ -467,8 +489,9 @@ class Partition:
             self._propose((*self.isr, follower.node_id), follower.node_id)
 
     def expand(self) -> None:
-        """Ask for a follower that has everything and may join by now: while a proposal was under way, none could be asked
-        for. (Others have to fetch once more: who stays away must not come and go.)"""
+        """Ask for a follower that has everything and may join by now: while a proposal was under
+        way, none could be asked for. (Others have to fetch once more: who stays away must not come
+        and go.)"""
         if self.followers and len(self._maximal) <= len(self.followers):
             end, now = self.log.log_end_offset, self._owner.now()
             for node, follower in self.followers.items():
@@ -476,8 +499,8 @@ class Partition:
                     self._expand(follower)
 
     def shrink(self, now: float) -> list[int]:
-        """Ask for the members of the ISR to be removed that have not been caught up for `replica.lag.time.max.ms`;
-        which those are."""
+        """Ask for the members of the ISR to be removed that have not been caught up for
+        `replica.lag.time.max.ms`; which those are."""
         if self.proposal is not None or not self.leads or len(self.isr) < 2:
             return []
         end, lag_s, followers = self.log.log_end_offset, self._owner.lag_s, self.followers
@@ -492,10 +515,10 @@ class Partition:
         return slow
 
     def _propose(self, isr: tuple[int, ...], joining: int | None) -> None:
-        told = {node: follower.told_epoch for node, follower in self.followers.items()}
+        epochs = {node: follower.confirmed_epoch for node, follower in self.followers.items()}
         if (ourselves := self._owner.broker(self.node_id)) is not None:
-            told[self.node_id] = ourselves.broker_epoch
-        members = tuple((node, told.get(node, NO_BROKER_EPOCH)) for node in isr)
+            epochs[self.node_id] = ourselves.broker_epoch
+        members = tuple((node, epochs.get(node, NO_BROKER_EPOCH)) for node in isr)
         self.proposal = Proposal(members, self.leader_epoch, self.partition_epoch, joining)
         if joining is not None:
             self._maximal = frozenset(isr)
@@ -517,7 +540,8 @@ class Partition:
             self._wake_all()
 
     def refused(self, proposal: Proposal) -> None:
-        """The controller has said that it did not do what was proposed, and never will: things are as they were."""
+        """The controller has said that it did not do what was proposed, and never will: things are
+        as they were."""
         if self.proposal is proposal:
             self._committed(self.isr)
             self._patient_until = self._owner.now() + PROPOSAL_BACKOFF_S
@@ -537,8 +561,9 @@ class Partition:
     # --- as a follower ---
 
     def append_as_follower(self, data: Data, leader_epoch: int, now_ms: int) -> Replicated:
-        """Append the whole batches that the leader of `leader_epoch` gave; a batch of a later epoch and what is behind
-        it are left out. Raises CorruptBatch, KafkaError, StorageError as `Log.append_as_follower` does."""
+        """Append the whole batches that the leader of `leader_epoch` gave; a batch of a later epoch
+        and what is behind it are left out. Raises CorruptBatch, KafkaError, StorageError as
+        `Log.append_as_follower` does."""
         try:
             replicated = self.log.append_as_follower(data, now_ms, epoch_max=leader_epoch)
         except StorageError as e:
@@ -551,13 +576,13 @@ class Partition:
         return replicated
 
     def follow_high_watermark(self, high_watermark: int) -> None:
-        """Take the leader's high watermark, as far as the log goes."""
+        """Take the leader's high watermark, at most our log end."""
         high_watermark = min(high_watermark, self.log.log_end_offset)
         if high_watermark > self.high_watermark:
             self._moved(high_watermark)
 
     def follow_log_start(self, offset: int) -> bool:
-        """Drop what the leader has dropped; whether that was anything."""
+        """Move the log start to the leader's; return whether it moved."""
         offset = min(offset, self.log.log_end_offset)
         if offset <= self.log.log_start_offset:
             return False
@@ -567,12 +592,13 @@ class Partition:
 
     @property
     def must_flush(self) -> bool:
-        """Whether `flush.messages` asks for a sync before the leader may count on what was appended last."""
+        """Whether `flush.messages` asks for a sync before the leader may count on what was appended
+        last."""
         log = self.log
         return log.log_end_offset - log.durable_offset >= self.config.flush_messages
 
     def truncated(self) -> None:
-        """The log was cut, or begun anew: nothing may be claimed beyond its end."""
+        """The log was truncated or restarted: move the watermarks back to its end."""
         end, start = self.log.log_end_offset, self.log.log_start_offset
         self.high_watermark = max(min(self.high_watermark, end), start)
         self.synced_offset = min(self.synced_offset, end)
@@ -581,11 +607,14 @@ class Partition:
     # --- waiting ---
 
     async def wait_for_high_watermark(self, offset: int, deadline: float, epoch: int) -> bool:
-        """Wait until the high watermark has reached `offset`; False when `deadline` (trio's clock) passes first.
+        """Wait until the high watermark reaches `offset`; False if `deadline` (trio's clock)
+        passes.
 
-        `epoch` is the leader epoch in which was appended what lies below: in a later one something else may lie there, and
-        the watermark tells nothing of it. Raises NOT_LEADER_OR_FOLLOWER when that is over, NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        when fewer than `min.insync.replicas` stayed in sync, KAFKA_STORAGE_ERROR when the disk is gone.
+        `epoch` is the leader epoch that appended the records before `offset`. A later epoch may
+        have replaced them, and then the watermark says nothing about them.
+
+        Raises NOT_LEADER_OR_FOLLOWER when `epoch` is over, NOT_ENOUGH_REPLICAS_AFTER_APPEND when
+        fewer than `min.insync.replicas` stayed in sync, KAFKA_STORAGE_ERROR when the disk failed.
         """
         with trio.CancelScope(deadline=deadline):
             while self.high_watermark < offset and self._holds(epoch):
@@ -598,9 +627,19 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self._too_few())
         return self.high_watermark >= offset
 
+    def is_committed(self, offset: int, epoch: int) -> bool:
+        """Whether `wait_for_high_watermark` would return True at once."""
+        return (
+            self.high_watermark >= offset
+            and self.leads
+            and self.leader_epoch == epoch
+            and self.offline is None
+        )
+
     async def wait_until_safe(self, offset: int, epoch: int) -> bool:
-        """Wait, however long, until the high watermark has reached `offset`; False when the leadership of `epoch` ends
-        before that, or the disk. Too few in-sync replicas only make it longer."""
+        """Wait, however long, until the high watermark has reached `offset`; False when the
+        leadership of `epoch` ends before that, or the disk. Too few in-sync replicas only make it
+        longer."""
 
         def over() -> bool:
             return not self.leads or self.leader_epoch != epoch or self.offline is not None
@@ -611,7 +650,7 @@ class Partition:
         return not over()
 
     def _holds(self, epoch: int) -> bool:
-        """Whether what was appended in `epoch` can still be promised."""
+        """Whether records appended in `epoch` can still be acknowledged."""
         return (
             self.leads
             and self.leader_epoch == epoch
@@ -620,7 +659,8 @@ class Partition:
         )
 
     async def wait_for_flush(self, offset: int, deadline: float) -> bool:
-        """Wait until what lies below `offset` is synced, or no sync is asked for any more. Raises as the above."""
+        """Wait until what lies below `offset` is synced, or no sync is asked for any more. Raises
+        as the above."""
 
         def ready() -> bool:
             return self.synced_offset >= offset or not self._flushing
@@ -631,7 +671,7 @@ class Partition:
         return ready()
 
     def touch(self) -> None:
-        """Have everyone look again who waits for the partition, in whatever way."""
+        """Wake everything that waits for the partition, to check again."""
         self._purgatory.touch(self)
         self._purgatory.touch(self.end_key)
         if self.watchers:
@@ -640,12 +680,12 @@ class Partition:
             self._tell_readers()
 
     def _wake_all(self) -> None:
-        """The same, and those who wait for the high watermark."""
+        """As `touch`, and wake the tasks that wait for the high watermark."""
         self._held.release_all()
         self.touch()
 
     def fail(self, error: KafkaError) -> None:
-        """The disk below is gone: everyone who waits is told, and whoever comes."""
+        """The disk failed: waiting and later calls raise `error`."""
         self.offline = error
         self._flushing = False
         self._wake_all()

@@ -18,11 +18,12 @@ class Proposal(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     joining: int | None
-    """Who is to be added; None where somebody is to go."""
+    """The replica to add; None where one must go."""
 
 
 class PartitionEnvironment(Protocol[P_contra]):
-    """Who looks after a partition: does what must not be done on the loop, or not now, and knows the other brokers."""
+    """Who looks after a partition: does what must not be done on the loop, or not now, and knows
+    the other brokers."""
 
     lag_s: float
     """`replica.lag.time.max.ms`, in seconds."""

@@ -1,4 +1,5 @@
-"""What the operator sees while logs that were not closed are checked: a line now and then, where that takes long."""
+"""What the operator sees while logs that were not closed are checked: a line now and then, where
+that takes long."""
 
 import logging
 import threading
@@ -6,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 logger = logging.getLogger("pk.recovery")
-"""Shown where only warnings of others are: nobody should wait for minutes and not be told why."""
+"""Shown even where other loggers show only warnings, to explain a start that takes minutes."""
 
 EVERY_MS: Final = 2000
 _GB: Final = 1e9
@@ -19,12 +20,12 @@ class RecoveryProgress:
         self._logs = logs
         self._now_ms = now_ms
         self._done = self._due = self._checked = 0
-        self._began_ms = self._told_ms = now_ms()
-        self._told = False
+        self._began_ms = self._reported_ms = now_ms()
+        self._reported = False
         self._lock = threading.Lock()
 
     def due(self, count: int) -> None:
-        """So many bytes more are to be checked."""
+        """Add to the number of bytes to check."""
         with self._lock:
             self._due += count
 
@@ -41,18 +42,18 @@ class RecoveryProgress:
             self._tell()
 
     def end(self) -> None:
-        """All logs are open. Told only if something was told before."""
-        if self._told:
+        """All logs are open. Logged only if progress was logged before."""
+        if self._reported:
             seconds = (self._now_ms() - self._began_ms) / 1000
             logger.info("recovery took %.0f s, %.1f GB were checked", seconds, self._checked / _GB)
 
     def _tell(self) -> None:
         now_ms = self._now_ms()
-        if now_ms - self._told_ms >= EVERY_MS:
-            self._told_ms, self._told = now_ms, True
+        if now_ms - self._reported_ms >= EVERY_MS:
+            self._reported_ms, self._reported = now_ms, True
             logger.info(
-                "recovering logs that were not closed: %d of %d are done, %.1f GB were checked, %.1f GB are left of "
-                "those begun",
+                "recovering logs that were not closed: %d of %d are done, %.1f GB were checked, "
+                "%.1f GB are left of those begun",
                 self._done,
                 self._logs,
                 self._checked / _GB,

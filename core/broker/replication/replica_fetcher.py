@@ -1,15 +1,19 @@
-"""Fetching from one leader: all partitions that this broker follows there, in one fetch session (KIP-227).
+"""Fetching from one leader: all partitions that this broker follows there, in one fetch session
+(KIP-227).
 
-A fetcher is a task with a channel of its own to the leader, since an answer that waits for records holds what is behind it.
-A request names the partitions whose position has changed since the one before; the leader remembers the others. It carries
-the epoch of the last record each log has, and the leader answers with where the logs part if they do (KIP-595): then the log
-is cut (core/broker/replication/truncation.py) and asked for again.
+A fetcher is a task with a channel of its own to the leader, since an answer that waits for records
+holds what is behind it. A request names the partitions whose position has changed since the one
+before; the leader remembers the others. It carries the epoch of the last record each log has, and
+the leader answers with where the logs part if they do (KIP-595): then the log is cut
+(core/broker/replication/truncation.py) and asked for again.
 
-One request waits at the leader for records to come. When partitions come meanwhile (their leader is new), the next request
-follows at once; the leader then answers the first, so nobody waits for the end of a long poll to be replicated again.
+One request waits at the leader for records to come. When partitions come meanwhile (their leader is
+new), the next request follows at once; the leader then answers the first, so replication never
+waits for the end of a long poll.
 
-What comes is whole batches, checked by their CRC and written as they are. Nothing is awaited between looking at a
-partition's state and appending to its log; where the loop was left meanwhile, the state is looked at again.
+What comes is whole batches, checked by their CRC and written as they are. Nothing is awaited
+between looking at a partition's state and appending to its log; where the loop was left meanwhile,
+the state is looked at again.
 """
 
 from __future__ import annotations
@@ -47,8 +51,8 @@ CONNECT_MS: Final = 5_000
 UNREGISTERED_S: Final = 0.05
 """How often a broker that is not registered looks whether it is."""
 BACKOFF_S_MIN: Final = 0.01
-"""The first wait after a failure; it doubles up to `replica.fetch.backoff.ms`. The leader may only be a little behind with
-the image that makes it one."""
+"""The first wait after a failure; it doubles up to `replica.fetch.backoff.ms`. The leader may only
+be a little behind with the image that makes it one."""
 AN_INSTANT_S: Final = 1e-6
 """A wait that is shorter is none: added to the time it may not change it, and would never end."""
 APPENDED_AT_ONCE: Final = 1 << 20
@@ -102,8 +106,8 @@ class ReplicaFetcher:
         quota: Quota,
         lost: Callable[[int], None],
     ) -> None:
-        """`index` says which of `num.replica.fetchers` it is; `quota` bounds what throttled replicas take; `lost(leader)` is
-        called when the connection to the leader broke."""
+        """`index` says which of `num.replica.fetchers` it is; `quota` bounds what throttled
+        replicas take; `lost(leader)` is called when the connection to the leader broke."""
         self.leader = leader
         self.index = index
         self.scope = trio.CancelScope()
@@ -119,7 +123,7 @@ class ReplicaFetcher:
         """Those that the leader's session knows and that are not fetched any more."""
         self._paused: dict[TopicIdPartition, Followed] = {}
         self._to_flush: dict[Partition, None] = {}
-        """Those that came with records that are to be synced before the leader counts on them."""
+        """Those whose new records must be synced before the leader counts on them."""
         self._moved = trio.Event()
         """Set when something happened that the task may wait for."""
         self._urgent = False
@@ -136,7 +140,7 @@ class ReplicaFetcher:
         return len(self._followed)
 
     def add(self, partition: Partition) -> None:
-        """Fetch a partition from here on; one that is fetched already begins anew, in its new leader epoch."""
+        """Start to fetch a partition; one under way starts again, in its new leader epoch."""
         followed = Followed(partition)
         followed.since = self._number + 1
         old = self._followed.pop(followed.key, None)
@@ -160,7 +164,7 @@ class ReplicaFetcher:
     def _drop(self, followed: Followed) -> None:
         self._dirty.pop(followed.key, None)
         self._paused.pop(followed.key, None)
-        if followed.told is not None:
+        if followed.known_wish is not None:
             self._forgotten[followed.key] = followed.partition.tp.topic
 
     def _is_current(self, followed: Followed) -> bool:
@@ -239,7 +243,8 @@ class ReplicaFetcher:
                 await self._take(channel, under_way.popleft(), first.answer)
 
     def _may_overtake(self, asked: _Asked) -> bool:
-        """Whether another request is to follow before this one is answered: not where this one opens the session."""
+        """Whether another request is to follow before this one is answered: not where this one
+        opens the session."""
         if not self._has_session(asked):
             return False
         return self._urgent or (bool(self._paused) and not self._paused_for())
@@ -264,11 +269,12 @@ class ReplicaFetcher:
     # --- what is asked ---
 
     def _reset_session(self) -> None:
-        """The leader's session is not what we think: the next request opens a new one, and names everything."""
+        """The leader's session is not what we think: the next request opens a new one, and names
+        everything."""
         self._session_epoch = 0
         self._forgotten.clear()
         for followed in self._followed.values():
-            followed.told = None
+            followed.known_wish = None
             if followed.key not in self._paused:
                 self._dirty[followed.key] = followed
 
@@ -290,7 +296,7 @@ class ReplicaFetcher:
                 log.latest_epoch,
                 log.log_start_offset,
             )
-            if wish != followed.told:
+            if wish != followed.known_wish:
                 self._name(topics, followed, wish, version)
             del self._dirty[key]
         fetched = len(self._followed) - len(self._paused)
@@ -344,7 +350,7 @@ class ReplicaFetcher:
                 partition_max_bytes=self._state.config.replica_fetch_max_bytes,
             )
         )
-        followed.told = wish
+        followed.known_wish = wish
         self._forgotten.pop(followed.key, None)
 
     def _is_throttled(self, partition: Partition) -> bool:
@@ -356,8 +362,8 @@ class ReplicaFetcher:
     def _pause(self, followed: Followed, wait_s: float) -> None:
         """Leave it out for a while; it has to be named again then."""
         followed.paused_until = self._replicas.clock.time() + wait_s
-        if followed.told is not None:
-            followed.told = None
+        if followed.known_wish is not None:
+            followed.known_wish = None
             self._forgotten[followed.key] = followed.partition.tp.topic
         self._dirty.pop(followed.key, None)
         self._paused[followed.key] = followed
@@ -371,7 +377,7 @@ class ReplicaFetcher:
                     self._dirty[key] = followed
 
     def _paused_for(self) -> float:
-        """Until when nothing is to be done, in seconds from now."""
+        """Seconds until the first paused partition is due; infinite if none is paused."""
         if not self._paused:
             return float("inf")
         until = min(followed.paused_until for followed in self._paused.values())
@@ -392,7 +398,8 @@ class ReplicaFetcher:
     # --- what is answered ---
 
     async def _take(self, channel: Channel, asked: _Asked, answer: FetchResponse) -> None:
-        """Do what an answer asks for: append, cut, begin anew, try again. Raises KafkaError where it is refused whole."""
+        """Act on an answer: append, truncate, restart, or retry. Raises KafkaError if the leader
+        refused the whole request."""
         if answer.error_code in SESSION_ERRORS:
             self._reset_session()
             return
@@ -415,7 +422,7 @@ class ReplicaFetcher:
         if news.cuts:
             await self._alignment.cut(news.cuts)
         for followed in news.out_of_range:
-            await self._alignment.begin_anew(channel, followed)
+            await self._alignment.start_over(channel, followed)
         if news.to_flush:
             await self._flush(news.to_flush)
 
@@ -462,8 +469,8 @@ class ReplicaFetcher:
                 self._give_up(followed)
 
     def _give_up(self, followed: Followed) -> None:
-        """Something that nobody foresaw came of what was fetched for it. As Kafka does, fetch it no more until its leader
-        epoch is another one: it falls out of the ISR, and the others go on."""
+        """An unforeseen error came of what was fetched for it. As Kafka does, fetch it no more
+        until its leader epoch is another one: it falls out of the ISR, and the others go on."""
         partition = followed.partition
         logger.exception(
             "%s is not fetched any more from broker %d in epoch %d: at offset %d it failed",
@@ -494,7 +501,8 @@ class ReplicaFetcher:
                         return
                 log = partition.log
                 if base < log.log_end_offset == log.log_start_offset:
-                    # The leader's log begins inside of this batch (DeleteRecords), and ours is empty.
+                    # The leader's log begins inside of this batch (DeleteRecords), and ours is
+                    # empty.
                     await self._alignment.restart(followed, base)
                     if not self._is_current(followed):
                         return
@@ -503,7 +511,7 @@ class ReplicaFetcher:
                 news.appended += end - begin
 
     async def _flush(self, partitions: Iterable[Partition]) -> None:
-        """Sync what `flush.messages` asks for before the leader is told that it is here."""
+        """Sync what `flush.messages` asks for before the next fetch reports it to the leader."""
         async with trio.open_nursery() as nursery:
             for partition in list(partitions):
                 nursery.start_soon(self._replicas.sync, partition)
@@ -523,8 +531,8 @@ class _News:
 
 
 def _pieces(view: memoryview, log_end_offset: int) -> Iterator[tuple[int, int, int]]:
-    """(begin, end, base offset) of runs of whole batches that are not all in the log yet, each about as large as may be
-    appended at once. Raises CorruptBatch."""
+    """(begin, end, base offset) of runs of whole batches that are not all in the log yet, each
+    about as large as may be appended at once. Raises CorruptBatch."""
     begin = end = base = 0
     if len(view) > HEADER_BYTES:
         for position, header in iter_headers(view):

@@ -1,8 +1,10 @@
-"""Which partition is fetched from whom: the fetchers of a broker, one for each leader and each of `num.replica.fetchers`.
+"""Which partition is fetched from whom: the fetchers of a broker, one for each leader and each of
+`num.replica.fetchers`.
 
-They follow the images. Before an image comes into force, `release` lets go of every partition whose leader, leader epoch or
-being here it changes, and waits until none of these is being cut; behind it, `follow` hands each to the fetcher of its new
-leader. In between nobody appends to them, so a partition never changes its part with half an answer in hand.
+They follow the images. Before an image comes into force, `release` lets go of every partition whose
+leader, leader epoch or being here it changes, and waits until none of these is being cut; behind
+it, `follow` hands each to the fetcher of its new leader. In between nothing is appended to them, so
+a partition never changes its part with half an answer in hand.
 """
 
 from __future__ import annotations
@@ -54,8 +56,9 @@ class ReplicaFetcherManager:
         return fetcher.leader if fetcher is not None else None
 
     async def release(self, found: Changes) -> None:
-        """Stop fetching what `found` gives another leader, another epoch or to nobody here, and everything where it gives
-        partitions to other fetchers; returns when none of it is being cut."""
+        """Stop fetching what `found` gives another leader, another epoch or no leader, and
+        everything where it gives partitions to other fetchers; returns when none of it is being
+        cut."""
         released = [p for topic in found.topics_deleted for p in self._of_topic(topic)]
         for start in range(0, len(found.partitions), LOOKED_AT_ONCE):
             if start:
@@ -86,7 +89,7 @@ class ReplicaFetcherManager:
         )
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
-        """Fetch what is to be fetched, now that the image is in force."""
+        """Fetch what must be fetched, now that the image is in force."""
         if self._state.config.num_replica_fetchers != self._count:
             self._count = self._state.config.num_replica_fetchers
             changed = [partition.tp for partition in self._replicas]

@@ -1,8 +1,8 @@
 """The partitions that this broker holds, and what must happen to their logs when the image changes.
 
-A change comes in three steps, so that nobody sees it half done: `prepare` makes and opens the logs that are new (off the
-loop), `commit` enters and removes partitions between two awaits, together with the image, and `retire` renames away the
-logs of what was deleted.
+A change comes in three steps, so that no request sees it half done: `prepare` makes and opens the
+logs that are new (off the loop), `commit` enters and removes partitions between two awaits,
+together with the image, and `retire` renames away the logs of what was deleted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -20,6 +20,7 @@ from pk.core.broker.offload import is_inline, offload
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.recovery_progress import RecoveryProgress
+from pk.core.broker.turns import pause
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
@@ -31,9 +32,11 @@ from pk.core.meta.image import (
     Changes,
     MetadataImage,
     PartitionChange,
+    PartitionImage,
     TopicImage,
 )
-from pk.core.values import ZERO_UUID, TopicPartition, Uuid
+from pk.core.turns import Pace
+from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from pk.core.log.dirs import LogDir, LogDirs
@@ -44,14 +47,29 @@ logger = logging.getLogger("pk.broker")
 OPEN_AT_ONCE = 256
 """How many logs one turn through a thread opens."""
 
-RECOVER_AT_ONCE = 64
-"""How many of those that were not closed."""
+TURNS = 8
+"""In so many parts each thread takes logs to recover: a large log keeps one thread, not what waits
+behind it."""
 
 SNAPSHOT_BYTES_MAX = 1 << 15
-"""A larger state of producers is read when its log is opened: 100,000 of them would keep the loop for a tenth of a second.
-Smaller ones wait for their first use: 10,000 logs are opened without reading any."""
+"""A larger state of producers is read when its log is opened: 100,000 of them would keep the loop
+for a tenth of a second. Smaller ones wait for their first use: 10,000 logs are opened without
+reading any."""
+
+COMMITTED_AT_ONCE = 32
+"""How many partitions take their new state between two checkpoints: each new leader writes the file
+of its epochs."""
 
 _NONE: dict[int, Partition] = {}
+
+
+class Uncommitted(NamedTuple):
+    """What of an image `Replicas.commit` leaves to `Replicas.commit_internal`."""
+
+    gone: list[Partition]
+    """What is gone already, and to be retired."""
+    deleted: list[TopicImage]
+    changed: list[tuple[TopicPartition, PartitionImage]]
 
 
 class Replicas:
@@ -69,10 +87,12 @@ class Replicas:
         doom: Callable[[str], None],
         propose: Callable[[Partition], None],
         directory_failed: Callable[[], None],
+        log_flushed: Callable[[float], None],
     ) -> None:
-        """`start_soon(fn, *args)` runs a background task of the broker's; `doom(why)` is called when no directory is left,
-        `propose(partition)` for each partition that has a change of its ISR to ask for, `directory_failed()` when a log
-        directory has failed."""
+        """`start_soon(fn, *args)` runs a background task of the broker's; `doom(why)` is called
+        when no directory is left, `propose(partition)` for each partition that has a change of its
+        ISR to ask for, `directory_failed()` when a log directory has failed, `log_flushed(seconds)`
+        after each sync of a log."""
         self._dirs = dirs
         self._broker_config = config
         dirs.cordon(config.cordoned_log_dirs)
@@ -82,15 +102,17 @@ class Replicas:
         self._start_soon = start_soon
         self._doom = doom
         self._offline: dict[TopicPartition, tuple[PartitionChange, KafkaError]] = {}
-        """Partitions whose logs could not be opened, and why. Tried again with each image while their directory works."""
+        """Partitions whose logs could not be opened, and why. Tried again with each image while
+        their directory works."""
         self._lost: dict[TopicPartition, bytes] = {}
-        """Partitions, with their topics' ids, whose logs lie in a directory that had failed at the start. An empty log
-        in another directory would be no replacement."""
+        """Partitions, with their topics' ids, whose logs are in a directory that had failed at the
+        start. An empty log in another directory would be no replacement."""
         self._loaded = False
         self._image = MetadataImage()
         self.lag_s = config.replica_lag_time_max_ms / 1000
         self._propose = propose
         self._directory_failed = directory_failed
+        self._log_flushed = log_flushed
         self.was_cut: list[Callable[[Partition, int], None]] = []
         """Called with each partition whose log was cut, and where it ends now."""
         self._by_topic: dict[str, dict[int, Partition]] = {}
@@ -100,8 +122,9 @@ class Replicas:
         return self._by_topic.get(topic, _NONE).get(partition)
 
     def partition(self, topic: str, partition: int) -> Partition:
-        """The partition. Raises NOT_LEADER_OR_FOLLOWER where others hold it, UNKNOWN_TOPIC_OR_PARTITION where nobody,
-        KAFKA_STORAGE_ERROR where its log could not be opened."""
+        """The partition. Raises NOT_LEADER_OR_FOLLOWER where others hold it,
+        UNKNOWN_TOPIC_OR_PARTITION where no broker does, KAFKA_STORAGE_ERROR where its log could not
+        be opened."""
         try:
             return self._by_topic[topic][partition]
         except KeyError:
@@ -140,18 +163,19 @@ class Replicas:
         return [directory_id for directory_id in failed if directory_id != ZERO_UUID]
 
     def in_directory(self, directory: LogDir) -> Iterator[Partition]:
-        """The partitions whose logs lie in `directory`."""
+        """The partitions whose logs are in `directory`."""
         return (partition for partition in self if partition.log.log_dir is directory)
 
     async def prepare(
         self, image: MetadataImage, found: Changes, config: BrokerConfig
     ) -> list[Partition]:
-        """Make and open the logs of partitions that are new to this broker. One that cannot be is offline; the others go on."""
+        """Make and open the logs of partitions that are new to this broker. One that cannot be is
+        offline; the others go on."""
         self._broker_config = config
         self._dirs.cordon(config.cordoned_log_dirs)
         again = [topic for topic in found.topics_deleted if topic.name in image.topics]
         if again:
-            # Made anew under its name: the old logs go first, or the new ones would be opened on top of them.
+            # A topic created again under its name: remove the old logs before the new ones open.
             await self.retire(self._take_out(again))
         wanted = [
             change
@@ -164,10 +188,9 @@ class Replicas:
         opened: list[Partition] = []
         configs: dict[str, TopicConfig] = {}
         to_recover = self._dirs.to_recover
-        at_once = RECOVER_AT_ONCE if to_recover else OPEN_AT_ONCE
         progress = RecoveryProgress(to_recover, self.clock.now_ms) if to_recover else None
-        for start in range(0, len(wanted), at_once):
-            some = wanted[start : start + at_once]
+        for start in range(0, len(wanted), OPEN_AT_ONCE):
+            some = wanted[start : start + OPEN_AT_ONCE]
             for change in some:
                 name = change.topic.name
                 if name not in configs:
@@ -195,7 +218,7 @@ class Replicas:
         if not self._loaded and len(self._dirs.usable) < len(self._dirs.directories):
             if not any(tp in directory.found for directory in self._dirs.usable):
                 self._lost[tp] = topic_id
-                logger.error("%s is offline: its log lies in a directory that has failed", tp)
+                logger.error("%s is offline: its log directory has failed", tp)
         elif self._lost.get(tp, topic_id) != topic_id:
             del self._lost[tp]
         return tp in self._lost
@@ -219,19 +242,27 @@ class Replicas:
         return again
 
     def lacking_room(self, image: MetadataImage) -> list[PartitionChange]:
-        """What could not be made or opened for want of room, or of descriptors, as if it were new in `image`."""
+        """What could not be made or opened for want of room, or of descriptors, as if it were new
+        in `image`."""
         return [
             change
             for change in self._to_try_again(image, set())
             if isinstance(error := self._offline[change.tp][1], StorageError) and error.is_passing
         ]
 
-    def commit(
+    async def commit(
         self, image: MetadataImage, found: Changes, opened: list[Partition]
-    ) -> list[Partition]:
-        """Enter what was opened, take the new leaders and configs, remove what is gone: that is returned, to retire."""
+    ) -> Uncommitted:
+        """Enter what was opened, take the new leaders and configs, remove what is gone, in turns:
+        each partition by itself is what `image` says or what the image before it said. Internal
+        topics are left to `commit_internal`."""
         self._image, self._loaded = image, True
-        gone = self._take_out(found.topics_deleted)
+        later = Uncommitted([], [], [])
+        for topic in found.topics_deleted:
+            if topic.name in INTERNAL_TOPICS:
+                later.deleted.append(topic)
+            else:
+                later.gone.extend(self._take_out([topic]))
         changed = {change.tp: change.new for change in found.partitions}
         for partition in opened:
             name, number = partition.tp
@@ -239,23 +270,41 @@ class Replicas:
             new = image.partition(name, number)
             if new is not None:
                 changed[partition.tp] = new
-        # Before the ISRs that come with it: how many of them are enough is what the controller judged them by.
+        # Before the ISRs that come with it: how many of them are enough is what the controller
+        # judged them by.
         self._reconfigure(image, found)
+        pace = Pace(COMMITTED_AT_ONCE)
         for tp, new in changed.items():
-            partition = self.find(*tp)
-            if partition is not None and self._node_id not in new.replicas:
-                del self._by_topic[tp.topic][tp.partition]
-                partition.stop()
-                gone.append(partition)
-            elif partition is not None:
-                try:
-                    partition.apply(new)
-                except StorageError as e:
-                    self.fail_directory(partition.log.log_dir, e)
+            if tp.topic in INTERNAL_TOPICS:
+                later.changed.append((tp, new))
+                continue
+            self._commit_one(tp, new, later.gone)
+            if pace.due():
+                await pause()
+        return later
+
+    def commit_internal(self, later: Uncommitted) -> list[Partition]:
+        """The same for internal topics, at once: their coordinators follow without a checkpoint.
+        Returns all that is gone, to retire."""
+        gone = later.gone + self._take_out(later.deleted)
+        for tp, new in later.changed:
+            self._commit_one(tp, new, gone)
         return gone
 
+    def _commit_one(self, tp: TopicPartition, new: PartitionImage, gone: list[Partition]) -> None:
+        partition = self.find(*tp)
+        if partition is not None and self._node_id not in new.replicas:
+            del self._by_topic[tp.topic][tp.partition]
+            partition.stop()
+            gone.append(partition)
+        elif partition is not None:
+            try:
+                partition.apply(new)
+            except StorageError as e:
+                self.fail_directory(partition.log.log_dir, e)
+
     def _take_out(self, deleted: list[TopicImage]) -> list[Partition]:
-        """Take the partitions of deleted topics out; nobody finds them any more."""
+        """Remove the partitions of deleted topics; lookups no longer find them."""
         gone: list[Partition] = []
         for topic in deleted:
             for one in topic.partitions:
@@ -272,7 +321,8 @@ class Replicas:
         return gone
 
     async def retire(self, gone: list[Partition]) -> None:
-        """Rename the logs of deleted partitions away, and have them removed after `file.delete.delay.ms`."""
+        """Rename the logs of deleted partitions away, and have them removed after
+        `file.delete.delay.ms`."""
         for start in range(0, len(gone), OPEN_AT_ONCE):
             for path, delay_ms in await offload(self._delete, gone[start : start + OPEN_AT_ONCE]):
                 self._start_soon(self._remove, path, delay_ms)
@@ -282,20 +332,23 @@ class Replicas:
         self._start_soon(self.sync, partition)
 
     async def sync(self, partition: Partition) -> None:
-        """Sync the partition's log, and tell the partition how far: not as far as it went if it was cut meanwhile."""
+        """Sync the partition's log, and tell the partition how far: not as far as it went if it was
+        cut meanwhile."""
         log = partition.log
-        end = log.log_end_offset
+        end, started = log.log_end_offset, self.now()
         try:
             await offload(log.flush, end, directory=log.log_dir.path)
         except StorageError as e:
             self.fail_directory(partition.log.log_dir, e)
             return
+        self._log_flushed(self.now() - started)
         partition.flushed(end if log.is_abandoned else min(end, log.durable_offset))
 
     async def off_loop(
         self, partition: Partition, work: Callable[..., object], *args: object
     ) -> None:
-        """Have a log cut or begun anew in a thread; who asks for that keeps everybody else away (`Partition.busy`)."""
+        """Truncate or restart a log in a thread; the caller keeps others away
+        (`Partition.busy`)."""
         log = partition.log
         try:
             await offload(work, *args, directory=log.log_dir.path)
@@ -307,23 +360,24 @@ class Replicas:
                 tell(partition, log.log_end_offset)
 
     def write_recovery_points(self) -> None:
-        """Note how far every log is durable: to be done when one was cut, before it is appended to. In a thread, perhaps.
-        Raises StorageError."""
+        """Note how far every log is durable: to be done when one was cut, before it is appended to.
+        May run in a thread. Raises StorageError."""
         self._dirs.write_recovery_points()
 
     def failed(self, partition: Partition, error: StorageError) -> None:
-        """The disk below the partition failed: so did all that lies in its directory."""
+        """The partition's disk failed, and with it every partition in the same log directory."""
         self.fail_directory(partition.log.log_dir, error)
 
     def dropped(self, partition: Partition) -> None:
-        """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may still be at them; and the
-        other segments dropped that lie below the start of the log."""
+        """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may
+        still be at them; and the other segments dropped that lie below the start of the log."""
         self._start_soon(self._remove_segments, partition, partition.log.deleted_files)
         if is_behind(partition.log):
             self._start_soon(self._drop_more, partition, partition.log)
 
     async def _drop_more(self, partition: Partition, log: Log) -> None:
-        """Drop some more; where that is not possible just now, it is left to retention, which finds them as well."""
+        """Drop some more; where that is not possible just now, it is left to retention, which finds
+        them as well."""
         await trio.lowlevel.checkpoint()
         if partition.log is not log or not self._is_here(partition):
             return
@@ -357,7 +411,7 @@ class Replicas:
                 self._start_soon(self._remove, path, 0)
 
     def removed(self, path: str, delay_ms: int) -> None:
-        """A log lies at `path` that nobody needs: remove it after `delay_ms`."""
+        """Delete the unneeded log at `path` after `delay_ms`."""
         self._start_soon(self._remove, path, delay_ms)
 
     async def _remove(self, path: str, delay_ms: int) -> None:
@@ -368,7 +422,8 @@ class Replicas:
             logger.error("%s could not be removed: %s", path, e)
 
     def fail_directory(self, directory: LogDir, error: KafkaError) -> None:
-        """The disk of `directory` failed: its partitions serve nobody any more. A failed sync is never tried again."""
+        """The disk of `directory` failed: its partitions go offline. A failed sync is never
+        retried."""
         if not directory.failed:
             directory.failed = True
             logger.error("log directory %s is offline: %s", directory.path, error)
@@ -380,7 +435,8 @@ class Replicas:
             self._doom(f"every log directory has failed, the last was {directory.path}: {error}")
 
     def storage_failed(self, error: StorageError) -> None:
-        """What failed in a directory that the error names: it is offline, unless its disk is only full."""
+        """What failed in a directory that the error names: it is offline, unless its disk is only
+        full."""
         if error.undone or error.is_passing:
             return
         for directory in self._dirs.usable:
@@ -400,7 +456,8 @@ class Replicas:
         configs: dict[str, TopicConfig],
         progress: RecoveryProgress | None,
     ) -> list[Log | KafkaError]:
-        """In a thread, and in more of them where logs are to be recovered: each log, or why it cannot be opened."""
+        """In a thread, and in more of them where logs must be recovered: each log, or why it cannot
+        be opened."""
         log_configs = {name: self._log_config(config) for name, config in configs.items()}
 
         def open_one(change: PartitionChange) -> Log | KafkaError:
@@ -412,7 +469,7 @@ class Replicas:
                     )
                     log.epochs  # noqa: B018  read here, not by the loop when the partition is led
                     if log.snapshot_bytes > SNAPSHOT_BYTES_MAX:
-                        with suppress(KafkaError):  # who needs it is told
+                        with suppress(KafkaError):  # raised again when the producers are used
                             log.producers  # noqa: B018
             except KafkaError as e:
                 return e
@@ -424,12 +481,18 @@ class Replicas:
         threads = self._broker_config.num_recovery_threads_per_data_dir * len(self._dirs.usable)
         if threads < 2 or not self._dirs.to_recover or is_inline():
             return [open_one(change) for change in some]
+        each = max(1, len(some) // (threads * TURNS))
+        parts = [some[start : start + each] for start in range(0, len(some), each)]
         with ThreadPoolExecutor(threads, "recover-log") as pool:
-            return list(pool.map(open_one, some))
+
+            def open_each(part: list[PartitionChange]) -> list[Log | KafkaError]:
+                return [open_one(change) for change in part]
+
+            return [log for part in pool.map(open_each, parts) for log in part]
 
     def _delete(self, gone: list[Partition]) -> list[tuple[str, int]]:
-        """In a thread: (where a log lies now, how long it is to be kept)."""
-        renamed = []
+        """In a thread: (the path of a log now, for how long to keep it)."""
+        renamed: list[tuple[str, int]] = []
         for partition in gone:
             try:
                 path = self._dirs.delete_log(partition.log)

@@ -1,11 +1,14 @@
-"""How fast replicas copy that need not: Kafka's replication quotas (KIP-73), and that of moves between directories (KIP-113).
+"""How fast replicas copy that need not: Kafka's replication quotas (KIP-73), and that of moves
+between directories (KIP-113).
 
-A quota is a rate over a window of `num` samples of `size` seconds each (`replication.quota.window.*`). Nothing is delayed:
-partitions that are throttled are left out of a fetch, by their leader or by the follower, while the rate is above the quota.
-What was moved counts afterwards, so one answer may go over it, and the next has to wait.
+A quota is a rate over a window of `num` samples of `size` seconds each
+(`replication.quota.window.*`). Nothing is delayed: partitions that are throttled are left out of a
+fetch, by their leader or by the follower, while the rate is above the quota. What was moved counts
+afterwards, so one answer may go over it, and the next has to wait.
 
-Which replicas those are is the topic's to say: `leader.replication.throttled.replicas` and `follower.…` are lists of
-`partition:broker`, or `*` for all. A leader never holds back from a replica that is in sync: that would hold the producers.
+Which replicas those are is the topic's to say: `leader.replication.throttled.replicas` and
+`follower.…` are lists of `partition:broker`, or `*` for all. A leader never holds back from a
+replica that is in sync: that would hold the producers.
 """
 
 from __future__ import annotations
@@ -64,7 +67,8 @@ class Quota:
             samples.popleft()
         if not samples:
             return 0.0
-        # As Kafka's SimpleRate: a window that is not full yet counts as long as it has been open, but a sample at least.
+        # As Kafka's SimpleRate: a window that is not full yet counts as long as it has been open,
+        # but a sample at least.
         elapsed_s = max(now - samples[0][0], self._sample_s)
         return sum(count for _, count in samples) / elapsed_s
 

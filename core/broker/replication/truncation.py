@@ -1,12 +1,13 @@
 """Where a follower cuts its log so that it is a prefix of its leader's (KIP-101, KIP-279, KIP-595).
 
-Two logs agree as far as the records of each leader epoch go that both hold. The follower names the epoch of its last record;
-the leader answers with the largest epoch not above it that *it* knows, and where that ends. If the follower holds records of
-that very epoch, it cuts where the epoch ends in the log in which it ends sooner, and both agree. If it does not, it drops
-everything of later epochs and asks again, with an older epoch each time, until the two find one that they share.
+Two logs agree as far as the records of each leader epoch go that both hold. The follower names the
+epoch of its last record; the leader answers with the largest epoch not above it that *it* knows,
+and where that ends. If the follower holds records of that very epoch, it cuts where the epoch ends
+in the log in which it ends sooner, and both agree. If it does not, it drops everything of later
+epochs and asks again, with an older epoch each time, until the two find one that they share.
 
-The high watermark plays no part in it: it may lag behind on a new leader, and a follower that trusted it would throw away
-what was acknowledged (KIP-101 tells how).
+The high watermark plays no part in it: it may lag behind on a new leader, and a follower that
+trusted it would throw away what was acknowledged (KIP-101 tells how).
 """
 
 from typing import NamedTuple
@@ -22,10 +23,12 @@ class Cut(NamedTuple):
 
 
 def cut_at(epochs: LeaderEpochs, end: int, leader_epoch: int, leader_end_offset: int) -> Cut | None:
-    """What a leader's answer means for a log of these `epochs` that ends at `end`: `leader_epoch` is the largest epoch the
-    leader knows that is not above the one it was asked for, `leader_end_offset` where that ends there; -1 where it knows none.
+    """What a leader's answer means for a log of these `epochs` that ends at `end`: `leader_epoch`
+    is the largest epoch the leader knows that is not above the one it was asked for,
+    `leader_end_offset` where that ends there; -1 where it knows none.
 
-    None where the leader knows nothing that helps: what it holds and what we hold have no epoch in common.
+    None where the leader knows nothing that helps: what it holds and what we hold have no epoch in
+    common.
     """
     if leader_end_offset < 0:
         return None

@@ -1,1 +1,1 @@
-"""What the handlers of requests share: who asks, which records pass, what old clients are sent."""
+"""What request handlers share: client identity, record checks, conversion for old clients."""

@@ -1,8 +1,9 @@
-"""Topics that are made because somebody asked for them: by name in Metadata, or a coordinator's own.
+"""Topics that are made because somebody asked for them: by name in Metadata, or a coordinator's
+own.
 
-The controller makes them, wherever it is; `AutoTopicCreation.create` waits until this broker knows them too. A
-coordinator waits for its topic. Metadata does not: it answers that the topic is unknown, and the client asks again
-(`OnDemand`).
+The controller makes them, wherever it is; `AutoTopicCreation.create` waits until this broker knows
+them too. A coordinator waits for its topic. Metadata does not: it answers that the topic is
+unknown, and the client asks again (`OnDemand`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pk.core.wire.messages.create_topics import (
 logger = logging.getLogger("pk.broker")
 
 TIMEOUT_MS: Final = 10_000
-"""Whoever asked asks again after that."""
+"""How long the creation may take; the client asks again after that."""
 
 MAX_IN_FLIGHT: Final = 1_000
 """How many topics Metadata may have in the making at once. Who asks for more asks again anyway."""
@@ -46,27 +47,29 @@ class AutoTopicCreation:
         self._purgatory = purgatory
 
     async def create(self, names: Iterable[str]) -> Refused:
-        """Have topics made, those that are internal as Kafka makes them, the others with the brokers' defaults; those that
-        could not be. Returns when this broker has the others, too. Raises KafkaError where there is no controller."""
-        deadline = trio.current_time() + TIMEOUT_MS / 1000
-        missing = [name for name in dict.fromkeys(names) if name not in self._state.image.topics]
-        if not missing:
-            return {}
-        request = CreateTopicsRequest(
-            topics=[
-                internal_topic(name, self._state.config)
-                or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-                for name in missing
-            ],
-            timeout_ms=TIMEOUT_MS,
+        """Have topics made, those that are internal as Kafka makes them, the others with the
+        brokers' defaults; those that could not be. Returns when this broker has the others, too.
+        Raises KafkaError where there is no controller."""
+        return await self.create_as(
+            internal_topic(name, self._state.config)
+            or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+            for name in dict.fromkeys(names)
         )
+
+    async def create_as(self, topics: Iterable[CreatableTopic]) -> Refused:
+        """Have these topics made, each as it says; otherwise as `create`."""
+        deadline = trio.current_time() + TIMEOUT_MS / 1000
+        new = [topic for topic in topics if topic.name not in self._state.image.topics]
+        if not new:
+            return {}
+        request = CreateTopicsRequest(topics=new, timeout_ms=TIMEOUT_MS)
         answer: CreateTopicsResponse = await self._link.request(request, timeout_ms=TIMEOUT_MS)
         refused = {
             topic.name: (topic.error_code, topic.error_message or error_name(topic.error_code))
             for topic in answer.topics
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         }
-        made = [name for name in missing if name not in refused]
+        made = [topic.name for topic in new if topic.name not in refused]
         await self._purgatory.until(
             lambda: all(name in self._state.image.topics for name in made),
             (MetadataImage,),
@@ -76,7 +79,8 @@ class AutoTopicCreation:
 
 
 class OnDemand:
-    """Makes the topics that clients ask for by Metadata, after they were answered, as Apache Kafka does."""
+    """Makes the topics that clients ask for by Metadata, after they were answered, as Apache Kafka
+    does."""
 
     def __init__(self, creation: AutoTopicCreation, start_soon: Callable[..., None]) -> None:
         """`start_soon` runs a background task of the broker's."""

@@ -6,15 +6,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pk.core.auth.principal import ANONYMOUS, KafkaPrincipal
 from pk.core.broker.broker import Broker
-
-ANONYMOUS = "User:ANONYMOUS"
-"""The principal of a connection that did not authenticate."""
 
 
 @dataclass(slots=True)
 class Context:
-    """One request's surroundings. A connection keeps one as the pattern of its requests' (see `of_request`)."""
+    """One request's surroundings. A connection keeps one as the pattern of its requests' (see
+    `of_request`)."""
 
     broker: Broker
     api_key: int = 0
@@ -24,8 +23,12 @@ class Context:
     client_host: str = ""
     """The peer's address, without a port, as Kafka shows it in DescribeGroups: `/127.0.0.1`."""
     listener: str = "PLAINTEXT"
-    principal: str = ANONYMOUS
+    """The name of the listener that the connection came through, in capitals."""
+    principal: KafkaPrincipal = ANONYMOUS
+    """Who the connection authenticated as."""
     connection_id: int = 0
+    own: bool = False
+    """Whether this node itself asks: it may do everything."""
 
     def of_request(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None
@@ -45,5 +48,5 @@ class Context:
 
 
 Dispatch = Callable[[Context, Any], Awaitable[Any]]
-"""(context, request) → the response of this process's controller. Errors are made into responses, but for those after which
-it must be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+"""(context, request) → the response of this process's controller. Errors are made into responses,
+but for those after which it must be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""

@@ -1,7 +1,8 @@
-"""What consumers of 0.10 and before are sent: the log holds record batches, which become messages of their format here.
+"""What consumers of 0.10 and before are sent: the log holds record batches, which become messages
+of their format here.
 
-The kernel cannot send these from the file; every record is read and written anew (core/record/convert.py). Little is done
-on the loop, the rest in a thread.
+The kernel cannot send these from the file; every record is read and rewritten
+(core/record/convert.py). Little is done on the loop, the rest in a thread.
 """
 
 from typing import Final
@@ -26,10 +27,11 @@ _CODEC_BITS: Final = 0x07
 async def lower_slice(
     log: Log, found: Slice, magic: int, offset: int, bytes_max: int, offset_end: int
 ) -> bytes:
-    """The records of `log` from `offset` on as messages, `found` being what was read there; see `convert.lower`.
+    """The records of `log` from `offset` on as messages, `found` being what was read there; see
+    `convert.lower`.
 
-    Where there are only control batches it reads on, since a client that got nothing would ask for the same again; it is
-    empty only if no record lies below `offset_end`. Raises KafkaError.
+    Where there are only control batches it reads on, since a client that got nothing would ask for
+    the same again; it is empty only if no record lies below `offset_end`. Raises KafkaError.
     """
     while True:
         lowered = await _lower(log, found, magic, offset, bytes_max)

@@ -1,1 +1,1 @@
-"""What a broker does by the clock: retention, compaction, syncs and checkpoints."""
+"""Periodic work of a broker: retention, compaction, syncs and checkpoints."""

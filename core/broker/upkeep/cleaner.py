@@ -1,18 +1,21 @@
-"""Compaction as a background work of the broker: which log next, by whom, and the moment of the swap.
+"""Compaction as a background work of the broker: which log next, by whom, and the moment of the
+swap.
 
-Who does it. Compaction is pure Python over every record, and a thread that computes holds the interpreter for 5 ms at a
-time: another client's produce then waits as long, whenever it comes (measured: see `net/compactor.py`). So the work is
-done by a process of its own where the disk is real, handed in as a `Compactor`; without one (a disk in memory, the
-simulator) by `InThread`, step by step through `offload`.
+Who does it. Compaction is pure Python over every record, and a thread that computes holds the
+interpreter for 5 ms at a time: another client's produce then waits as long, whenever it comes
+(measured: see `net/compactor.py`). So the work is done by a process of its own where the disk is
+real, handed in as a `Compactor`; without one (a disk in memory, the simulator) by `InThread`, step
+by step through `offload`.
 
-What the loop does itself is short: it chooses the log (time indexes are read in a thread), makes sure that what is to be
-compacted is synced and that the recovery point on the disk says so (recovery after a crash takes a gap in the offsets for
-a loss, so it must never begin below a gap), swaps each finished group in between two awaits, and notes how far it came.
-A log that was cut or deleted meanwhile refuses the swap, and the round is given up.
+What the loop does itself is short: it chooses the log (time indexes are read in a thread), makes
+sure that what will be compacted is synced and that the recovery point on the disk says so (recovery
+after a crash takes a gap in the offsets for a loss, so it must never begin below a gap), swaps each
+finished group in between two awaits, and notes how far it came. A log that was cut or deleted
+meanwhile refuses the swap, and the round is given up.
 
-A log with a batch that is damaged, or with something in it that nobody foresaw, is set aside until the broker starts
-again, as Apache does; the others go on. A full disk ends the round: it needs room for one more segment. A log whose round
-was given up, for whatever reason, comes after the others.
+A log with a batch that is damaged, or with an unforeseen error, is set aside until the broker
+starts again, as Apache does; the others go on. A full disk ends the round: it needs room for one
+more segment. A log whose round was given up, for whatever reason, comes after the others.
 """
 
 from __future__ import annotations
@@ -61,7 +64,8 @@ class Compactor(Protocol):
     """Who does the work of a job. `bytes_per_s` paces it."""
 
     def run(self, job: Job, bytes_per_s: float) -> AbstractAsyncContextManager[AsyncIterator[Step]]:
-        """The job's steps, except `Worked`. Left early, the work stops. They raise OSError, KafkaError, CompactorLost."""
+        """The job's steps, except `Worked`. Left early, the work stops. They raise OSError,
+        KafkaError, CompactorLost."""
         ...
 
 
@@ -72,7 +76,7 @@ class InThread:
         self._disk = disk
 
     @asynccontextmanager
-    async def run(self, job: Job, bytes_per_s: float) -> AsyncIterator[AsyncIterator[Step]]:
+    async def run(self, job: Job, bytes_per_s: float) -> AsyncGenerator[AsyncIterator[Step]]:
         """See `Compactor`."""
         async with aclosing(self._steps(job, bytes_per_s)) as steps:
             yield steps
@@ -183,7 +187,8 @@ class Cleaner:
         return min(due, key=lambda d: (given_up.get(d[0], 0), -d[1].dirty_ratio), default=None)
 
     def _roll_overdue(self, partition: Partition, config: CompactionConfig, now_ms: int) -> None:
-        """End the active segment of a log whose records must not wait longer (`max.compaction.lag.ms`)."""
+        """End the active segment of a log whose records must not wait longer
+        (`max.compaction.lag.ms`)."""
         segment = partition.log.segments[-1]
         first = segment.first_timestamp
         if segment.size and first is not None and 0 <= first < now_ms - config.max_lag_ms:
@@ -286,7 +291,7 @@ def _next(steps: Iterator[Step], directory: str) -> Step | None:
 def _plan(
     candidates: list[tuple[Partition, CompactionConfig]], now_ms: int
 ) -> list[tuple[Partition, Cleanable | Unforeseen]]:
-    """In a thread: what is due. A log that cannot be read is left to whoever reads it next."""
+    """In a thread: what is due. The next reader of an unreadable log gets its error."""
     due: list[tuple[Partition, Cleanable | Unforeseen]] = []
     for partition, config in candidates:
         try:

@@ -1,7 +1,9 @@
-"""Dropping what `retention.ms`, `retention.bytes` and DeleteRecords leave over: every `log.retention.check.interval.ms`.
+"""Dropping what `retention.ms`, `retention.bytes` and DeleteRecords leave over: every
+`log.retention.check.interval.ms`.
 
-What is due is found in a thread, since it may read time indexes; it is dropped on the loop, a few segments at a time. Files go `file.delete.delay.ms` later: a fetch that is being sent still
-reads them. Who asks for an offset that is gone is told OFFSET_OUT_OF_RANGE.
+What is due is found in a thread, since it may read time indexes; it is dropped on the loop, a few
+segments at a time. Files go `file.delete.delay.ms` later: a fetch that is being sent still reads
+them. A fetch of a deleted offset gets OFFSET_OUT_OF_RANGE.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker")
 
 FIRST_CHECK_S = 30.0
-"""After the start, if the interval is not shorter: what was due while the broker was down need not wait longer."""
+"""After the start, if the interval is not shorter: what was due while the broker was down need not
+wait longer."""
 
 PLANNED_AT_ONCE = 256
 """Logs that one turn through a thread looks at."""
@@ -39,8 +42,8 @@ class LogRetention:
     def __init__(self, replicas: Replicas, config: BrokerConfig) -> None:
         self._replicas = replicas
         self._interval_s = config.log_retention_check_interval_ms / 1000
-        self._told: set[Partition] = set()
-        """Those of which something was told that nobody foresaw."""
+        self._reported: set[Partition] = set()
+        """Those for which an unexpected exception was logged."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -62,12 +65,12 @@ class LogRetention:
                         self._tell(partition, start)
                     else:
                         await self._drop(partition, start, now_ms)
-        self._told.intersection_update(partitions)
+        self._reported.intersection_update(partitions)
 
     def _tell(self, partition: Partition, why: Unforeseen) -> None:
         """With the traceback the first time: it comes with every check."""
-        cause = why.__cause__ if partition not in self._told else None
-        self._told.add(partition)
+        cause = why.__cause__ if partition not in self._reported else None
+        self._reported.add(partition)
         logger.error("%s keeps what it has: %s", partition.tp, why, exc_info=cause)
 
     async def _drop(self, partition: Partition, start: int, now_ms: int) -> None:

@@ -1,4 +1,5 @@
-"""What a broker does by the clock: checkpoints, syncs that `flush.ms` asks for, producers to forget."""
+"""What a broker does by the clock: checkpoints, syncs that `flush.ms` asks for, producers to
+forget."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import trio
 
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.turns import finish, in_turns
 from pk.core.config import BrokerConfig
 from pk.core.log.dirs import LogDirs
 from pk.core.log.failures import StorageError
@@ -45,12 +47,12 @@ class ScheduledTasks:
             start(self._every, recovery_s, self._blocking(self._dirs.write_recovery_points))
             start(self._every, starts_s, self._blocking(self._dirs.write_log_start_offsets))
             start(self._every, watermarks_s, self.write_high_watermarks)
-            start(self._every, EXPIRATION_CHECK_S, self._expire_producers)
+            start(self._every, EXPIRATION_CHECK_S, self.expire_producers)
             start(self._flush)
 
     async def write_high_watermarks(self) -> None:
         """Note how far every partition is replicated, where that has changed."""
-        now = self.high_watermarks()
+        now = {p.tp: p.high_watermark async for p in in_turns(list(self._replicas))}
         if now != self._high_watermarks:
             self._high_watermarks = now
             await offload(self._dirs.write_high_watermarks, now)
@@ -74,10 +76,11 @@ class ScheduledTasks:
 
         return run
 
-    async def _expire_producers(self) -> None:
+    async def expire_producers(self) -> None:
+        """Forget the producers that wrote nothing for `producer.id.expiration.ms`."""
         now_ms = self._replicas.clock.now_ms()
         for partition in list(self._replicas):
-            partition.log.expire_producers(now_ms)
+            await finish(partition.log.expire_producers(now_ms))
             await trio.lowlevel.checkpoint()
 
     async def _flush(self) -> None:
@@ -86,7 +89,7 @@ class ScheduledTasks:
         while True:
             shortest_s = FLUSH_CHECK_S
             now = trio.current_time()
-            for partition in self._replicas:
+            async for partition in in_turns(list(self._replicas)):
                 wait_ms = partition.config.flush_ms
                 if wait_ms >= NEVER_MS:
                     continue

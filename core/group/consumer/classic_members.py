@@ -22,6 +22,7 @@ from pk.core.group.consumer.reconcile import Owned
 from pk.core.group.consumer.request import check_instance, differs
 from pk.core.group.consumer_protocol import Subscription, decode_subscription
 from pk.core.group.settings import Client, MigrationPolicy, Step
+from pk.core.turns import Pace, Turns
 from pk.core.values import Uuid
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -174,9 +175,9 @@ class ClassicMembers:
 
     def leave(
         self, group: ConsumerGroup, request: LeaveGroupRequest, version: int, step: Step
-    ) -> None:
-        """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone. Members
-        of the consumer protocol can be taken out so too."""
+    ) -> Turns[None]:
+        """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone.
+        Members of the consumer protocol can be taken out so too."""
         identities = (
             request.members
             if version >= SEVERAL_MEMBERS_SINCE
@@ -184,6 +185,7 @@ class ClassicMembers:
         )
         going: dict[str, ConsumerMember] = {}
         results: list[MemberResponse] = []
+        pace = Pace()
         for identity in identities:
             result = MemberResponse(
                 member_id=identity.member_id, group_instance_id=identity.group_instance_id
@@ -194,6 +196,8 @@ class ClassicMembers:
                 going[member.member_id] = member
             except KafkaError as e:
                 result.error_code = e.code
+            if pace.due():
+                yield
         self._consumer.fence(group, list(going.values()), step)
         if version >= SEVERAL_MEMBERS_SINCE:
             step.reply = LeaveGroupResponse(members=results)

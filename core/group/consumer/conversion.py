@@ -1,4 +1,5 @@
-"""Groups that change their protocol with members in them (KIP-848, `group.consumer.migration.policy`).
+"""Groups that change their protocol with members in them (KIP-848,
+`group.consumer.migration.policy`).
 
 *Upgrade*: the first member of the consumer protocol joins a classic group of consumers. Its members
 go on with the classic protocol inside a consumer group: generation, assignment and target become
@@ -131,7 +132,7 @@ def answer_waiting(group: Group, step: Step) -> None:
 
 
 def may_downgrade(group: ConsumerGroup, gone: Collection[str], settings: GroupSettings) -> bool:
-    """Whether the group is to be a classic one when the members `gone` have left it."""
+    """Whether the group becomes a classic one when the members `gone` have left it."""
     staying = [m for m in group.members.values() if m.member_id not in gone]
     return (
         bool(staying)

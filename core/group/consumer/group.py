@@ -54,7 +54,7 @@ class Resolved(NamedTuple):
 
 @dataclass(slots=True)
 class _Refresh:
-    """When the topics are to be looked at again. Soft: a new coordinator looks at once."""
+    """When to look at the topics again. Soft: a new coordinator looks at once."""
 
     at_ms: int = 0
     epoch: int = 0
@@ -283,7 +283,7 @@ class ConsumerGroup:
         return now_ms >= self.refresh.at_ms or self.epoch < self.refresh.epoch
 
     def refreshed(self, at_ms: int, epoch: int) -> None:
-        """The topics were looked at, and the group epoch is to be `epoch`: again at `at_ms`."""
+        """The topics were looked at, and the group epoch becomes `epoch`: again at `at_ms`."""
         self.refresh = _Refresh(at_ms, epoch)
 
     def request_refresh(self) -> None:

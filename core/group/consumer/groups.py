@@ -6,9 +6,9 @@ changed, with what it may read now. In between lie up to four steps, each of the
 
 1. The member is made or changed; if what the group reads changed with it, the group epoch goes up.
 2. The expressions among the subscriptions are resolved, if they are new or topics have come.
-3. If the group epoch is ahead of the target assignment, and the last one is old enough, the assignor
-   makes a new one: here for a small group, off the loop for a large one. Then the heartbeat goes on
-   with the old target, and the members learn of the new one in later heartbeats.
+3. If the group epoch is ahead of the target assignment, and the last one is old enough, the
+   assignor makes a new one: here for a small group, off the loop for a large one. Then the
+   heartbeat goes on with the old target, and the members learn of the new one in later heartbeats.
 4. The member takes the next step towards its target (reconcile.py).
 
 A decision reads the group as it was; what an earlier step changed, the later ones are given.
@@ -91,7 +91,8 @@ NEVER_MS: Final = (1 << 31) - 1
 REGEX_REFRESH_PAUSE_MS: Final = 10_000
 """At least between two searches for the topics of a group's expressions."""
 INLINE_WORK_MAX: Final = 2000
-"""The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs each."""
+"""The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs
+each."""
 INLINE_MATCHES_MAX: Final = 5000
 """The most matches of an expression with a topic that are tried on the loop, half a µs each."""
 
@@ -332,20 +333,20 @@ class ConsumerGroups:
             or not self._must_resolve(wanted, resolved, step.now_ms)
         ):
             return resolved, False
-        image = self.topics.image
+        image, may_describe = self.topics.image, step.may_describe
         if len(wanted) * len(image.topics) > INLINE_MATCHES_MAX:
             self._compute(
                 group.group_id,
                 step,
                 Compute(
-                    lambda: matching(wanted, image.topics),
+                    lambda: matching(wanted, image.topics, may_describe),
                     lambda machine, found, now_ms: machine.consumer.matched(
                         group.group_id, found, image.offset, now_ms
                     ),
                 ),
             )
             return resolved, False
-        found = matching(sorted(wanted), image.topics)
+        found = matching(sorted(wanted), image.topics, may_describe)
         step.records += self._resolved_records(group, found, image.offset, step.now_ms)
         now = {
             regex: Resolved(topics, image.offset, step.now_ms) for regex, topics in found.items()
@@ -406,8 +407,8 @@ class ConsumerGroups:
         return step
 
     def target_is_due(self, group: ConsumerGroup, epoch: int, now_ms: int) -> bool:
-        """Whether the target assignment of `epoch` is to be made now: it is missing and not being made,
-        and the last one is old enough."""
+        """Whether the target assignment of `epoch` must be made now: it is missing and not being
+        made, and the last one is old enough."""
         if group.assignment_epoch >= epoch or group.group_id in self._computing:
             return False
         interval_ms = self.settings_of(group.group_id).assignment_interval_ms
@@ -524,8 +525,8 @@ class ConsumerGroups:
             self.fence(group, [member], step)
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], step: Step) -> None:
-        """Take members out of the group: they left, or were silent, or did not do as they must. Where
-        only members of the classic protocol stay, the group may become a classic one."""
+        """Take members out of the group: they left, or were silent, or did not do as they must.
+        Where only members of the classic protocol stay, the group may become a classic one."""
         if not members:
             return
         group_id = group.group_id
@@ -545,8 +546,9 @@ class ConsumerGroups:
         step.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
 
     def downgrade_where_due(self, group_id: str, step: Step) -> None:
-        """A classic member has taken the place of one of the consumer protocol: if that was the last
-        one, the group may become a classic one."""
+        """A classic member has taken the place of one of the consumer protocol: if that was the
+        last one, the group may become a classic one. It goes on with what it has, since no member
+        is gone."""
         group = self.groups.consumer(group_id)
         if group is not None and may_downgrade(group, (), self.settings):
             self._downgrade(group, set(), step)
@@ -562,7 +564,8 @@ class ConsumerGroups:
             step.schedule(
                 (SESSION, group.group_id, member.member_id), member.classic.session_timeout_ms
             )
-        step.schedule((DOWNGRADED, group.group_id), 0)
+        if gone:
+            step.schedule((DOWNGRADED, group.group_id), 0)
 
     def _cancel_timers(self, group_id: str, member_id: str, step: Step) -> None:
         for timer in (SESSION, REBALANCE, JOIN, SYNC):
@@ -603,13 +606,7 @@ class ConsumerGroups:
         look again at the next heartbeat."""
         self.topics.use(image, brought_topics=bool(found.topics_created))
         self._broker_settings = self.settings.consumer.of_cluster(image.broker_configs(None))
-        # Leaders and in-sync replicas come and go; assignments depend on the count and on the racks.
-        changed = {
-            change.topic.name
-            for change in found.partitions
-            if change.old is None or change.old.replicas != change.new.replicas
-        }
-        changed.update(topic.name for topic in found.topics_deleted)
+        changed = found.topics_reassigned
         if changed:
             for group in self.groups.all_consumer():
                 if group.reads_any(changed):

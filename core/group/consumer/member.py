@@ -87,8 +87,8 @@ class ConsumerMember:
     """An RE2 expression for the names of others."""
     assignor: str | None = None
     """The server-side assignor that it asked for."""
-    assigned: Current = field(default_factory=dict)
-    revoking: Current = field(default_factory=dict)
+    assigned: Current = field(default_factory=dict[Uuid, Mapping[int, int]])
+    revoking: Current = field(default_factory=dict[Uuid, Mapping[int, int]])
     """What it is to give up and has not said yet that it did."""
     classic: ClassicMember | None = None
     """Of a member that speaks the classic protocol."""

@@ -15,7 +15,7 @@ from pk.core.wire.messages import offsets_topic as wire
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """The group has a new epoch: its target assignment is to be made again."""
+    """The group has a new epoch: its target assignment must be made again."""
     return Record(
         wire.ConsumerGroupMetadataKey(group_id=group_id),
         wire.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),

@@ -7,7 +7,7 @@ in the broker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from pk.core.errors import ErrorCode, KafkaError
 
@@ -24,13 +24,19 @@ def check_regex(regex: str) -> None:
 
 
 def matcher(regex: str) -> Callable[[str], bool]:
-    """What says whether `regex` matches the whole of a text. Raises ValueError with RE2's reason."""
+    """What says whether `regex` matches the whole of a text. Raises ValueError with RE2's
+    reason."""
     compiled = _compiled(regex)
     return lambda text: compiled.fullmatch(text) is not None
 
 
-def matching(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, frozenset[str]]:
-    """What each expression matches among `topics`. One that cannot be read matches nothing."""
+def matching(
+    regexes: Iterable[str],
+    topics: Iterable[str],
+    may_describe: Callable[[str], bool] | None = None,
+) -> dict[str, frozenset[str]]:
+    """What each expression matches among `topics`, but for those that the member who made the group
+    look may not describe. One that cannot be read matches nothing."""
     names = list(topics)
     found: dict[str, frozenset[str]] = {}
     for regex in regexes:
@@ -39,15 +45,18 @@ def matching(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, frozens
         except ValueError:
             found[regex] = frozenset()
             continue
-        found[regex] = frozenset(name for name in names if compiled.fullmatch(name) is not None)
+        matched = (name for name in names if compiled.fullmatch(name) is not None)
+        found[regex] = frozenset(filter(may_describe, matched) if may_describe else matched)
     return found
 
 
 def _compiled(regex: str) -> Any:
     """Raises ValueError with RE2's reason."""
-    import re2  # pyright: ignore  # when a group first has an expression: 5 ms
+    import re2 as untyped  # pyright: ignore[reportMissingTypeStubs]  # when a group first has an expression: 5 ms
 
-    options: Any = re2.Options()
+    re2 = cast(Any, untyped)
+
+    options = re2.Options()
     options.log_errors = False
     try:
         return re2.compile(regex, options)

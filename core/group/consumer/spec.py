@@ -28,7 +28,7 @@ class MemberSpec:
 
     topics: frozenset[Uuid]
     """The topics it reads, those that exist."""
-    target: Assignment = field(default_factory=dict)
+    target: Assignment = field(default_factory=dict[Uuid, frozenset[int]])
     """What the last target assignment gave it."""
     instance_id: str | None = None
     rack: str | None = None
@@ -41,7 +41,9 @@ class GroupSpec:
     members: Mapping[str, MemberSpec]
     partitions: Mapping[Uuid, int]
     """Topic id → how many partitions it has."""
-    racks: Mapping[TopicIdPartition, frozenset[str]] = field(default_factory=dict)
+    racks: Mapping[TopicIdPartition, frozenset[str]] = field(
+        default_factory=dict[TopicIdPartition, frozenset[str]]
+    )
     """Partition → the racks of its replicas; empty where no member has a rack."""
 
     @property

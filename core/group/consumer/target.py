@@ -112,7 +112,7 @@ def group_spec(
         specs[member_id] = MemberSpec(
             known, group.target_of(member), member.instance_id, member.rack_id or None
         )
-    read_by_any: set[Uuid] = set().union(*ids.values()) if ids else set()
+    read_by_any = set[Uuid]().union(*ids.values())
     counts = {t: len(topics.image.topics_by_id[t].partitions) for t in read_by_any}
     racks: dict[TopicIdPartition, frozenset[str]] = {}
     if any(spec.rack for spec in specs.values()):
@@ -123,7 +123,8 @@ def group_spec(
 def target_records(
     group: ConsumerGroup, given: Mapping[str, Assignment], epoch: int, now_ms: int
 ) -> list[Record]:
-    """The records that make `given` the target assignment of `epoch`: what changed, and the epoch."""
+    """The records that make `given` the target assignment of `epoch`: what changed, and the
+    epoch."""
     group_id = group.group_id
     changed = [
         records.target_member(group_id, member_id, assignment)

@@ -1,11 +1,10 @@
-"""The server-side assignor `uniform`: all members have equally many partitions, give or take one, and
-as few partitions as possible move.
+"""The server-side assignor `uniform`: all members have equally many partitions, give or take one,
+and as few partitions as possible move.
 
-If all members read the same topics, each has a quota: a member above its quota loses partitions, and
-a member below it gets some. If they read different topics, partitions without a reader go to the
-members that have least, and then, topic by topic, the most loaded readers hand partitions to the
-least loaded ones.
-Results and ties are those of Kafka 4.3.1.
+If all members read the same topics, each has a quota: a member above its quota loses partitions,
+and a member below it gets some. If they read different topics, partitions without a reader go to
+the members that have least, and then, topic by topic, the most loaded readers hand partitions to
+the least loaded ones. Results and ties are those of Kafka 4.3.1.
 
 Where racks make a difference (KIP-881) a member keeps, and gets, partitions with a replica in its
 rack first; balance and stickiness come before that. Kafka 4.3.1 itself ignores racks here.
@@ -232,7 +231,8 @@ class _Mixed:
                     last_changed = number
 
     def _balance_topic(self, topic: Uuid) -> bool:
-        """Move partitions of `topic` from its most to its least loaded readers. Whether any moved."""
+        """Move partitions of `topic` from its most to its least loaded readers. Whether any
+        moved."""
         scale = _Scale(self._load, self._readers[topic])
         if scale.spread <= 1:
             return False

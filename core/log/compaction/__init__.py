@@ -1,1 +1,2 @@
-"""Compaction: whether a log is worth it, the job, and the passes that keep the last record of each key."""
+"""Compaction: the choice of a log, the job, and the passes that keep the last record of each
+key."""

@@ -1,10 +1,11 @@
 """What compaction does to one batch: which of its records stay, and the batch without the others.
 
-A batch keeps its base offset, its last offset, its sequences and its leader epoch, whatever goes out of it: offsets never
-change, and a producer's state can still be read from the headers. The records that stay are copied as bytes, since their
-deltas count from a base that stays too. Only where a batch gets its *delete horizon* is each record written anew: the
-horizon, the time from which its tombstones may go, takes the place of the base timestamp (KIP-534), and the timestamp
-deltas count from that.
+A batch keeps its base offset, its last offset, its sequences and its leader epoch, whatever goes
+out of it: offsets never change, and a producer's state can still be read from the headers. The
+records that stay are copied as bytes, since their deltas count from a base that stays too. Only
+where a batch gets its *delete horizon* is each record rewritten: the horizon, the time from which
+its tombstones may go, takes the place of the base timestamp (KIP-534), and the timestamp deltas
+count from that.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,6 +24,7 @@ from pk.core.record.batch import (
 )
 from pk.core.record.compress import compress
 from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, VARINTS, read_varint
+from pk.core.values import new_tuple
 
 _CODEC_BITS: Final = 0x07
 _ATTRIBUTES: Final = Struct(">h")
@@ -31,7 +33,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class Entry(NamedTuple):
-    """Where a record lies in its batch's body, and what compaction asks of it."""
+    """Where a record is in its batch's body, and what compaction asks of it."""
 
     start: int
     stop: int
@@ -44,7 +46,7 @@ def entries(data: bytes, count: int) -> list[Entry]:
     """The `count` records that fill `data`. Raises KafkaError(INVALID_RECORD)."""
     found: list[Entry] = []
     position = 0
-    new = tuple.__new__
+    new = new_tuple
     try:
         for _ in range(count):
             start = position
@@ -91,10 +93,12 @@ def filtered(
     horizon_ms: int,
     marks_horizon: bool,
 ) -> tuple[bytes | bytearray | None, int]:
-    """The batch with the records that `choose` picks, and how many those are; None where there are none.
+    """The batch with the records that `choose` picks, and how many those are; None where there are
+    none.
 
-    `horizon_ms` becomes its delete horizon if it has none yet and a tombstone stays, or with `marks_horizon` (a
-    transaction's marker that may go some day). Raises what `body` raises, and KafkaError(INVALID_RECORD).
+    `horizon_ms` becomes its delete horizon if it has none yet and a tombstone stays, or with
+    `marks_horizon` (a transaction's marker that may go some day). Raises what `body` raises, and
+    KafkaError(INVALID_RECORD).
     """
     data = bytes(body(batch, header))
     there = entries(data, header.count)
@@ -111,7 +115,8 @@ def filtered(
 
 
 def emptied(header: BatchHeader) -> bytearray:
-    """The batch without records: what is left where its header still says something of its producer."""
+    """The batch without records: what is left where its header still says something of its
+    producer."""
     batch = bytearray(HEADER_BYTES)
     attributes = header.attributes & ~(_CODEC_BITS | DELETE_HORIZON_BIT)
     _pack(batch, header, attributes, NO_TIMESTAMP, header.max_timestamp, 0)

@@ -1,21 +1,28 @@
-"""Compaction: the last record of every key stays, in its place, under its offset (Apache's log cleaner).
+"""Compaction: the last record of every key stays, in its place, under its offset (Apache's log
+cleaner).
 
-Two passes. The first reads the dirty part and notes the last offset of each key, in a map of bounded memory. The second
-reads the log from its beginning, leaves out what the map knows a later record of, and writes neighbouring small segments
-into one. So a key that has not changed is copied, never looked up in what came before it.
+Two passes. The first reads the dirty part and notes the last offset of each key, in a map of
+bounded memory. The second reads the log from its beginning, leaves out what the map knows a later
+record of, and writes neighbouring small segments into one. So a key that has not changed is copied,
+never looked up in what came before it.
 
 What stays besides the last records:
 
-    tombstones (null values)      for `delete.retention.ms` from the round that first met them: that time is written into
-                                  their batch as its delete horizon, and a round that comes later drops them
-    ends of transactions          while a record of the transaction stays, then until their own delete horizon
-    batches without records       where they carry the last sequence of an active producer, or the round's last offset
+    tombstones (null values)   for `delete.retention.ms` from the round that first met them: that
+                               time is written into their batch as its delete horizon, and a later
+                               round drops them
+    ends of transactions       while a record of the transaction stays, then until their own delete
+                               horizon
+    batches without records    if they carry the last sequence of an active producer, or the
+                               round's last offset
 
-Records without a key and records of aborted transactions go. A full map ends the round where it has come to.
+Records without a key and records of aborted transactions go. A full map ends the round where it has
+come to.
 
-`clean` is a generator over blocking file work: whoever runs it (a process of its own, or a thread) takes its steps one by
-one, paces it by the bytes they tell of, and stops it by taking no more. A group of segments that is done lies beside the
-old ones as `.cleaned`, synced; swap.py puts it in their place. Nothing here touches the log itself.
+`clean` is a generator over blocking file work: its caller (a process of its own, or a thread) takes
+its steps one by one, paces it by the bytes they tell of, and stops it by taking no more. A group of
+segments that is done lies beside the old ones as `.cleaned`, synced; swap.py puts it in their
+place. Nothing here touches the log itself.
 """
 
 import contextlib
@@ -86,7 +93,8 @@ Step: TypeAlias = Worked | Cleaned | Done
 
 
 def clean(disk: Disk, job: Job) -> Generator[Step, None, None]:
-    """Do the job, step by step; the last is Done. Raises OSError, and CorruptBatch or KafkaError where a batch is none."""
+    """Do the job, step by step; the last is Done. Raises OSError, and CorruptBatch or KafkaError
+    where a batch is none."""
     keys = KeyMap(job.keys_max)
     full = yield from _map(disk, job, keys)
     end = keys.latest + 1 if full else job.end_offset
@@ -97,7 +105,8 @@ def clean(disk: Disk, job: Job) -> Generator[Step, None, None]:
 
 
 class Transactions:
-    """Which batches belong to aborted transactions, and which markers end a transaction with nothing left of it."""
+    """Which batches belong to aborted transactions, and which markers end a transaction with
+    nothing left of it."""
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._due = sorted(aborted, key=lambda a: -a.first_offset)
@@ -116,7 +125,8 @@ class Transactions:
     def ended(
         self, header: BatchHeader, kind: ControlType | None
     ) -> tuple[bool, AbortedTxn | None]:
-        """Take in a control batch: whether no batch of its transaction is left, and the transaction to index."""
+        """Take in a control batch: whether no batch of its transaction is left, and the transaction
+        to index."""
         self._go_to(header.last_offset)
         if kind is ControlType.ABORT:
             aborted = self._aborting.pop(header.producer_id, None)
@@ -237,7 +247,7 @@ def _clean_batch(
     keys: KeyMap,
     transactions: Transactions,
 ) -> tuple[bytes | bytearray | None, AbortedTxn | None]:
-    """What stays of a batch, and the transaction that its marker ends, if that is to be indexed."""
+    """What stays of a batch, and the transaction that its marker ends, if that must be indexed."""
     horizon, now_ms = header.delete_horizon_ms, job.now_ms
     aborted = None
     over = horizon is not None and horizon <= now_ms
@@ -346,7 +356,7 @@ def remove_cleaned(disk: Disk, directory: str, base: int) -> None:
 
 
 @contextlib.contextmanager
-def _reading(disk: Disk, job: Job, part: Part) -> Iterator[File]:
+def _reading(disk: Disk, job: Job, part: Part) -> Generator[File]:
     file = disk.open(f"{job.directory}/{file_name(part.base_offset, LOG)}")
     try:
         yield file
@@ -365,8 +375,8 @@ def _ends(job: Job) -> dict[Part, int]:
 def _batches(
     file: File, part: Part, end_offset: int, buffer_bytes: int
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Header and bytes of each batch, checked: its CRC, and its offsets, which that does not cover and which grow from the
-    part's first up to `end_offset`. Raises OSError, CorruptBatch."""
+    """Header and bytes of each batch, checked: its CRC, and its offsets, which that does not cover
+    and which grow from the part's first up to `end_offset`. Raises OSError, CorruptBatch."""
     position, chunk, chunk_at = 0, b"", 0
     size, offset = part.size, part.base_offset
     while position < size:

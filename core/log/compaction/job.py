@@ -3,10 +3,11 @@
     0 ....... first dirty ............ end ..... active segment ....
       clean: compacted already   dirty          not to be touched
 
-The end is a segment's begin: not above the last stable offset (transactions behind it are undecided), below the active
-segment, and below the first segment with a record that is younger than `min.compaction.lag.ms`. A log is due when the dirty
-bytes are more than `min.cleanable.dirty.ratio` of all below the end, or when the oldest of them has waited for
-`max.compaction.lag.ms`. The one with the largest share comes first (Apache's LogCleanerManager).
+The end is a segment's begin: not above the last stable offset (transactions behind it are
+undecided), below the active segment, and below the first segment with a record that is younger than
+`min.compaction.lag.ms`. A log is due when the dirty bytes are more than `min.cleanable.dirty.ratio`
+of all below the end, or when the oldest of them has waited for `max.compaction.lag.ms`. The one
+with the largest share comes first (Apache's LogCleanerManager).
 """
 
 from bisect import bisect_right
@@ -66,7 +67,8 @@ class Job:
 
 
 def cleanable(log: Log, config: CompactionConfig, limit: int, now_ms: int) -> Cleanable | None:
-    """What of the log below `limit` can be compacted, None if nothing. May read time indexes: not on the loop. Raises OSError."""
+    """What of the log below `limit` can be compacted, None if nothing. May read time indexes: not
+    on the loop. Raises OSError."""
     segments = log.segments
     first_dirty = first_dirty_offset(log)
     if limit <= first_dirty:
@@ -99,7 +101,8 @@ def is_due(found: Cleanable, config: CompactionConfig) -> bool:
 
 
 def first_dirty_offset(log: Log) -> int:
-    """Up to where the log was compacted; its start, if it never was or the note of it cannot be true any more."""
+    """Up to where the log was compacted; its start, if it never was or the note of it cannot be
+    true any more."""
     noted = log.first_dirty_offset
     if noted is None or not log.log_start_offset <= noted <= log.segments[-1].base_offset:
         return log.log_start_offset
@@ -107,8 +110,8 @@ def first_dirty_offset(log: Log) -> int:
 
 
 def prepare(log: Log, found: Cleanable) -> None:
-    """Look at the files of a round that is due, so that `make_job` finds nothing to be made anew. Not on the loop. Raises
-    OSError, CorruptBatch."""
+    """Look at the files of a round that is due, so that `make_job` has nothing to rebuild. Not on
+    the loop. Raises OSError, CorruptBatch."""
     for segment in log.segments:
         if segment.base_offset < found.end_offset:
             segment.check_indexes()
@@ -123,7 +126,8 @@ def make_job(
     keys_max: int,
     buffer_bytes: int = BUFFER_BYTES,
 ) -> Job:
-    """The job for what `cleanable` found; reads the producers' state and transaction indexes. Raises OSError, StorageError."""
+    """The job for what `cleanable` found; reads the producers' state and transaction indexes.
+    Raises OSError, StorageError."""
     segments = log.segments
     parts = segments[: bisect_right(segments, found.end_offset - 1, key=lambda s: s.base_offset)]
     return Job(
@@ -154,13 +158,15 @@ def part_of(segment: Segment) -> Part:
 
 
 def latest_ms(segment: Segment) -> int:
-    """The latest timestamp in a segment; the time of its last write where no record has one. Raises OSError."""
+    """The latest timestamp in a segment; the time of its last write where no record has one. Raises
+    OSError."""
     latest = segment.max_timestamp.timestamp
     return latest if latest >= 0 else segment.modified_ms
 
 
 def first_ms(segment: Segment) -> int:
-    """The time of a segment's first batch; of its last write where that has none. Raises OSError."""
+    """The time of a segment's first batch; of its last write where that has none. Raises
+    OSError."""
     first = segment.first_timestamp
     if first is None:
         segment.check_indexes()

@@ -81,4 +81,5 @@ def step_of(body: Any) -> Step:
             return Done(first_dirty, keys, full)
         case ["worked", count]:
             return Worked(count)
-    raise ValueError(f"no step of compaction: {body!r}")
+        case _:
+            raise ValueError(f"no step of compaction: {body!r}")

@@ -1,12 +1,14 @@
 """Key → the last offset it was seen at, in bounded memory: what one round of compaction knows.
 
-A key stands for itself where it is short; else its hash of 16 bytes does (BLAKE2b), which is as good: two of a billion
-keys have the same with a chance of 1 in 10²⁰. So memory goes by the number of keys, not by their size. No key stands for
-another's hash, because one of exactly 16 bytes is hashed too.
+A key stands for itself where it is short; else its hash of 16 bytes does (BLAKE2b), which is as
+good: two of a billion keys have the same with a chance of 1 in 10²⁰. So memory goes by the number
+of keys, not by their size. No key stands for another's hash, because one of exactly 16 bytes is
+hashed too.
 
-Memory. Apache keeps 24 bytes a key in a table of its own; a Python dict with its objects needs about eight times that,
-which is counted here, so that `log.cleaner.dedupe.buffer.size` is the memory that is used. A map that is full ends the
-round at the offset it has come to, and the next round goes on from there.
+Memory. Apache keeps 24 bytes a key in a table of its own; a Python dict with its objects needs
+about eight times that, which is counted here, so that `log.cleaner.dedupe.buffer.size` is the
+memory that is used. A map that is full ends the round at the offset it has come to, and the next
+round goes on from there.
 """
 
 from hashlib import blake2b
@@ -41,7 +43,8 @@ class KeyMap:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note that `key` was seen at `offset`; False, and nothing noted, where there is no room for another key."""
+        """Note that `key` was seen at `offset`; False, and nothing noted, where there is no room
+        for another key."""
         if len(key) > _PLAIN_BYTES_MAX or len(key) == _HASH_BYTES:
             key = blake2b(key, digest_size=_HASH_BYTES).digest()
         offsets = self._offsets

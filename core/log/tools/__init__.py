@@ -1,1 +1,1 @@
-"""What reads, checks or converts a log without opening it: inspect, verify, adopt, upgrade."""
+"""Tools that read, check or convert a log without opening it: inspect, verify, adopt, upgrade."""

@@ -1,10 +1,11 @@
 """What there is to take over in data directories that Apache Kafka (KRaft) wrote.
 
-Topic ids and partitions are what lies there: `partition.metadata` and the directories' names. Configs come from Apache's
-metadata log where that can be read (see `core/meta/kraft.py`). Two things must not be missed:
+Topic ids and partitions are what lies there: `partition.metadata` and the directories' names.
+Configs come from Apache's metadata log where that can be read (see `core/meta/kraft.py`). Two
+things must not be missed:
 
-- leader epochs go on: a partition begins here with the epoch after the last one its log knows, or its next leader would
-  write batches that look older than those before;
+- leader epochs go on: a partition begins here with the epoch after the last one its log knows, or
+  its next leader would write batches that look older than those before;
 - producer ids go on: an id given out twice would be judged by the sequences of its first owner.
 
 Nothing is written here; `pk.cli.nouns.log.adopt` does that, with the events this makes.
@@ -31,10 +32,14 @@ from pk.core.log.segment import LOG, SNAPSHOT
 from pk.core.log.tools.inspect import Partition, Scan
 from pk.core.meta.events import (
     TOPIC,
+    AclCreated,
+    ClientQuotaChanged,
     ConfigChanged,
     Event,
     PartitionCreated,
     ProducerIdsAllocated,
+    ScramCredentialChanged,
+    StrangersSecretMade,
     TopicCreated,
 )
 from pk.core.meta.kraft import KraftMetadata
@@ -50,7 +55,8 @@ _IDS_PER_BLOCK: Final = 1000
 
 
 class CannotAdopt(Exception):
-    """The directories cannot be taken over as they are; the message is one sentence for the operator."""
+    """The directories cannot be taken over as they are; the message is one sentence for the
+    operator."""
 
 
 @dataclass(slots=True)
@@ -59,18 +65,18 @@ class AdoptedTopic:
 
     name: str
     topic_id: Uuid
-    directories: dict[int, str] = field(default_factory=dict)
+    directories: dict[int, str] = field(default_factory=dict[int, str])
     """Partition → where it lies."""
-    epochs: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict[int, int])
     """Partition → the leader epoch it goes on with."""
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict[str, str])
     bytes: int = 0
     has_id_file: bool = True
 
 
 @dataclass(slots=True)
 class Adoption:
-    """All that is to be taken over."""
+    """All that `adopt` takes over."""
 
     paths: list[str]
     meta: MetaProperties
@@ -82,6 +88,8 @@ class Adoption:
     configs_known: bool
     """Whether Apache's metadata said what the topics' configs are."""
     notes: list[str]
+    security: list[Event]
+    """What Apache's metadata said of ACLs, SCRAM users and quotas."""
 
 
 def plan(disk: Disk, paths: Sequence[str], new_id: Callable[[], Uuid]) -> Adoption:
@@ -102,7 +110,25 @@ def plan(disk: Disk, paths: Sequence[str], new_id: Callable[[], Uuid]) -> Adopti
         _check_partitions(topic, described.partitions if described else set())
     next_id = max([kraft.producer_id_next if kraft else 0, *_producer_ids(disk, topics, clean)])
     next_id = -(-next_id // _IDS_PER_BLOCK) * _IDS_PER_BLOCK
-    return Adoption(list(paths), meta, topics, next_id, _moves(disk, paths), clean, known, notes)
+    moves = _moves(disk, paths)
+    security = _security(kraft, new_id) if kraft is not None else []
+    return Adoption(list(paths), meta, topics, next_id, moves, clean, known, notes, security)
+
+
+def _security(kraft: KraftMetadata, new_id: Callable[[], Uuid]) -> list[Event]:
+    """ACLs, SCRAM users and quotas, as pk's metadata has them."""
+    found: list[Event] = [AclCreated(*rule) for rule in dict.fromkeys(kraft.acls.values())]
+    if kraft.users:
+        found.append(StrangersSecretMade(new_id() + new_id()))
+    for (user, mechanism), one in sorted(kraft.users.items(), key=lambda item: item[0]):
+        found.append(
+            ScramCredentialChanged(
+                user, mechanism, one.salt, one.stored_key, one.server_key, one.iterations
+            )
+        )
+    for (entity, key), value in kraft.quotas.items():
+        found.append(ClientQuotaChanged(entity, key, value))
+    return found
 
 
 def events(adoption: Adoption) -> Iterator[Event]:
@@ -117,6 +143,7 @@ def events(adoption: Adoption) -> Iterator[Event]:
             )
         for key, value in topic.configs.items():
             yield ConfigChanged(TOPIC, topic.name, key, value)
+    yield from adoption.security
     if adoption.producer_id_next:
         yield ProducerIdsAllocated(NO_NODE, NO_EPOCH, adoption.producer_id_next)
 
@@ -152,7 +179,7 @@ def _whose(disk: Disk, paths: Sequence[str]) -> MetaProperties:
 
 
 def _moves(disk: Disk, paths: Sequence[str]) -> list[tuple[str, str]]:
-    moves = []
+    moves: list[tuple[str, str]] = []
     for path in paths:
         aside, n = f"{path}/{ASIDE}", 1
         while disk.exists(aside):
@@ -168,7 +195,7 @@ def _moves(disk: Disk, paths: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _metadata(disk: Disk, paths: Sequence[str]) -> tuple[KraftMetadata | None, list[str]]:
-    """What Apache's metadata log says, with what there is to tell of it."""
+    """What Apache's metadata log says, with its warnings."""
     where = next((p for p in paths if disk.exists(f"{p}/{APACHE_NAMES[0]}")), None)
     if where is None:
         return None, ["There is no metadata log of Apache Kafka: configs come from -c alone."]
@@ -182,11 +209,11 @@ def _metadata(disk: Disk, paths: Sequence[str]) -> tuple[KraftMetadata | None, l
     except (KafkaError, ValueError) as e:
         return None, [f"Apache's metadata log cannot be read ({e}): configs come from -c alone."]
     kraft.finish()
-    notes = []
+    notes: list[str] = []
     if kraft.unread:
         notes.append(
-            f"{kraft.unread} records of Apache's metadata log are of versions that are not known here: "
-            "look whether the configs are complete, and give what is missing by -c."
+            f"{kraft.unread} records of Apache's metadata log are of versions that are not known "
+            "here: look whether the configs are complete, and give what is missing by -c."
         )
     if kraft.other_configs:
         keys = ", ".join(sorted(kraft.other_configs))
@@ -195,7 +222,8 @@ def _metadata(disk: Disk, paths: Sequence[str]) -> tuple[KraftMetadata | None, l
 
 
 def _metadata_values(disk: Disk, directory: str) -> Iterator[bytes]:
-    """The records of the newest snapshot, then those of the log behind it. Raises ValueError where some are missing."""
+    """The records of the newest snapshot, then those of the log behind it. Raises ValueError where
+    some are missing."""
     names = disk.list(directory)
     snapshots = sorted(n for n in names if n.endswith(_SNAPSHOT_SUFFIX) and n[:20].isdecimal())
     offset = 0
@@ -240,8 +268,9 @@ def _topics(
                 topic = topics[found[1]] = AdoptedTopic(found[1], known)
             elif topic_id is not None and topic_id != topic.topic_id:
                 raise CannotAdopt(
-                    f"{directory} is of topic id {uuid_text(topic_id)}, other partitions of {found[1]} are of "
-                    f"{uuid_text(topic.topic_id)}: one of them is a leftover, move it away."
+                    f"{directory} is of topic id {uuid_text(topic_id)}, other partitions of "
+                    f"{found[1]} are of {uuid_text(topic.topic_id)}: one of them is a leftover, "
+                    "move it away."
                 )
             topic.has_id_file &= topic_id is not None
             _add_partition(disk, topic, int(found[2]), directory)
@@ -260,7 +289,8 @@ def _topic_id(disk: Disk, directory: str) -> Uuid | None:
 def _add_partition(disk: Disk, topic: AdoptedTopic, number: int, directory: str) -> None:
     if number in topic.directories:
         raise CannotAdopt(
-            f"{topic.name}-{number} lies in two places: {topic.directories[number]} and {directory}."
+            f"{topic.name}-{number} is in two directories: {topic.directories[number]} and "
+            f"{directory}."
         )
     partition = Partition(disk, directory)
     topic.directories[number] = directory
@@ -284,19 +314,21 @@ def _last_epoch(partition: Partition) -> int:
 
 
 def _check_partitions(topic: AdoptedTopic, described: set[int]) -> None:
-    """One broker serves all of a topic, or nobody could say where the rest is."""
+    """One broker serves all of a topic, or the rest could not be found."""
     expected = described | set(range(max(topic.directories) + 1))
     missing = sorted(expected - set(topic.directories))
     if missing:
         listed = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
         raise CannotAdopt(
-            f"Topic {topic.name} has no partition {listed} here: name all of the broker's log directories; "
-            "where another broker had them, move the whole topic to this one while Apache Kafka runs."
+            f"Topic {topic.name} has no partition {listed} here: name all of the broker's log "
+            "directories; where another broker had them, move the whole topic to this one while "
+            "Apache Kafka runs."
         )
 
 
 def _producer_ids(disk: Disk, topics: Sequence[AdoptedTopic], clean: bool) -> Iterator[int]:
-    """One above each producer id that a log remembers; of logs that were not closed, one above those in the batches."""
+    """One above each producer id that a log remembers; of logs that were not closed, one above
+    those in the batches."""
     for topic in topics:
         for directory in topic.directories.values():
             partition = Partition(disk, directory)
@@ -315,7 +347,8 @@ def _producer_ids(disk: Disk, topics: Sequence[AdoptedTopic], clean: bool) -> It
 
 
 def with_configs(adoption: Adoption, given: Mapping[str, Mapping[str, str]]) -> None:
-    """Put the operator's configs over those that were found. Raises CannotAdopt for a topic that is not there."""
+    """Put the operator's configs over those that were found. Raises CannotAdopt for a missing
+    topic."""
     by_name = {topic.name: topic for topic in adoption.topics}
     for name, configs in given.items():
         if name not in by_name:

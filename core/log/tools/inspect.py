@@ -1,14 +1,16 @@
 """A log as it lies there, read without opening it: for who dumps, checks or copies it.
 
-Nothing here writes, mends or believes. A broker may be at work on the same files meanwhile, so what is read may be older
-than what is there, the last batch of a growing file may be half written, and a file may be gone when its turn comes:
+Nothing here writes, mends or believes. A broker may be at work on the same files meanwhile, so what
+is read may be older than the file, the last batch of a growing file may be half written, and a file
+may be gone when its turn comes:
 
 - sizes are taken before a file is read, and what came later is left alone;
 - indexes are read before the log they point into, so that whatever they name has been written;
 - a batch that is cut off at the end is looked at again (`again`) before it is called torn.
 
-Where bytes are no batch, the length of a batch, by which the next one is found, is not to be trusted either. `Scan` then
-goes on at the next place where an index says a batch begins, so that one flipped bit does not hide what follows.
+Where bytes are no batch, the length of a batch, by which the next one is found, is not to be
+trusted either. `Scan` then goes on at the next place where an index says a batch begins, so that
+one flipped bit does not hide what follows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,11 +49,13 @@ _PEEK: Final = Struct(">qiib")
 """Base offset, length, leader epoch (in old formats: the CRC), magic."""
 
 Again = Callable[[], None]
-"""Called before something unfinished is looked at once more: whoever has a clock waits a little."""
+"""Called before something unfinished is looked at once more: a caller with a clock waits a
+little."""
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: in which file, at which byte, at which offset of the log (-1 where there is none)."""
+    """Something that is wrong: in which file, at which byte, at which offset of the log (-1 where
+    there is none)."""
 
     file: str
     position: int
@@ -107,7 +111,8 @@ def kind_of(name: str) -> Kind | None:
 
 
 def partition_of(directory: str) -> TopicPartition | None:
-    """The partition whose directory this is, by its name; also one that was renamed to be removed."""
+    """The partition whose directory this is, by its name; also one that was renamed to be
+    removed."""
     name = directory.rstrip("/").rpartition("/")[2]
     stem, dot, why = name.rpartition(".")
     if dot and why.endswith(("-delete", "-stray", "-future")):
@@ -128,8 +133,8 @@ def base_of(name: str) -> int:
 
 
 class Batch(NamedTuple):
-    """A batch where it lies. A message of format v0 or v1 has a header as if it were one, with what it does not know at
-    -1; a wrapper of compressed ones that cannot be opened counts one record."""
+    """A batch where it lies. A message of format v0 or v1 has a header as if it were one, with what
+    it does not know at -1; a wrapper of compressed ones that cannot be opened counts one record."""
 
     position: int
     header: BatchHeader
@@ -180,11 +185,12 @@ def _old_batch(position: int, data: bytes) -> Batch:
 
 
 class Scan:
-    """The batches of one segment's file, in order. After the walk `problems` says where there was none, and
-    `end_position` where it ended.
+    """The batches of one segment's file, in order. After the walk `problems` says where there was
+    none, and `end_position` where it ended.
 
-    `size`: how much of the file to look at (default: what is there, also what comes while it is read). `anchors`: where
-    batches begin according to an index, in order. CRCs and what is inside are not looked at. Raises OSError.
+    `size`: how much of the file to look at (default: all of it, also what comes while it is read).
+    `anchors`: where batches begin according to an index, in order. CRCs and what is inside are not
+    looked at. Raises OSError.
     """
 
     def __init__(
@@ -298,7 +304,8 @@ class Scan:
 
 
 def _zeros(data: bytes) -> bool:
-    """Whether there are only zero bytes; fast, because Kafka's indexes end in ten megabytes of them."""
+    """Whether there are only zero bytes; fast, because Kafka's indexes end in ten megabytes of
+    them."""
     return data == bytes(len(data))
 
 
@@ -324,14 +331,17 @@ class TimeEntry(NamedTuple):
 
 
 def offset_entries(path: str, data: bytes, base: int) -> tuple[list[OffsetEntry], list[Finding]]:
-    """The entries of an offset index, and what is wrong with them by themselves. The zeros behind the last one of an
-    index that Kafka holds open are none."""
+    """The entries of an offset index, and what is wrong with them by themselves. The zeros behind
+    the last one of an index that Kafka holds open are none."""
     raw, findings = _entries(path, data, OFFSET_ENTRY, lambda entry: entry[0] == 0)
     found = [OffsetEntry(base + offset, position) for offset, position in raw]
     for i in range(1, len(found)):
         one, other = found[i - 1], found[i]
         if other.offset <= one.offset or other.position <= one.position:
-            what = f"entry {i} ({other.offset} at {other.position}) is not behind the one before ({one.offset} at {one.position})"
+            what = (
+                f"entry {i} ({other.offset} at {other.position}) is not behind the one before "
+                f"({one.offset} at {one.position})"
+            )
             findings.append(Finding(path, i * OFFSET_ENTRY.size, other.offset, what))
     if found and (found[0].offset < base or found[0].position < 0):
         what = f"entry 0 ({found[0].offset} at {found[0].position}) lies before the segment"
@@ -346,7 +356,10 @@ def time_entries(path: str, data: bytes, base: int) -> tuple[list[TimeEntry], li
     for i in range(1, len(found)):
         one, other = found[i - 1], found[i]
         if other.timestamp <= one.timestamp or other.offset <= one.offset:
-            what = f"entry {i} ({other.timestamp} at {other.offset}) is not behind the one before ({one.timestamp} at {one.offset})"
+            what = (
+                f"entry {i} ({other.timestamp} at {other.offset}) is not behind the one before "
+                f"({one.timestamp} at {one.offset})"
+            )
             findings.append(Finding(path, i * TIME_ENTRY.size, other.offset, what))
     if found and found[0].offset < base:
         what = f"entry 0 ({found[0].timestamp} at {found[0].offset}) lies before the segment"
@@ -358,7 +371,7 @@ def _entries(
     path: str, data: bytes, entry: Struct, is_empty: Callable[[tuple[int, int]], bool]
 ) -> tuple[list[tuple[int, int]], list[Finding]]:
     """The entries up to the first empty one behind the first: what follows must be zeros."""
-    findings = []
+    findings: list[Finding] = []
     rest = len(data) % entry.size
     if rest:
         what = f"{len(data)} bytes are no whole number of entries of {entry.size}"
@@ -375,8 +388,9 @@ def _entries(
 
 
 def txn_entries(path: str, data: bytes) -> tuple[list[AbortedTxn], list[Finding]]:
-    """The entries of an index of aborted transactions, and what is wrong with them by themselves."""
-    findings = []
+    """The entries of an index of aborted transactions, and what is wrong with them by
+    themselves."""
+    findings: list[Finding] = []
     rest = len(data) % TXN_ENTRY.size
     if rest:
         what = f"{len(data)} bytes are no whole number of entries of {TXN_ENTRY.size}"
@@ -391,7 +405,10 @@ def txn_entries(path: str, data: bytes) -> tuple[list[AbortedTxn], list[Finding]
             what = f"entry {i} goes from {one.first_offset} to {one.last_offset}"
             findings.append(Finding(path, at, one.last_offset, what))
         elif found and one.last_offset <= found[-1].last_offset:
-            what = f"entry {i} ends at {one.last_offset}, not behind the one before ({found[-1].last_offset})"
+            what = (
+                f"entry {i} ends at {one.last_offset}, not behind the one before "
+                f"({found[-1].last_offset})"
+            )
             findings.append(Finding(path, at, one.last_offset, what))
         found.append(one)
     return found, findings
@@ -408,9 +425,9 @@ class Directory(NamedTuple):
 
 
 def survey(disk: Disk, path: str) -> Directory:
-    """What `path` is or holds: itself if it is a partition's directory; of a data directory its partitions (those that
-    wait to be removed left out), its small files, and pk's metadata; of a directory of such, as `pk up` makes one for
-    several brokers, all of theirs. Raises OSError."""
+    """What `path` is or holds: itself if it is a partition's directory; of a data directory its
+    partitions (those that wait to be removed left out), its small files, and pk's metadata; of a
+    directory of such, as `pk up` makes one for several brokers, all of theirs. Raises OSError."""
     names = disk.list(path)
     if any(n.endswith(LOG) and n[:20].isdecimal() for n in names):
         return Directory([path], [])
@@ -469,7 +486,7 @@ class Partition:
         every = [SegmentFiles(base, files) for base, files in sorted(found.items())]
         self.segments = [s for s in every if LOG in s.files]
         self.orphans = [s for s in every if LOG not in s.files]
-        """Indexes whose log is not there."""
+        """Indexes whose log is missing."""
 
     def path(self, name: str) -> str:
         """Where a file of this directory lies."""
@@ -504,7 +521,8 @@ class Partition:
         return offset_entries(path, self.read(path) or b"", base_offset)[0]
 
     def position_of(self, segment: SegmentFiles, offset: int) -> int:
-        """Where in its segment to begin to look for `offset`: what the index says, if a batch is there."""
+        """Where in its segment to begin to look for `offset`: what the index says, if a batch is
+        there."""
         at = 0
         for entry in self.index(segment.base_offset):
             if entry.offset > offset:
@@ -517,8 +535,8 @@ class Partition:
         return at
 
     def batches(self, offset: int = 0, again: Again | None = None) -> Iterator[Batch]:
-        """The batches from the one that holds `offset` on, over all segments. Raises CorruptBatch where there is none
-        though the file goes on."""
+        """The batches from the one that holds `offset` on, over all segments. Raises CorruptBatch
+        where there is none though the file goes on."""
         for i, segment in enumerate(self.segments):
             last = i + 1 == len(self.segments)
             if not last and self.segments[i + 1].base_offset <= offset:

@@ -1,6 +1,6 @@
-"""Segments of old message formats (v0, v1) made into segments of record batches, for a log that comes from an old Kafka:
-once, before the log is opened. What is put into a log's directory by hand later is written anew when it is first looked at
-(`Segment.check_indexes`).
+"""Segments of old message formats (v0, v1) made into segments of record batches, for a log that
+comes from an old Kafka: once, before the log is opened. What is put into a log's directory by hand
+later is rewritten when it is first looked at (`Segment.check_indexes`).
 """
 
 from typing import NamedTuple
@@ -15,16 +15,18 @@ class Upgraded(NamedTuple):
     """What `upgrade_log` did."""
 
     segments: int
-    """How many were written anew."""
+    """How many were rewritten."""
     bytes_cut: int
     """How much at their ends was no message and no batch any more."""
 
 
 def upgrade_log(disk: Disk, directory: str, *, mend: bool = False) -> Upgraded:
-    """Write every segment in a partition's `directory` that begins with old messages anew, as record batches.
+    """Rewrite every segment in a partition's `directory` that begins with old messages, as record
+    batches.
 
-    The log is not open. `mend`: cut the last segment where it stops being sound, as recovery after a crash does;
-    else, and elsewhere, damage raises CorruptBatch with its place, and that segment stays as it was. Raises OSError.
+    The log is not open. `mend`: cut the last segment where it stops being sound, as recovery after
+    a crash does; else, and elsewhere, damage raises CorruptBatch with its place, and that segment
+    stays as it was. Raises OSError.
     """
     count = cut = 0
     bases = sorted(recovery.find(disk, directory).segments)

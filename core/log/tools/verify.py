@@ -1,11 +1,13 @@
-"""Whether a partition's files are what they should be: every batch, every record, and everything that points at them.
+"""Whether a partition's files are what they should be: every batch, every record, and everything
+that points at them.
 
-What is found is told, with its file, byte and offset, and the walk goes on. Nothing is mended. For what a broker may do
-to the files meanwhile see inspect.py; besides, the active segment's index entries and newest epochs may not have been
-written yet, so that what is missing there is no finding.
+Each finding is reported, with its file, byte and offset, and the walk continues. Nothing is mended.
+For what a broker may do to the files meanwhile see inspect.py; besides, the active segment's index
+entries and newest epochs may not have been written yet, so that what is missing there is no
+finding.
 
-One damaged byte may show many times (a wrong base offset puts every index entry out of place); a file tells of its first
-FINDINGS_MAX only, and of how many more there were.
+One damaged byte may show many times (a wrong base offset puts every index entry out of place); a
+file tells of its first FINDINGS_MAX only, and of how many more there were.
 """
 
 from array import array
@@ -54,7 +56,7 @@ FINDINGS_MAX: Final = 20
 class Report:
     """What was looked at, and what is wrong."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list[Finding])
     segments: int = 0
     batches: int = 0
     records: int = 0
@@ -76,9 +78,9 @@ class Report:
 class _Beside:
     """What lies beside a segment, read before it."""
 
-    offsets: list[OffsetEntry] = field(default_factory=list)
-    times: list[TimeEntry] = field(default_factory=list)
-    aborted: list[AbortedTxn] = field(default_factory=list)
+    offsets: list[OffsetEntry] = field(default_factory=list[OffsetEntry])
+    times: list[TimeEntry] = field(default_factory=list[TimeEntry])
+    aborted: list[AbortedTxn] = field(default_factory=list[AbortedTxn])
     log_bytes: int = 0
     """How much of the log there was before: what must be in them."""
 
@@ -92,7 +94,8 @@ class _Walked:
         self.lasts = array("q")
         self.times = array("q")
         self.aborts: dict[int, tuple[int, int | None, int]] = {}
-        """Offset of an abort marker → producer, first offset of its transaction where that was seen, position."""
+        """Offset of an abort marker → producer, first offset of its transaction where that was
+        seen, position."""
 
     def note(self, batch: Batch) -> None:
         self.positions.append(batch.position)
@@ -109,8 +112,8 @@ class _Walked:
 class PartitionCheck:
     """One walk over a partition's directory: `run` it once.
 
-    `progress` is told how many bytes of logs were read since it was told last. With `logs` False only the indexes are
-    held against the headers; what is inside the batches is not looked at.
+    `progress` gets the number of bytes of logs read since its last call. With `logs` False only the
+    indexes are held against the headers; what is inside the batches is not looked at.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class PartitionCheck:
         self._logs = logs
         self._epochs: LeaderEpochs | None = None
         self._epoch = -1
-        self._told_epochs: set[int] = set()
+        self._reported_epochs: set[int] = set()
         self._end = -1
         self._open: dict[int, int] = {}
         """Producer → first offset of its open transaction, as far as its beginning was seen."""
@@ -182,7 +185,10 @@ class PartitionCheck:
                     path,
                     0,
                     state.last_offset,
-                    f"producer {state.producer_id} is said to have written offset {state.last_offset}, after the snapshot",
+                    (
+                        f"producer {state.producer_id} is said to have written offset "
+                        f"{state.last_offset}, after the snapshot"
+                    ),
                 )
                 for state in producers
                 if state.last_offset >= offset
@@ -198,12 +204,12 @@ class PartitionCheck:
                 if partition.disk.exists(path) and not partition.disk.exists(
                     partition.segment_path(base, LOG)
                 ):
-                    self.report.add([Finding(path, 0, base, "the log of this index is not there")])
+                    self.report.add([Finding(path, 0, base, "the log of this index is missing")])
 
     # --- a segment ---
 
     def _beside(self, segment: SegmentFiles) -> _Beside:
-        """Read what lies beside a segment; what is wrong with it by itself is told."""
+        """Read the files beside a segment; report what is wrong with each by itself."""
         partition, base, found = self._partition, segment.base_offset, _Beside()
         found.log_bytes = partition.disk.open(partition.segment_path(base, LOG)).size()
         if INDEX in segment.files:
@@ -227,7 +233,8 @@ class PartitionCheck:
         again = self._again if following is None else None
         scan = partition.scan(segment.base_offset, anchors=anchors, again=again)
         path = partition.segment_path(segment.base_offset, LOG)
-        walked, findings, told = _Walked(), [], 0
+        walked, reported = _Walked(), 0
+        findings: list[Finding] = []
         self._end = max(self._end, segment.base_offset)
         for batch in scan:
             walked.note(batch)
@@ -237,10 +244,10 @@ class PartitionCheck:
                 for what in self._check_batch(batch, walked, following)
             ]
             self._end = max(self._end, batch.header.next_offset)
-            if scan.end_position - told >= 1 << 22:
-                self._progress(scan.end_position - told)
-                told = scan.end_position
-        self._progress(scan.end_position - told)
+            if scan.end_position - reported >= 1 << 22:
+                self._progress(scan.end_position - reported)
+                reported = scan.end_position
+        self._progress(scan.end_position - reported)
         report.bytes += scan.end_position
         findings += [p._replace(offset=_after(walked, p.position)) for p in scan.problems]
         report.add(sorted(findings, key=lambda f: f.position))
@@ -249,7 +256,8 @@ class PartitionCheck:
         self._check_txn_index(segment, beside, walked)
 
     def _check_batch(self, batch: Batch, walked: _Walked, following: int | None) -> list[str]:
-        header, wrong = batch.header, []
+        header = batch.header
+        wrong: list[str] = []
         if header.last_offset_delta < 0:
             wrong.append(f"its last offset delta is {header.last_offset_delta}")
         if header.base_offset < self._end:
@@ -274,17 +282,17 @@ class PartitionCheck:
 
     def _check_epoch(self, header: BatchHeader) -> list[str]:
         epoch, epochs = header.leader_epoch, self._epochs
-        if epoch < 0 or epoch in self._told_epochs:
+        if epoch < 0 or epoch in self._reported_epochs:
             return []
         if epoch < self._epoch:
-            self._told_epochs.add(epoch)
+            self._reported_epochs.add(epoch)
             return [f"leader epoch {epoch} comes after epoch {self._epoch}"]
         self._epoch = epoch
         if epochs is None or not epochs.entries or epoch > epochs.latest:
             return []
         said = epochs.epoch_of(header.base_offset)
         if said not in (-1, epoch):
-            self._told_epochs.add(epoch)
+            self._reported_epochs.add(epoch)
             return [f"leader epoch {epoch}, but {EPOCHS_FILE} says {said} at this offset"]
         return []
 
@@ -325,20 +333,25 @@ class PartitionCheck:
 
     def _check_offset_index(self, segment: SegmentFiles, beside: _Beside, walked: _Walked) -> None:
         path = self._partition.segment_path(segment.base_offset, INDEX)
-        findings, entries = [], beside.offsets
+        entries = beside.offsets
+        findings: list[Finding] = []
         for n, (offset, position) in enumerate(entries):
             i = bisect_left(walked.positions, position)
             if i == len(walked.positions) or walked.positions[i] != position:
                 what = f"entry {n} points at position {position}, where no batch begins"
             else:
-                # Older brokers indexed several batches they had fetched at once by the last one's offset.
+                # Older brokers indexed several batches they had fetched at once by the last one's
+                # offset.
                 holding = walked.holding(offset)
                 j = -1 if holding is None else holding
                 end = entries[n + 1].position if n + 1 < len(entries) else position + (1 << 62)
                 exact = i <= j and walked.lasts[j] == offset
                 if exact and (j == i or walked.positions[j] < end):
                     continue
-                what = f"entry {n} says {offset}, the batch at position {position} ends at {walked.lasts[i]}"
+                what = (
+                    f"entry {n} says {offset}, the batch at position {position} ends at "
+                    f"{walked.lasts[i]}"
+                )
             findings.append(Finding(path, n * OFFSET_ENTRY.size, offset, what))
         self.report.add(findings)
 
@@ -346,7 +359,8 @@ class PartitionCheck:
         self, segment: SegmentFiles, beside: _Beside, walked: _Walked, following: int | None
     ) -> None:
         path = self._partition.segment_path(segment.base_offset, TIME_INDEX)
-        findings, latest, seen = [], -1, 0
+        latest, seen = -1, 0
+        findings: list[Finding] = []
         for n, (timestamp, offset) in enumerate(beside.times):
             at = n * TIME_ENTRY.size
             i = walked.holding(offset)
@@ -358,7 +372,10 @@ class PartitionCheck:
                 latest = max(latest, walked.times[seen])
                 seen += 1
             if walked.times[i] != timestamp:
-                what = f"entry {n} says {timestamp}, the latest time of the batch with offset {offset} is {walked.times[i]}"
+                what = (
+                    f"entry {n} says {timestamp}, the latest time of the batch with offset "
+                    f"{offset} is {walked.times[i]}"
+                )
                 findings.append(Finding(path, at, offset, what))
             elif latest > timestamp:
                 what = f"entry {n} says {timestamp}, but up to offset {offset} there is {latest}"
@@ -375,7 +392,8 @@ class PartitionCheck:
         if not self._logs:
             return
         path = self._partition.segment_path(segment.base_offset, TXN_INDEX)
-        findings, listed = [], {}
+        findings: list[Finding] = []
+        listed: dict[int, AbortedTxn] = {}
         for n, entry in enumerate(beside.aborted):
             listed[entry.last_offset] = entry
             marker = walked.aborts.get(entry.last_offset)
@@ -385,14 +403,20 @@ class PartitionCheck:
                     what = f"entry {n} names offset {entry.last_offset}, which is no abort marker"
                     findings.append(Finding(path, at, entry.last_offset, what))
             elif marker[0] != entry.producer_id:
-                what = f"entry {n} names producer {entry.producer_id}, the marker at {entry.last_offset} is of {marker[0]}"
+                what = (
+                    f"entry {n} names producer {entry.producer_id}, the marker at "
+                    f"{entry.last_offset} is of {marker[0]}"
+                )
                 findings.append(Finding(path, at, entry.last_offset, what))
             elif marker[1] is not None and entry.first_offset > marker[1]:
                 what = f"entry {n} begins at {entry.first_offset}, the transaction at {marker[1]}"
                 findings.append(Finding(path, at, entry.first_offset, what))
         for offset, (producer_id, first, position) in walked.aborts.items():
             if first is not None and offset not in listed and position < beside.log_bytes:
-                what = f"the transaction of producer {producer_id} from {first}, aborted at {offset}, is missing"
+                what = (
+                    f"the transaction of producer {producer_id} from {first}, aborted at "
+                    f"{offset}, is missing"
+                )
                 findings.append(Finding(path, len(beside.aborted) * TXN_ENTRY.size, offset, what))
         self.report.add(findings)
 

@@ -1,6 +1,8 @@
-"""Whether a whole data directory is what it should be: its partitions, and what its small files say of them.
+"""Whether a whole data directory is what it should be: its partitions, and what its small files say
+of them.
 
-The small files are read before the partitions: what a broker appends meanwhile only moves ends away from what they say.
+The small files are read before the partitions: what a broker appends meanwhile only moves ends away
+from what they say.
 """
 
 from collections.abc import Callable
@@ -48,8 +50,9 @@ def verify(
     progress: Progress = lambda _: None,
     logs: bool = True,
 ) -> None:
-    """Look at a partition's directory or a data directory; `on_report` is told of each partition by its path, and of
-    the directory's own files. For `again`, `progress` and `logs` see `PartitionCheck`. Raises OSError."""
+    """Look at a partition's directory or a data directory; `on_report` gets each partition by its
+    path, and the directory's own files. For `again`, `progress` and `logs` see `PartitionCheck`.
+    Raises OSError."""
     found = survey(disk, path)
     own = Report()
     offsets: list[tuple[str, dict[TopicPartition, int]]] = []
@@ -78,7 +81,8 @@ def verify(
 
 
 def _check_small(path: str, content: bytes) -> dict[TopicPartition, int] | None:
-    """The offsets that a checkpoint has. Raises ValueError where a small file cannot be understood."""
+    """The offsets that a checkpoint has. Raises ValueError where a small file cannot be
+    understood."""
     match kind_of(path.rpartition("/")[2]):
         case Kind.OFFSETS:
             return checkpoints.parse_offsets(content)
@@ -124,7 +128,7 @@ def _check_events(disk: Disk, directory: str, report: Report) -> None:
                 except cbor.CborError as e:
                     report.add([Finding(directory, batch.position, record.offset, str(e))])
     except KafkaError:
-        return  # told already
+        return  # reported already
 
 
 def _check_offsets(

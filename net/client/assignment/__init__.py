@@ -1,1 +1,2 @@
-"""Who reads which partition in a classic group: the assignors of a consumer that leads, and the bytes they exchange."""
+"""Partition assignment in a classic group: the assignors that the group leader runs, and the bytes
+of assignments."""

@@ -1,14 +1,15 @@
-"""Who reads which partition: the assignors that a group's leader may run, each with the results of Java's own.
+"""Who reads which partition: the assignors that a group's leader may run, each with the results of
+Java's own.
 
-- `range`: topic by topic, consecutive partitions to members in order; topics with the same members and as many partitions
-  fall to the same members, also where racks are looked at (KIP-881).
+- `range`: topic by topic, consecutive partitions to members in order; topics with the same members
+  and as many partitions fall to the same members, also where racks are looked at (KIP-881).
 - `roundrobin`: all partitions of all topics dealt out one by one.
 - `sticky`: as even as possible, moving as little as possible (KIP-54).
-- `cooperative-sticky`: the same; but a partition that has to move is taken away in one rebalance and given in the next, so
-  that the others go on meanwhile (KIP-429).
+- `cooperative-sticky`: the same; but a partition that has to move is taken away in one rebalance
+  and given in the next, so that the others go on meanwhile (KIP-429).
 
-Pure, and ignorant of broker and client. Members of a group may run Java, and any of them may lead; so where Java's result
-depends on the order of its hash maps, ours does so too (core/group/java.py).
+Pure, and ignorant of broker and client. Members of a group may run Java, and any of them may lead;
+so where Java's result depends on the order of its hash maps, ours does so too (core/group/java.py).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class RebalanceProtocol(IntEnum):
     EAGER = 0
     """It gives everything up."""
     COOPERATIVE = 1
-    """It keeps what it has until it is told to let go."""
+    """It keeps its partitions until the group revokes them."""
 
 
 class Assignor(Protocol):
@@ -55,7 +56,8 @@ class Assignor(Protocol):
     """What it can serve, the best first."""
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """What a member that last was assigned `owned` in `generation` (-1: never) adds to its subscription."""
+        """What a member that last was assigned `owned` in `generation` (-1: never) adds to its
+        subscription."""
         ...
 
     def assign(
@@ -66,7 +68,8 @@ class Assignor(Protocol):
     ) -> Assignment:
         """Every member with its partitions; `partitions` counts those of each topic that exists.
 
-        `racks` says for a partition in which racks its replicas are; without it, racks are not looked at.
+        `racks` says for a partition in which racks its replicas are; without it, racks are not
+        looked at.
         """
         ...
 
@@ -177,7 +180,8 @@ class RangeAssignor:
                 topic.give(member, fitting, assignment)
 
     def _match_racks(self, topics: Iterable[_RangeTopic], assignment: Assignment) -> None:
-        """First what fits the racks; topics of the same members and size together, so that they stay co-partitioned."""
+        """First what fits the racks; topics of the same members and size together, so that they
+        stay co-partitioned."""
         alike: dict[tuple[frozenset[tuple[str, str | None]], int], list[_RangeTopic]] = {}
         for topic in topics:
             alike.setdefault((frozenset(topic.members.items()), len(topic.racks)), []).append(topic)
@@ -282,7 +286,8 @@ class CooperativeStickyAssignor:
         subscriptions: Subscriptions,
         racks: PartitionRacks | None = None,
     ) -> Assignment:
-        """See `Assignor`. What somebody else still holds is not yet given: it will be, in the next rebalance."""
+        """See `Assignor`. What somebody else still holds is not yet given: it will be, in the next
+        rebalance."""
         members: dict[str, Owned] = {
             m: (
                 list(s.owned),

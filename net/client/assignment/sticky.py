@@ -1,13 +1,15 @@
-"""Sticky assignment: as even as can be, and, as far as that allows, everybody keeps what it has (KIP-54).
+"""Sticky assignment: as even as can be, and, as far as that allows, everybody keeps what it has
+(KIP-54).
 
-Two algorithms. Where all members want the same topics (`Constrained`), even means that two members differ by one partition at
-most, so quotas say who may keep how much, and what is left is dealt out. Where they do not (`General`), partitions are
-first given to whoever has the least of those who may have them; then, as long as a member has two more than another who
-may have one of its partitions, that partition moves. To stay sticky, a move between two members that would undo an earlier
-move of the same topic moves that earlier partition back instead.
+Two algorithms. Where all members want the same topics (`Constrained`), even means that two members
+differ by one partition at most, so quotas say who may keep how much, and what is left is dealt out.
+Where they do not (`General`), partitions are first given to the member that has the least of those
+that may have them; then, as long as a member has two more than another who may have one of its
+partitions, that partition moves. To stay sticky, a move between two members that would undo an
+earlier move of the same topic moves that earlier partition back instead.
 
-A member's claim to a partition counts by its generation: of two claims the later wins, of two of the same generation
-neither.
+A member's claim to a partition counts by its generation: of two claims the later wins, of two of
+the same generation neither.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ Assignment = dict[str, list[TopicPartition]]
 class _Claims:
     """What the members say they have, once contradictions are settled."""
 
-    owned: Assignment = field(default_factory=dict)
-    contested: dict[TopicPartition, None] = field(default_factory=dict)
+    owned: Assignment = field(default_factory=Assignment)
+    contested: dict[TopicPartition, None] = field(default_factory=dict[TopicPartition, None])
     """Claimed by two members of one generation."""
     alike: bool = True
     """Whether all members want the same topics."""
@@ -64,7 +66,8 @@ def _settle(
                 owned.append(partition)
                 owner[partition] = member
                 continue
-            # Java compares with what the other's subscription says, not with what its assignor's data say.
+            # Java compares with what the other's subscription says, not with what its assignor's
+            # data say.
             other_generation = subscriptions[other].generation
             if generation == other_generation:
                 claims.contested[partition] = None
@@ -88,7 +91,8 @@ def _without(
 ) -> list[TopicPartition]:
     """`everything` without `assigned`, both in the same order.
 
-    Both are walked side by side, as in Java: a claim to a partition that does not exist hides the claims after it.
+    Both are walked side by side, as in Java: a claim to a partition that does not exist hides the
+    claims after it.
     """
     claims = iter(assigned)
     claim = next(claims, None)
@@ -222,7 +226,8 @@ class Constrained:
         return left
 
     def _deal(self, partitions: list[TopicPartition]) -> None:
-        """Deal out the rest: first up to the lower quota in turn, then one more to those who may."""
+        """Deal out the rest: first up to the lower quota in turn, then one more to those who
+        may."""
         turn = 0
         for partition in partitions:
             if not self._below:
@@ -410,7 +415,7 @@ class General:
         self._has.update(fixed)
 
     def _give(self, partition: TopicPartition, *, near: bool) -> bool:
-        """Give a partition to whoever has the least of those who may have it."""
+        """Give a partition to the member with the fewest, among those that may have it."""
         for member in self._by_size:
             if partition.topic in self._wants_set[member] and not (
                 near and self._racks.mismatch(member, partition)
@@ -431,7 +436,7 @@ class General:
         return len(has) < self._most(member) or any(len(self._takers[p.topic]) >= 2 for p in has)
 
     def _is_balanced(self) -> bool:
-        """Whether nobody has two more than somebody else who may have one of its partitions."""
+        """Whether no member has two more than another that may have one of its partitions."""
         has = self._has
         if len(has[self._by_size.first]) >= len(has[self._by_size.last]) - 1:
             return True
@@ -468,7 +473,8 @@ class General:
         if earlier is not None and limit > len(has.get(earlier, has[member])):
             self._move(partition, earlier)
             return True
-        # Java looks first among those near the partition; but the move is to whoever has the least, near or not.
+        # Java looks first among those near the partition; but the move is to the member with the
+        # fewest, near or not.
         if any(limit > len(has[other]) for other in self._takers[partition.topic] if other in has):
             target = next(m for m in self._by_size if partition.topic in self._wants_set[m])
             self._move(partition, target)

@@ -1,4 +1,5 @@
-"""A broker's registration, heartbeats and leave, against the controller's own decisions; hours by a mock clock."""
+"""A broker's registration, heartbeats and leave, against the controller's own decisions; hours by a
+mock clock."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def mocked(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None
 
 
 class Cluster:
-    """A controller as a broker sees it through its link: decides on an image, and hands new images over when told."""
+    """A controller as a broker sees it through its link: decides on an image, and hands new images
+    over when told."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -172,6 +174,23 @@ async def case(**keys: str) -> AsyncIterator[Case]:
 async def registered(one: Case) -> None:
     await one.lifecycle.register()
     one.nursery.start_soon(one.lifecycle.run)
+
+
+@mocked
+async def test_a_late_answer_to_a_heartbeat_is_waited_for_beyond_the_next_ones_time() -> None:
+    async with case() as one:
+        await registered(one)
+        await one.lifecycle.serve()
+        await trio.sleep(60)
+        heard, given_up = (
+            len(one.cluster.heartbeats),
+            one.broker.config.broker_session_timeout_ms / 2,
+        )
+        one.cluster.answers = [lambda: None]
+        await trio.sleep(2 * INTERVAL_S)
+        assert len(one.cluster.heartbeats) == heard + 1
+        await trio.sleep(given_up / 1000)
+        assert len(one.cluster.heartbeats) > heard + 1
 
 
 @mocked
@@ -366,7 +385,7 @@ async def test_a_failed_directory_is_reported_at_once() -> None:
 
 
 @mocked
-async def test_a_failed_directory_that_nobody_can_be_told_of_ends_the_broker() -> None:
+async def test_a_failed_directory_that_cannot_be_reported_ends_the_broker() -> None:
     async with case(log__dir__failure__timeout__ms="10000") as one:
         await registered(one)
         await one.lifecycle.serve()

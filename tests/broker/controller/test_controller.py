@@ -1,4 +1,4 @@
-"""The controller's runtime: one decision after another, several in one append, nobody told too
+"""The controller's runtime: one decision after another, several in one append, no answer too
 early, failures."""
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def test_after_a_failure_the_log_decides_what_happened(moment: str, happened: in
             assert isinstance(error, FateUnknown) and error.code == ErrorCode.REQUEST_TIMED_OUT
             await one.ended.wait()
             assert (await error_of(one)).code == ErrorCode.NOT_CONTROLLER
-            assert one.controller.image.producer_id_next == 0, "nobody is told what is not known"
+            assert one.controller.image.producer_id_next == 0, "no answer says what is not known"
             await one.reopen()
             assert one.controller.image.producer_id_next == happened
             assert await one.allocate() == happened
@@ -289,7 +289,7 @@ def test_who_asked_meanwhile_knows_that_nothing_happened() -> None:
     run(main)
 
 
-def test_a_store_that_stays_away_elects_nobody() -> None:
+def test_a_store_that_stays_away_elects_no_controller() -> None:
     async def main() -> None:
         async with running() as one:
             one.store.failing.update(append=1, campaign=1)
@@ -334,7 +334,7 @@ def test_a_lost_session_ends_it_at_once() -> None:
     run(main)
 
 
-def test_a_session_lost_while_taking_over_elects_nobody() -> None:
+def test_a_session_lost_while_taking_over_elects_no_controller() -> None:
     async def main() -> None:
         store = Watched()
         controller = Controller(store, 1)
@@ -396,7 +396,7 @@ def test_a_broker_that_is_reacting_finishes_when_the_office_is_lost() -> None:
                 await trio.testing.wait_all_tasks_blocked()
                 one.store.lost[0](one.controller.epoch, "the session is over")
                 await trio.testing.wait_all_tasks_blocked()
-                assert outcomes == [0], "it is in the store, and nobody knows when it is shown"
+                assert outcomes == [0], "it is in the store, and when it is shown is unknown"
                 assert not one.ended.is_set() and one.published[-1].producer_id_next == 0
                 one.showing.set()
                 await one.ended.wait()
@@ -422,7 +422,7 @@ def test_the_feed_has_what_the_store_has() -> None:
             assert values == log.records
             one.store.failing["append"] = 1
             await error_of(one)
-            assert not await feed.wait_beyond(feed.end_offset, float("inf")), "nobody waits on"
+            assert not await feed.wait_beyond(feed.end_offset, float("inf")), "no caller waits on"
             await one.ended.wait()
             await one.reopen()
             assert feed.start_offset == 0 and feed.end_offset == one.controller.image.offset

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.controller.client_identity import host_of, principal_of
 from pk.core.broker.controller.controller_link import (
     AnswerHere,
@@ -28,6 +29,7 @@ from pk.core.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pk.core.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -40,7 +42,8 @@ Answer = Callable[[Any], Awaitable[Any]]
 
 
 class Controllers:
-    """Who is the controller, and what each host's controller answers; a host without one refuses."""
+    """Who is the controller, and what each host's controller answers; a host without one
+    refuses."""
 
     def __init__(self) -> None:
         self.at: str | None = "a"
@@ -64,6 +67,7 @@ class Line:
     def __init__(self, controllers: Controllers, host: str) -> None:
         self._controllers, self._host = controllers, host
         self._scopes: set[trio.CancelScope] = set()
+        self._in_order = trio.Lock()
         self.usable = True
 
     async def request(self, request: Any, *, timeout_ms: float, version: int | None = None) -> Any:
@@ -72,7 +76,8 @@ class Line:
             self._scopes.add(scope)
             await trio.sleep(0.001)
             if self._host in self._controllers.hosts and self.usable:
-                return await self._controllers.hosts[self._host](request)
+                async with self._in_order:
+                    return await self._controllers.hosts[self._host](request)
         self.usable = False
         raise PeerLost("the connection broke")
 
@@ -124,7 +129,7 @@ class Here:
             api_version=5,
             client_id="c",
             client_host="/10.0.0.1",
-            principal="User:alice",
+            principal=KafkaPrincipal("User", "alice"),
         )
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         request = CreateTopicsRequest(topics=topics * [topic])
@@ -178,6 +183,24 @@ def test_one_connection_serves_many_requests() -> None:
                 nursery.start_soon(here.ask)
         assert (await here.ask()).producer_id_start == 1000
         assert here.controllers.connected == ["a"] and len(here.controllers.asked) == 11
+
+    run(main)
+
+
+def test_a_heartbeat_does_not_wait_behind_other_requests() -> None:
+    async def main(here: Here) -> None:
+        async def is_slow_with_ids(request: Any) -> Any:
+            if isinstance(request, BrokerHeartbeatRequest):
+                return BrokerHeartbeatResponse()
+            await trio.sleep(3)
+            return await gives_ids(request)
+
+        here.controllers.hosts["a"] = is_slow_with_ids
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.ask)
+            await trio.sleep(1)
+            await here.link.request(BrokerHeartbeatRequest(), timeout_ms=500)
+        assert here.controllers.connected == ["a", "a"]
 
     run(main)
 
@@ -260,8 +283,8 @@ def test_a_controller_that_says_nothing_is_left_when_another_is_named() -> None:
 
 
 def test_a_request_that_went_down_with_its_controller_is_sent_to_the_same_place_again() -> None:
-    """Its machine lost its power and came back: no connection breaks, and nobody else is named. The simulator found a
-    registration that waited so until it gave up."""
+    """Its machine lost its power and came back: no connection breaks, and no other node is named. The
+    simulator found a registration that waited so until it gave up."""
 
     async def main(here: Here) -> None:
         async def hangs_once(request: Any) -> Any:
@@ -276,7 +299,7 @@ def test_a_request_that_went_down_with_its_controller_is_sent_to_the_same_place_
 
 
 def test_a_nodes_own_request_survives_its_own_controllers_fall() -> None:
-    """Its append failed, and nobody knows what became of it: the next controller is asked."""
+    """Its append failed, with unknown outcome: the next controller is asked."""
 
     async def main(here: Here) -> None:
         async def falls(client: Client | None, request: Any) -> Any:
@@ -293,7 +316,7 @@ def test_a_nodes_own_request_survives_its_own_controllers_fall() -> None:
 
 def test_the_time_runs_out_with_the_reason() -> None:
     async def main(here: Here) -> None:
-        for at, reason in (("a", "refused"), (None, "nobody is the controller")):
+        for at, reason in (("a", "refused"), (None, "there is no active controller")):
             here.controllers.at = at
             started = trio.current_time()
             with pytest.raises(KafkaError, match=reason) as caught:
@@ -311,7 +334,7 @@ def test_a_clients_request_travels_with_its_principal() -> None:
         answer = await here.forward()
         assert [(t.name, t.error_code) for t in answer.topics] == [("t", 44)]
         envelope = here.controllers.asked[0][1]
-        assert principal_of(envelope.request_principal) == "User:alice"
+        assert principal_of(envelope.request_principal) == KafkaPrincipal("User", "alice")
         assert host_of(envelope.client_host_address) == "/10.0.0.1"
         head = parse_request_header(envelope.request_data)
         assert (head.api_key, head.api_version, head.client_id) == (19, 5, "c")

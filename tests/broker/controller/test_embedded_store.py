@@ -77,7 +77,7 @@ def test_what_was_appended_survives_a_crash(names: Any, zeroed: bool) -> None:
     run(main)
 
 
-def test_an_append_that_was_cut_is_whole_or_not_there() -> None:
+def test_an_append_that_was_cut_is_whole_or_missing() -> None:
     """The last batch reaches the disk up to any of its bytes: none of its events is loaded, or all
     are."""
 
@@ -235,7 +235,8 @@ def test_an_epoch_does_not_come_twice_where_its_file_was_lost() -> None:
 
 
 async def appended_each(count: int) -> tuple[MemoryDisk, list[int], MetadataImage]:
-    """A log of `count` appends of one event, closed in order: the disk, where each batch begins, and the image."""
+    """A log of `count` appends of one event, closed in order: the disk, where each batch begins,
+    and the image."""
     disk = new_disk()
     store, epoch, image = await opened(disk)
     begins = []
@@ -251,7 +252,8 @@ async def appended_each(count: int) -> tuple[MemoryDisk, list[int], MetadataImag
     "at", [5, 10, 16, 17, 40, 65], ids=["offset", "length", "magic", "crc", "body", "key"]
 )
 def test_damage_that_events_lie_behind_is_refused_and_nothing_is_cut(at: int) -> None:
-    """Wherever the bit flips: a crash tears the last batch only, so this is none, and a cut would take topics away."""
+    """Wherever the bit flips: a crash tears the last batch only, so this is none, and a cut would
+    take topics away."""
 
     async def main() -> None:
         disk, begins, _ = await appended_each(5)

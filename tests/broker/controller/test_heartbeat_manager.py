@@ -1,4 +1,5 @@
-"""Who is fenced and when: silence, broken connections, refusals; new controllers, and controllers that slept."""
+"""Who is fenced and when: silence, broken connections, refusals; new controllers, and controllers
+that slept."""
 
 from __future__ import annotations
 
@@ -163,7 +164,7 @@ def test_a_broken_connection_and_a_refusal_fence_at_once() -> None:
             for node in (1, 2):
                 one.breaks(node)
             await trio.sleep(0.05)
-            assert one.controller.fenced == [1], "2 answers, and nobody tried 3"
+            assert one.controller.fenced == [1], "2 answers, and no broker tried 3"
             await trio.sleep(2)
             one.hosts.state[2] = "refuses"
             await trio.sleep(0.6)
@@ -186,7 +187,7 @@ def test_silence_is_no_refusal() -> None:
             assert one.controller.fenced == [1]
             one.hosts.tried.clear()
             await trio.sleep(5)
-            assert one.hosts.tried == [], "nobody goes on trying who is fenced"
+            assert one.hosts.tried == [], "fenced brokers are not tried again"
 
     run(main)
 
@@ -213,7 +214,7 @@ def test_who_is_heard_of_again_is_left_alone() -> None:
     run(main)
 
 
-def test_a_new_controller_fences_nobody_blindly_and_tries_everybody() -> None:
+def test_a_new_controller_fences_no_broker_blindly_and_tries_everybody() -> None:
     async def main() -> None:
         one = Watched(registered(4, 4, fenced=True), registered(OWN, 5))
         one.hosts.state = {1: "refuses", 2: "silent"}
@@ -221,7 +222,9 @@ def test_a_new_controller_fences_nobody_blindly_and_tries_everybody() -> None:
             nursery.start_soon(one.manager.run)
             await trio.sleep(0.1)
             assert one.controller.fenced == [1, 4]
-            assert set(one.hosts.tried) == {1, 2, 3}, "not itself, and nobody who is fenced already"
+            assert set(one.hosts.tried) == {1, 2, 3}, (
+                "neither itself nor brokers that are fenced already"
+            )
             await trio.sleep(8.8)
             assert one.controller.fenced == [1, 4]
             one.heartbeats(3)
@@ -268,7 +271,7 @@ def test_a_predecessor_that_answers_is_like_any_other() -> None:
     run(main)
 
 
-def test_a_controller_that_slept_blames_nobody() -> None:
+def test_a_controller_that_slept_fences_no_broker() -> None:
     async def main() -> None:
         clock = trio.lowlevel.current_clock()
         assert isinstance(clock, trio.testing.MockClock)
@@ -307,7 +310,7 @@ def test_who_shuts_down_waits_until_the_others_know() -> None:
     run(main)
 
 
-def test_the_next_term_of_office_begins_anew() -> None:
+def test_the_next_term_of_office_starts_again() -> None:
     async def main() -> None:
         one = Watched()
         with trio.move_on_after(5):
@@ -316,7 +319,7 @@ def test_the_next_term_of_office_begins_anew() -> None:
         one.hosts.state[2] = "refuses"
         one.breaks(2)
         await trio.sleep(20)
-        assert one.controller.fenced == [], "nobody is watched over out of office"
+        assert one.controller.fenced == [], "a controller that does not lead watches no broker"
         with trio.move_on_after(1):
             await one.manager.run()
         assert one.controller.fenced == [2]

@@ -1,4 +1,5 @@
-"""What brokers follow of the metadata log: whole appends, from where they are; a snapshot where that is too far back."""
+"""What brokers follow of the metadata log: whole appends, from where they are; a snapshot where
+that is too far back."""
 
 from __future__ import annotations
 

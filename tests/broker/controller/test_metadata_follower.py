@@ -1,4 +1,5 @@
-"""Following the metadata log: what a controller sends, in order and otherwise; nothing is believed that does not follow."""
+"""Following the metadata log: what a controller sends, in order and otherwise; nothing is believed
+that does not follow."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ class Channel:
         return not self._closed.is_set()
 
     def when_lost(self, tell: Callable[[], None]) -> None:
-        raise AssertionError("nobody who follows asks for it")
+        raise AssertionError("a follower does not ask for it")
 
     def version_of(self, api_key: int) -> int:
         return 17
@@ -309,7 +310,7 @@ def test_where_nobody_listens_the_controller_is_told_of() -> None:
     assert node.published == [START], "and it is tried again"
 
 
-def test_it_goes_to_whoever_is_the_controller_now() -> None:
+def test_it_goes_to_the_controller_of_now() -> None:
     controller = Controller(fetched(FIRST), None)
     node = Node(controller)
 

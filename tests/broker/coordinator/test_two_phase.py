@@ -1,19 +1,21 @@
-"""The coordinator runtime under the simplest machine that needs all of it: a deal is first written down, then told to
-everybody, then done. Its coordinator is killed in each state, with what it had not synced, and between any two steps.
+"""The coordinator runtime under the simplest machine that needs all of it: a deal is first written
+down, then told to everybody, then done. Its coordinator is killed in each state, with what it had
+not synced, and between any two steps.
 
-What must hold: nobody is told of a deal that is not safe; a deal that was acknowledged is told to everybody, however many
-coordinators die; and it is done in the end.
+What must hold: nobody is told of a deal that is not safe; a deal that was acknowledged is told to
+everybody, however many coordinators die; and it is done in the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import pytest
 import trio
 from broker.cluster import Cluster, running_cluster
+from broker.coordinator.deals import EVERYBODY, TOPIC, Deals, Tell
 from group.brokers import simulated
 
 from pk.core.broker.broker import Broker
@@ -21,79 +23,6 @@ from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.machine import Compute, Decision
-from pk.core.meta.image import Changes, MetadataImage
-
-TOPIC = "deals"
-EVERYBODY = ("anna", "ben", "cleo")
-
-
-class Record(NamedTuple):
-    """A deal is written down, or done."""
-
-    name: str
-    done: bool
-
-
-class Tell(NamedTuple):
-    """An effect: tell everybody of a deal, and say so to the machine for each."""
-
-    name: str
-
-
-class Deals:
-    """The machine."""
-
-    keeps_state_when_refused: ClassVar[bool] = True
-
-    def __init__(self) -> None:
-        self.deals: dict[str, bool] = {}
-        self.untold: dict[str, set[str]] = {}
-        """Soft."""
-        self.images = 0
-
-    def make(self, name: str, now_ms: int) -> Decision[Record]:
-        return Decision([Record(name, done=False)], reply=name, effects=[Tell(name)])
-
-    def told(self, name: str, whom: str, now_ms: int) -> Decision[Record]:
-        untold = self.untold.get(name, set())
-        untold.discard(whom)
-        done = not untold and self.deals.get(name) is False
-        return Decision([Record(name, done=True)] if done else [])
-
-    def count(self, now_ms: int) -> Decision[Record]:
-        """Off the loop, against what there is now."""
-        names = frozenset(self.deals)
-        return Decision(reply=True, effects=[Compute(lambda: f"sum-{len(names)}", Deals.counted)])
-
-    def counted(self, result: str, now_ms: int) -> Decision[Record]:
-        return Decision([Record(result, done=True)])
-
-    def encode(self, record: Record, /) -> tuple[bytes, bytes | None]:
-        return record.name.encode(), b"done" if record.done else b"made"
-
-    def decode(self, key: bytes, value: bytes | None, /) -> Record:
-        return Record(key.decode(), value == b"done")
-
-    def replay(self, record: Record, record_offset: int, producer_id: int) -> None:
-        self.deals[record.name] = record.done
-        if record.done:
-            self.untold.pop(record.name, None)
-        else:
-            self.untold[record.name] = set(EVERYBODY)
-
-    def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        pass
-
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
-        self.images += 1
-        return Decision()
-
-    def loaded(self, now_ms: int) -> Decision[Record]:
-        return Decision(effects=[Tell(name) for name in self.untold])
-
-    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
-        raise AssertionError("no timers")
 
 
 class World:
@@ -101,7 +30,7 @@ class World:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.told: list[tuple[str, str]] = []
+        self.reported: list[tuple[str, str]] = []
         self.limit = 1 << 30
         """So many are told; then telling hangs."""
         self.reports = True
@@ -167,11 +96,11 @@ class Runtime(CoordinatorRuntime[Deals]):
         world = self.world
         for whom in EVERYBODY:
             await trio.sleep(world.pause())
-            if len(world.told) >= world.limit:
+            if len(world.reported) >= world.limit:
                 await trio.sleep_forever()
-            world.told.append((name, whom))
+            world.reported.append((name, whom))
             if world.reports:
-                coordinator.when_active(lambda m, now_ms, whom=whom: m.told(name, whom, now_ms))
+                coordinator.when_active(lambda m, now_ms, whom=whom: m.reported(name, whom, now_ms))
 
 
 async def begin(cluster: Cluster) -> World:
@@ -194,7 +123,7 @@ async def test_the_coordinator_is_killed_in_each_state(limit: int, reports: bool
         world = await begin(cluster)
         world.limit, world.reports = limit, reports
         await world.make("a")
-        await cluster.until(lambda: len(world.told) >= limit)
+        await cluster.until(lambda: len(world.reported) >= limit)
         done = limit == 3 and reports
         await cluster.until(lambda: world.coordinator().machine.deals["a"] is done)
         await cluster.settled(1, 2, 3, topic=TOPIC)
@@ -202,8 +131,8 @@ async def test_the_coordinator_is_killed_in_each_state(limit: int, reports: bool
         world.limit, world.reports = 1 << 30, True
         machine = await world.serves()
         await cluster.until(lambda: machine.deals == {"a": True})
-        assert {whom for _, whom in world.told} == set(EVERYBODY)
-        assert len(world.told) == (
+        assert {whom for _, whom in world.reported} == set(EVERYBODY)
+        assert len(world.reported) == (
             3 if done else limit + 3
         )  # all of it again, where it was not done
 
@@ -218,12 +147,12 @@ async def test_nobody_is_told_of_what_is_lost_with_its_coordinator() -> None:
         assert refused.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE  # in time
         assert world.coordinator().machine.deals == {"a": False}
         await trio.sleep(30)
-        assert world.told == []
+        assert world.reported == []
         await world.move(to=2)
         cluster.heal()
         machine = await world.serves()
         await trio.sleep(30)
-        assert (machine.deals, world.told) == ({}, [])
+        assert (machine.deals, world.reported) == ({}, [])
 
 
 @simulated
@@ -236,9 +165,9 @@ async def test_what_becomes_safe_late_is_told_late() -> None:
             await world.coordinator().submit(lambda m, _, now_ms: m.make("a", now_ms))
         await cluster.change(TOPIC, isr=(1,))
         await trio.sleep(5)
-        assert world.told == []
+        assert world.reported == []
         cluster.heal()
-        await cluster.until(lambda: len(world.told) == 3)
+        await cluster.until(lambda: len(world.reported) == 3)
 
 
 @simulated
@@ -247,7 +176,7 @@ async def test_who_only_loses_its_office_does_nothing_more() -> None:
         world = await begin(cluster)
         world.limit = 1
         await world.make("a")
-        await cluster.until(lambda: len(world.told) == 1)
+        await cluster.until(lambda: len(world.reported) == 1)
         old = world.coordinator()
         await world.move(to=3, kill=False)
         assert old.state is State.CLOSED
@@ -287,8 +216,8 @@ async def test_random_deaths(seed: int) -> None:
         machine = await world.serves()
         await cluster.until(lambda: all(machine.deals.values()))
         assert set(acknowledged) <= machine.deals.keys()
-        told = set(world.told)
-        assert {(name, whom) for name in machine.deals for whom in EVERYBODY} == told
+        reported = set(world.reported)
+        assert {(name, whom) for name in machine.deals for whom in EVERYBODY} == reported
 
 
 @simulated

@@ -109,7 +109,7 @@ class Waiting(MemoryDisk):
 
     def write(self, path: str, data: bytes, **how: Any) -> None:
         if path.endswith("/recovery-point-offset-checkpoint"):
-            assert self.go_on.wait(20)
+            assert self.go_on.wait(60)
         super().write(path, data, **how)
 
 
@@ -182,7 +182,7 @@ async def test_where_a_log_is_to_be_made_is_remembered() -> None:
         for name, path in (("x", "/b"), ("y", "/a"), ("z", "/b")):
             await make_topic(caller, name)
             assert node.broker.replicas.partition(name, 0).log.log_dir.path == path
-        await make_topic(caller, "u")  # nobody wished for it: where fewest are
+        await make_topic(caller, "u")  # without a wish: where the fewest are
         assert node.broker.replicas.partition("u", 0).log.log_dir.path == "/a"
 
 

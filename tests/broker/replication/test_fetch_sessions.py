@@ -85,5 +85,6 @@ def test_forgetting() -> None:
     session_id = open_one(cache)
     assert session_id
     session = cache.next(session_id, 1, False, 0)
-    forget(session, [("t", 0), ("t", 9)])
+    for key in ("t", 0), ("t", 9):
+        forget(session, key)
     assert session.partitions == {}

@@ -50,7 +50,7 @@ async def test_a_run_is_seen_when_it_is_synced_where_that_is_asked_for() -> None
 
 
 @trio_test
-async def test_nobody_else_than_the_leader_takes_a_run() -> None:
+async def test_only_the_leader_takes_a_run() -> None:
     async with running_node(MemoryDisk()) as node:
         partition, now_ms = await led(node)
         partition.stop()

@@ -5,7 +5,7 @@ import logging
 import pytest
 from nodes import caller_of, make_topic, running_node, trio_test
 
-from pk.cli.up.node import log_to_stderr
+from pk.cli.up.logs import log_to_stderr
 from pk.core.broker.replication import recovery_progress
 from pk.core.broker.replication.recovery_progress import EVERY_MS, RecoveryProgress
 from pk.core.log import recovery
@@ -14,37 +14,40 @@ from pk.core.record.build import build_batch
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+def reported(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.INFO, recovery_progress.logger.name)
     return caplog
 
 
-def test_it_is_told_now_and_then_and_at_the_end(told: pytest.LogCaptureFixture) -> None:
+def test_it_is_logged_now_and_then_and_at_the_end(reported: pytest.LogCaptureFixture) -> None:
     now = [5_000]
     progress = RecoveryProgress(3, lambda: now[0])
     progress.due(10_000_000_000)
     now[0] += EVERY_MS - 1
     progress.checked(1_000_000_000)
     progress.log_done()
-    assert not told.messages
+    assert not reported.messages
     now[0] += 1
     progress.checked(2_000_000_000)
     progress.checked(1)
-    assert told.messages == [
-        "recovering logs that were not closed: 1 of 3 are done, 3.0 GB were checked, 7.0 GB are left of those begun"
+    assert reported.messages == [
+        (
+            "recovering logs that were not closed: 1 of 3 are done, 3.0 GB were checked, 7.0 GB "
+            "are left of those begun"
+        )
     ]
     now[0] += 8_000
     progress.end()
-    assert told.messages[1:] == ["recovery took 10 s, 3.0 GB were checked"]
+    assert reported.messages[1:] == ["recovery took 10 s, 3.0 GB were checked"]
 
 
-def test_what_takes_no_time_is_not_told(told: pytest.LogCaptureFixture) -> None:
+def test_what_takes_no_time_is_not_logged(reported: pytest.LogCaptureFixture) -> None:
     progress = RecoveryProgress(1, lambda: 0)
     progress.due(10)
     progress.checked(10)
     progress.log_done()
     progress.end()
-    assert not told.messages
+    assert not reported.messages
 
 
 @trio_test
@@ -64,13 +67,13 @@ async def _start_after_a_crash() -> None:
 
 
 def test_a_start_after_a_crash_tells_how_far_it_is(
-    told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    reported: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recovery_progress, "EVERY_MS", 0)
     monkeypatch.setattr(recovery_progress, "_GB", 1)
     monkeypatch.setattr(recovery, "PROGRESS_BYTES", 300)
     _start_after_a_crash()
-    *lines, end = told.messages
+    *lines, end = reported.messages
     assert len([line for line in lines if " 0 of 2 are done" in line]) > 1, "within a log too"
     assert " 2 of 2 are done" in lines[-1] and " 0.0 GB are left" in lines[-1]
     assert end.startswith("recovery took ")

@@ -1,4 +1,5 @@
-"""Followers copy their leader: byte for byte, its high watermark, its log start; who waits for them, and who does not."""
+"""Followers copy their leader: byte for byte, its high watermark, its log start; who waits for
+them, and who does not."""
 
 import pytest
 import trio

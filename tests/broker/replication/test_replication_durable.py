@@ -1,4 +1,5 @@
-"""What must not be lost: syncs that are promised, watermarks over restarts, coordinators that move, logs that move."""
+"""What must not be lost: syncs that are promised, watermarks over restarts, coordinators that move,
+logs that move."""
 
 import errno
 from typing import Any
@@ -228,7 +229,7 @@ class TestCoordinators:
             assert answer.topics[0].partitions[0].error_code == NONE
             for node in (2, 3):
                 assert cluster.partition(node, OFFSETS_TOPIC).log.log_end_offset == 1
-            # Cut off, it goes on deciding, and nobody is told.
+            # Cut off, it goes on deciding, and no broker hears of it.
             cluster.part(1)
             cluster.lagging.add(1)
             answer = await cluster.ask(1, commit(9), 9)
@@ -267,7 +268,7 @@ class TestDeleteRecords:
 
             begun = trio.current_time()
             assert await delete(4, 5000) == (NONE, 4)
-            assert trio.current_time() - begun < 0.1, "nobody waits for a long poll"
+            assert trio.current_time() - begun < 0.1, "no caller waits for a long poll"
             assert cluster.partition(3).log.log_start_offset == 4
             cluster.part(3)
             assert await delete(6, 1000) == (ErrorCode.REQUEST_TIMED_OUT, -1)
@@ -281,7 +282,7 @@ class TestDirectories:
         async with running_cluster(TWO_DIRS, brokers=2) as cluster:
             await cluster.create(1, 2, partitions=4)
 
-            def told() -> bool:
+            def reported() -> bool:
                 return all(
                     image.directory(node)
                     == cluster.partition(node, "t", n).log.log_dir.directory_id
@@ -290,17 +291,18 @@ class TestDirectories:
                     for node in (1, 2)
                 )
 
-            await cluster.until(told)
+            await cluster.until(reported)
             assert len(cluster.assigned) <= 4
             partition = cluster.partition(2)
             other = "/b" if partition.log.log_dir.path == "/a" else "/a"
             cluster.broker(2).alter_log_dirs.move("t", 0, other)
             await cluster.until(lambda: partition.log.log_dir.path == other)
-            await cluster.until(told)
+            await cluster.until(reported)
 
     @simulated
-    async def test_who_has_one_left_tells_what_was_made_anew_in_it(self) -> None:
-        """Or the controller would wait for the directory that is gone, and never take the replica for one in sync."""
+    async def test_who_has_one_left_tells_what_was_created_in_it(self) -> None:
+        """Or the controller would wait for the directory that is gone, and never take the replica
+        for one in sync."""
         async with running_cluster(TWO_DIRS, brokers=2) as cluster:
             await cluster.create(1, 2)
             assert await cluster.produce(1, b"a") == NONE
@@ -327,7 +329,7 @@ class TestDirectories:
             assert cluster.assigned == []
 
     @simulated
-    async def test_a_failed_one_is_told_by_the_heartbeat(self) -> None:
+    async def test_a_failed_one_is_reported_by_the_heartbeat(self) -> None:
         async with running_cluster(TWO_DIRS, brokers=1) as cluster:
             await cluster.create(1, partitions=2, configs={"flush.messages": "1"})
             replicas = cluster.broker(1).replicas
@@ -352,7 +354,8 @@ class TestDirectories:
                 await cluster.produce(2, b"new" * 5000)
             partition = cluster.partition(1)
             other = "/b" if partition.log.log_dir.path == "/a" else "/a"
-            # So slow that the log is cut, and grows beyond the place, while the copy stands where it was.
+            # So slow that the log is cut, and grows beyond the place, while the copy stands where
+            # it was.
             cluster.broker(1).quotas.directories.rate = 20_000
             cluster.broker(1).alter_log_dirs.move("t", 0, other)
             (move,) = cluster.broker(1).alter_log_dirs.moves(partition_directory(cluster, 1, other))

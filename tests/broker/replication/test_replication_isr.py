@@ -1,4 +1,5 @@
-"""Who is in sync: leaving and joining, what counts when, and what the controller's refusals mean."""
+"""Who is in sync: leaving and joining, what counts when, and what the controller's refusals
+mean."""
 
 import pytest
 import trio
@@ -25,7 +26,8 @@ class TestShrinking:
             cluster.cut_channels(3)
             await cluster.produce(1, b"b", acks=1)
             await cluster.until(lambda: cluster.isr() == (1, 2))
-            # Twice in the time that is allowed it is looked at: so within one and a half times of it.
+            # Twice in the time that is allowed it is looked at: so within one and a half times of
+            # it.
             assert 10 <= trio.current_time() - begun <= 15.5
             assert cluster.partition(1).high_watermark == 2
             assert await cluster.produce(1, b"c") == NONE
@@ -108,8 +110,8 @@ class TestTooFew:
 
     @simulated
     async def test_a_bound_that_rises_counts_at_once_with_the_isr_it_comes_with(self) -> None:
-        """One image may bring both: by the rules of before, what only the leader has would be acknowledged, while 2 is
-        eligible to lead by the new ones."""
+        """One image may bring both: by the rules of before, what only the leader has would be
+        acknowledged, while 2 is eligible to lead by the new ones."""
         async with running_cluster(LAG) as cluster:
             await cluster.create(1, 2, configs={"min.insync.replicas": "1"})
             await cluster.produce(1, b"a")
@@ -144,8 +146,8 @@ class TestJoining:
             await cluster.create(1, 2, isr=(1,))
             await cluster.until(lambda: cluster.isr() == (1, 2))
             (sent,) = cluster.altered[0].topics[0].partitions
-            told = {s.broker_id: s.broker_epoch for s in sent.new_isr_with_epochs}
-            assert told == {n: cluster.image.brokers[n].broker_epoch for n in (1, 2)}
+            reported = {s.broker_id: s.broker_epoch for s in sent.new_isr_with_epochs}
+            assert reported == {n: cluster.image.brokers[n].broker_epoch for n in (1, 2)}
             # What still carries the epoch of a life that is over is refused.
             stale = cluster.image.brokers[2].broker_epoch
             await cluster.stop(2)
@@ -254,7 +256,7 @@ class TestJoining:
             partition = cluster.partition(1)
             epoch = partition.partition_epoch
             partition.shrink(trio.current_time() + 1000)
-            assert not cluster.partition(1).proposal, "both have all there is: nobody goes"
+            assert not cluster.partition(1).proposal, "both have every record: neither leaves"
             await cluster.produce(1, b"a", acks=1)
             cluster.part(2, 3)
             await cluster.produce(1, b"b", acks=1)
@@ -269,7 +271,8 @@ class TestJoining:
 
 
 class TestSessionsOfManyPartitions:
-    """A partition that does not move is not looked at, and its followers are in sync all the same."""
+    """A partition that does not move is not looked at, and its followers are in sync all the
+    same."""
 
     @simulated
     async def test_who_was_idle_for_long_has_its_time_when_something_comes(self) -> None:
@@ -281,7 +284,8 @@ class TestSessionsOfManyPartitions:
             gone = trio.current_time()
             await cluster.produce(1, b"b", acks=1)
             await cluster.until(lambda: cluster.isr() == (1,))
-            # Its last request was up to half a second before; then it has 10 s, and up to 5 until somebody looks.
+            # Its last request was up to half a second before; then it has 10 s, and up to 5 until
+            # somebody looks.
             assert 9 <= trio.current_time() - gone <= 16
 
     @simulated

@@ -1,4 +1,5 @@
-"""Who reads from which replica: followers under a throttle, consumers near them, offsets that a new leader cannot tell yet."""
+"""Who reads from which replica: followers under a throttle, consumers near them, offsets that a new
+leader cannot tell yet."""
 
 from typing import Any
 
@@ -94,7 +95,7 @@ class TestNearest:
             await cluster.settled(1, 2)
             assert (await fetch(cluster, 1, rack="b")).preferred_read_replica == -1
 
-    def test_a_selector_that_nobody_knows_is_refused(self) -> None:
+    def test_an_unknown_selector_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="RackAwareReplicaSelector"):
             BrokerConfig.parse({"node.id": "1", "replica.selector.class": "org.example.Mine"})
 

@@ -1,4 +1,5 @@
-"""Logs that part: where they are cut, when they agree again, and what is never lost on the way (KIP-101, KIP-279)."""
+"""Logs that part: where they are cut, when they agree again, and what is never lost on the way
+(KIP-101, KIP-279)."""
 
 from typing import Any
 
@@ -28,7 +29,7 @@ TWO_DIRS = {"log__dirs": "/a,/b"}
 
 
 async def alone(cluster: Cluster, node: int, *values: bytes) -> None:
-    """Have `node` lead and take records that reach nobody, then lose its leadership unnoticed."""
+    """Have `node` lead and take records that reach no other broker, then lose its leadership unnoticed."""
     others = [n for n in cluster._members if n != node]
     cluster.part(*others)
     await cluster.change(leader=node, isr=(node,))
@@ -45,7 +46,8 @@ class TestKip101:
             await cluster.produce(1, b"m1")
             await cluster.settled(1, 2)
             assert await cluster.produce(1, b"m2") == NONE
-            # 2 has m2, which counts, but has not been told of it; it goes away, comes back, and must lead at once.
+            # 2 has m2, which counts, but has not been told of it; it goes away, comes back, and
+            # must lead at once.
             assert cluster.values(2) == [b"m1", b"m2"]
             cluster.part(2)
             cluster.partition(2).high_watermark = 1
@@ -98,8 +100,8 @@ class TestKip101:
     async def test_what_was_cut_while_another_partition_was_waited_for_is_not_acknowledged(
         self,
     ) -> None:
-        """One request, two partitions: while the first waits, the second gets another leader, is cut, and its watermark
-        passes the place where the request's record was."""
+        """One request, two partitions: while the first waits, the second gets another leader, is
+        cut, and its watermark passes the place where the request's record was."""
         async with running_cluster() as cluster:
             await cluster.create(1, 3, topic="slow")
             await cluster.create(1, 2)
@@ -136,7 +138,8 @@ class TestKip101:
 class TestKip279:
     @pytest.mark.parametrize("fetch_version", [18, 11])
     def test_several_leaders_in_a_row_that_nobody_followed(self, fetch_version: int) -> None:
-        """Each of two replicas led several times without the other: no single answer tells where they part."""
+        """Each of two replicas led several times without the other: no single answer tells where
+        they part."""
 
         @simulated
         async def run() -> None:
@@ -271,13 +274,13 @@ class TestCutting:
             found = trio.Event()
             calls: list[int] = []
 
-            def told(*args: Any) -> Any:
+            def reported(*args: Any) -> Any:
                 calls.append(args[1])
                 if len(calls) == count:
                     found.set()
                 return cut_at(*args)
 
-            monkeypatch.setattr(alignment, "cut_at", told)
+            monkeypatch.setattr(alignment, "cut_at", reported)
             async with trio.open_nursery() as nursery:
 
                 async def look() -> None:
@@ -358,7 +361,8 @@ class TestCutting:
     async def test_a_log_that_just_failed_takes_its_directory_along_and_not_the_broker(
         self,
     ) -> None:
-        """Its sync has failed in a thread, and nobody has been told yet, when the leader's answer says where to cut."""
+        """Its sync has failed in a thread, and no other code knows yet, when the leader's answer
+        says where to cut."""
         async with running_cluster(TWO_DIRS, brokers=2) as cluster:
             await cluster.create(1, 2)
             await cluster.produce(1, b"a")

@@ -30,7 +30,8 @@ def epochs_of(log: list[Record], began: dict[int, int]) -> LeaderEpochs:
 
 
 def align(leader: LeaderEpochs, leader_end: int, own: LeaderEpochs, end: int) -> int:
-    """What a follower and its leader say to each other until they agree; where the follower's log ends then."""
+    """What a follower and its leader say to each other until they agree; where the follower's log
+    ends then."""
     for _ in range(100):
         asked = own.latest
         if asked < 0:

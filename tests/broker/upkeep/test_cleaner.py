@@ -1,4 +1,5 @@
-"""The cleaner on a running node: by itself, in a thread and in a process, for topics and for groups' offsets."""
+"""The cleaner on a running node: by itself, in a thread and in a process, for topics and for
+groups' offsets."""
 
 from __future__ import annotations
 

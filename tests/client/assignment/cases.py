@@ -1,4 +1,5 @@
-"""Cases for the assignors: random groups, and what a group becomes when it rebalances again and again."""
+"""Cases for the assignors: random groups, and what a group becomes when it rebalances again and
+again."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def subscription(said: Mapping[str, Any]) -> Subscription:
 
 
 class Group:
-    """A group over several rebalances: members come and go, topics grow, claims are sometimes old or doubled."""
+    """A group over several rebalances: members come and go, topics grow, claims are sometimes old
+    or doubled."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -125,5 +127,6 @@ class Group:
         user_data = ASSIGNORS[self.assignor].user_data(partitions, generation)
         said["user_data"] = None if user_data is None else base64.b64encode(user_data).decode()
         said["owned"] = owned
-        # A member that speaks an older version of the protocol says its generation only in the user data.
+        # A member that speaks an older version of the protocol says its generation only in the user
+        # data.
         said["generation"] = generation if self.chance.random() < 0.9 else -1

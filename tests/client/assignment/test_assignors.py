@@ -48,7 +48,8 @@ def test_every_partition_goes_to_one_member_that_wants_it(seed: int) -> None:
     group = Group(seed)
     for _ in range(3):
         case = group.case()
-        # Java takes members that want nothing for members that want what the next one wants, and so do we.
+        # Java takes members that want nothing for members that want what the next one wants, and so
+        # do we.
         assume(all(said["topics"] for said in case["members"].values()))
         given_to = run(case)
         assert given_to.keys() == case["members"].keys()
@@ -56,8 +57,8 @@ def test_every_partition_goes_to_one_member_that_wants_it(seed: int) -> None:
         assert len(everything) == len(set(everything))
         for member, assigned in given_to.items():
             said = case["members"][member]
-            # Java, and so we, may give a member back what it had before it missed a rebalance, though it has
-            # changed its mind about the topic since.
+            # Java, and so we, may give a member back what it had before it missed a rebalance,
+            # though it has changed its mind about the topic since.
             assert all(p[0] in said["topics"] or p in said["owned"] for p in assigned)
         wanted = {t for said in case["members"].values() for t in said["topics"]}
         expected = {
@@ -146,7 +147,7 @@ class TestBytes:
         assert decode_assignment(b"") == []
 
     @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\0\0\0\x01"])
-    def test_damage_is_told(self, data: bytes) -> None:
+    def test_damage_is_reported(self, data: bytes) -> None:
         with pytest.raises(ProtocolError):
             decode_subscription(data)
 

@@ -1,4 +1,5 @@
-"""Roles, listeners of controllers, and how nodes find one another: Kafka's rules, and ours for the metadata store."""
+"""Roles, listeners of controllers, and how nodes find one another: Kafka's rules, and ours for the
+metadata store."""
 
 import pytest
 
@@ -19,7 +20,7 @@ def parse(given: dict[str, str]) -> BrokerConfig:
     return BrokerConfig.parse({"node.id": "1", **given})
 
 
-def test_who_says_nothing_is_both_and_needs_nobody() -> None:
+def test_who_says_nothing_is_both_and_needs_no_other_node() -> None:
     config = parse({})
     assert config.process_roles == ("broker", "controller")
     assert (config.is_broker, config.is_controller) == (True, True)

@@ -14,20 +14,20 @@ def promised(**given: str) -> list[str]:
 @pytest.mark.parametrize(
     "key, value",
     [
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("super.users", "User:admin"),
         ("allow.everyone.if.no.acl.found", "false"),
-        ("ssl.keystore.location", "/etc/kafka/server.p12"),
-        ("ssl.client.auth", "required"),
-        ("listener.name.plaintext.ssl.truststore.location", "/etc/kafka/trust.p12"),
-        ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
-        ("listener.name.plaintext.scram-sha-256.sasl.jaas.config", "x required;"),
-        ("connections.max.reauth.ms", "3600000"),
-        ("delegation.token.secret.key", "hush"),
+        ("ssl.engine.factory.class", "org.example.Mine"),
+        ("ssl.protocol", "TLSv1.1"),
+        ("ssl.secure.random.implementation", "SHA1PRNG"),
+        ("listener.name.plaintext.ssl.trustmanager.algorithm", "Mine"),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-512,MINE"),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "MINE"),
+        ("sasl.mechanism.inter.broker.protocol", "MINE"),
+        ("sasl.kerberos.kinit.cmd", "/opt/kinit"),
+        ("sasl.oauthbearer.jwt.validator.class", "org.example.Mine"),
+        ("sasl.server.callback.handler.class", "org.example.Mine"),
         ("principal.builder.class", "org.example.Mine"),
         ("security.providers", "org.example.Mine"),
-        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_SSL"),
-        ("listener.security.protocol.map", "PLAINTEXT:SSL"),
     ],
 )
 def test_a_key_that_promises_security_is_refused(key: str, value: str) -> None:
@@ -39,9 +39,35 @@ def test_a_key_that_promises_security_is_refused(key: str, value: str) -> None:
     check_security(BrokerConfig({"node.id": "1", key: value, "pk.security.ignore": "true"}))
 
 
-def test_brokers_that_are_to_meet_by_tls_do_not_start() -> None:
-    given = {"listeners": "SSL://:9093", "security.inter.broker.protocol": "SSL"}
-    assert "security.inter.broker.protocol" in promised_security(BrokerConfig(given))
+AUTHORIZER = {
+    "node.id": "1",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+}
+
+
+def test_the_standard_authorizer_keeps_its_promise() -> None:
+    config = BrokerConfig.parse(
+        AUTHORIZER
+        | {"super.users": "User:root; User:CN=a,O=b;", "allow.everyone.if.no.acl.found": "True"}
+    )
+    assert promised_security(config) == []
+    assert config.super_users == {"User:root", "User:CN=a,O=b"}
+    assert config.allow_everyone_if_no_acl_found
+    assert not BrokerConfig.parse(AUTHORIZER).allow_everyone_if_no_acl_found
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("authorizer.class.name", "com.example.Mine", "pk has no other authorizer"),
+        ("super.users", "User:root;admin", "'admin' has no type: write User:admin"),
+    ],
+)
+def test_an_authorizer_that_cannot_be_what_is_wanted_does_not_start(
+    key: str, value: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        BrokerConfig.parse(AUTHORIZER | {key: value})
 
 
 @pytest.mark.parametrize(
@@ -52,11 +78,31 @@ def test_brokers_that_are_to_meet_by_tls_do_not_start() -> None:
         ("allow.everyone.if.no.acl.found", "true"),
         ("ssl.client.auth", "none"),
         ("sasl.enabled.mechanisms", "GSSAPI"),
+        ("sasl.enabled.mechanisms", "GSSAPI,PLAIN"),
+        ("sasl.kerberos.service.name", "kafka"),
         ("security.inter.broker.protocol", "PLAINTEXT"),
+        ("ssl.keystore.location", "/etc/kafka/server.p12"),
+        ("ssl.client.auth", "required"),
+        ("listener.name.plaintext.ssl.truststore.location", "/etc/kafka/trust.p12"),
+        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_SSL"),
+        ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "SCRAM-SHA-512"),
+        ("sasl.mechanism.inter.broker.protocol", "SCRAM-SHA-512"),
+        ("listener.name.plaintext.scram-sha-256.sasl.jaas.config", "x required;"),
+        ("connections.max.reauth.ms", "3600000"),
+        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT"),
         (
             "listener.security.protocol.map",
             "PLAINTEXT:PLAINTEXT, CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
         ),
+        ("sasl.enabled.mechanisms", "OAUTHBEARER"),
+        ("sasl.mechanism.inter.broker.protocol", "OAUTHBEARER"),
+        ("sasl.oauthbearer.jwks.endpoint.url", "https://h/keys"),
+        (
+            "listener.name.plaintext.oauthbearer.sasl.server.callback.handler.class",
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+        ),
+        ("delegation.token.secret.key", "hush"),
         ("num.io.threads", "8"),
     ],
 )
@@ -68,12 +114,12 @@ def test_a_default_promises_nothing(key: str, value: str) -> None:
 
 def test_an_error_names_a_few_keys_and_no_secret() -> None:
     names = [
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.key.password",
-        "super.users",
+        "ssl.engine.factory.class",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.keymanager.algorithm",
+        "security.providers",
     ]
     with pytest.raises(ConfigError, match="and 1 more promise: everybody") as refused:
         check_security(BrokerConfig(dict.fromkeys(names, "hush")))

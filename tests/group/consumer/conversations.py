@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import trio
-from group.conversation import Conversation, Script
+from group.conversation import Conversation, Script, create_topic
 
 from pk.core.group.consumer_protocol import Subscription, encode_assignment, encode_subscription
-from pk.core.values import TopicPartition, Uuid, uuid_text
+from pk.core.values import TopicPartition, Uuid
 from pk.core.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pk.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pk.core.wire.messages.offset_fetch import (
@@ -64,12 +62,18 @@ class Members:
         request = ConsumerGroupDescribeRequest(
             group_ids=[self.c.group], include_authorized_operations=True
         )
-        answer = await self.c._peer.ask(request, version, "watch")
+        answer = await self.c.peer.ask(request, version, "watch")
         for group in answer.groups:
-            group.members.sort(key=lambda m: m.member_id)
-        self.c._note(request, version, "watch", answer)
+            group.members.sort(key=lambda m: self.c.called_member(m.member_id))
+        self.c.note(request, version, "watch", answer)
 
-    def classic(self, member_id: str = "", *owned: int, names: str = "range") -> JoinGroupRequest:
+    def classic(
+        self,
+        member_id: str = "",
+        *owned: int,
+        names: str = "range",
+        instance_id: str | None = None,
+    ) -> JoinGroupRequest:
         held = tuple(TopicPartition(self.c.topic, p) for p in owned)
         said = encode_subscription(Subscription((self.c.topic,), owned=held))
         return JoinGroupRequest(
@@ -77,9 +81,18 @@ class Members:
             session_timeout_ms=10_000,
             rebalance_timeout_ms=30_000,
             member_id=member_id,
+            group_instance_id=instance_id,
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name=n, metadata=said) for n in names.split()],
         )
+
+    async def restart(self, instance_id: str) -> Any:
+        """A static member of the classic protocol joins again, and is given another member id."""
+        request = self.classic(instance_id=instance_id)
+        answer = await self.c.peer.ask(request, 9, "a")
+        self.c.call_member(answer.member_id, "restarted")
+        self.c.note(request, 9, "a", answer)
+        return answer
 
     def fetch(self, member_id: str | None, epoch: int) -> OffsetFetchRequest:
         topic = OffsetFetchRequestTopics(name=self.c.topic, partition_indexes=[0])
@@ -90,12 +103,8 @@ class Members:
 
 
 async def _begin(c: Conversation) -> Members:
-    topic = CreatableTopic(name=c.topic, num_partitions=PARTITIONS, replication_factor=1)
-    created = await c._peer.ask(CreateTopicsRequest(topics=[topic]), 7)
-    topic_id = created.topics[0].topic_id
-    await trio.sleep(1)  # Apache's coordinator may hear of the topic later than its client
-    c._names[repr(topic_id)] = "topic-id"
-    c._names[uuid_text(topic_id)] = "topic-id"
+    topic_id = await create_topic(c, c.topic, PARTITIONS)
+    c.call(topic_id, "topic-id")
     return Members(c, topic_id)
 
 
@@ -231,4 +240,69 @@ async def consumer_upgrade(c: Conversation) -> None:
     await c.log(as_hashed=True)
 
 
-SCRIPTS: list[Script] = [consumer_members, consumer_statics, consumer_refusals, consumer_upgrade]
+async def consumer_upgrade_static(c: Conversation) -> None:
+    """A static member of the classic protocol goes over with its group, restarts there, and comes
+    back with it."""
+    m = await _begin(c)
+    c.hide_bytes = True
+    a = (await c.ask(m.classic(instance_id="A"), 9, "a")).member_id
+    given = encode_assignment([TopicPartition(c.topic, p) for p in range(PARTITIONS)])
+    await c.ask(c.sync(a, 1, {a: given}, group_instance_id="A"), 5, "a")
+    await m.join("new")
+    await c.ask(c.beat(a, 1, "A"), 4, "a")
+    await c.ask(m.classic(a, 0, 1, 2, 3, instance_id="A"), 9, "a")
+    await c.ask(c.sync(a, 1, group_instance_id="A"), 5, "a")
+    rejoined = await c.ask(m.classic(a, 0, 1, instance_id="A"), 9, "a")
+    epoch = rejoined.generation_id
+    await c.ask(c.sync(a, epoch, group_instance_id="A"), 5, "a")
+    await c.ask(c.beat(a, epoch, "A"), 4, "a")
+    await m.hold("new")
+    await m.describe()
+    restarted = await m.restart("A")
+    b, epoch = restarted.member_id, restarted.generation_id
+    await c.ask(c.sync(b, epoch, group_instance_id="A"), 5, "a")
+    await c.ask(c.beat(b, epoch, "A"), 4, "a")
+    await c.ask(c.beat(a, epoch, "A"), 4, "a")
+    await m.hold("new", 2, 3)
+    await m.describe()
+    await m.say("new", -1)
+    await c.until("PreparingRebalance", 1)
+    await c.ask(c.beat(b, epoch, "A"), 4, "a")
+    await c.describe()
+    await c.log(as_hashed=True)
+
+
+async def consumer_downgrade_static(c: Conversation) -> None:
+    """The only member of the consumer protocol, a static one, comes back with the classic
+    protocol."""
+    m = await _begin(c)
+    c.hide_bytes = True
+    await m.join("a", instance_id="A")
+    await m.hold("a", 0, 1, 2, 3, instance_id="A")
+    await m.say("a", -2, instance_id="A")
+    joined = await m.restart("A")
+    b, epoch = joined.member_id, joined.generation_id
+    await c.until("Stable", 1)
+    await c.describe()
+    await m.describe()
+    await c.ask(c.sync(b, epoch, group_instance_id="A"), 5, "a")
+    await c.ask(c.beat(b, epoch, "A"), 4, "a")
+    rejoined = await c.ask(m.classic(b, instance_id="A"), 9, "a")
+    given = encode_assignment([TopicPartition(c.topic, p) for p in range(PARTITIONS)])
+    epoch = rejoined.generation_id
+    await c.ask(c.sync(b, epoch, {b: given}, group_instance_id="A"), 5, "a")
+    await c.ask(c.beat(b, epoch, "A"), 4, "a")
+    restarted = await c.ask(m.classic(instance_id="A"), 9, "a")
+    await c.ask(c.beat(restarted.member_id, restarted.generation_id, "A"), 4, "a")
+    await c.describe()
+    await c.log(as_hashed=True)
+
+
+SCRIPTS: list[Script] = [
+    consumer_members,
+    consumer_statics,
+    consumer_refusals,
+    consumer_upgrade,
+    consumer_upgrade_static,
+    consumer_downgrade_static,
+]

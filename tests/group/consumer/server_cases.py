@@ -11,7 +11,8 @@ from pk.core.group.consumer.uniform import UniformAssignor
 from pk.core.values import TopicIdPartition, uuid_from_text, uuid_text
 
 Case = dict[str, Any]
-"""`assignor`, `alike`, `topics` (id → partitions), `members` (id → topics, target, rack, instance)."""
+"""`assignor`, `alike`, `topics` (id → partitions), `members` (id → topics, target, rack,
+instance)."""
 
 ASSIGNORS: dict[str, ServerAssignor] = {
     "uniform": UniformAssignor(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from group.scenario import Scenario
+from group.scenario import Scenario, made
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.group import ConsumerGroup
@@ -21,6 +21,7 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.meta.image import Changes, MetadataImage, changes
+from pk.core.turns import Turns
 from pk.core.values import Uuid
 from pk.core.wire.messages.consumer_group_describe import DescribedGroup
 from pk.core.wire.messages.consumer_group_heartbeat import (
@@ -51,9 +52,10 @@ class World(Scenario):
     def _start(self) -> None:
         super()._start()
         self.computing.clear()
-        self.machine.follow(self.image, Changes(), self.now_ms)
+        made(self.machine.follow(self.image, Changes(), self.now_ms))
 
-    def take(self, decision: Decision[Record]) -> Any:
+    def take(self, decided: Decision[Record] | Turns[Decision[Record]]) -> Any:
+        decision = made(decided)
         refused = self.refuse is not None and bool(decision.records)
         reply = super().take(decision)
         if not refused:

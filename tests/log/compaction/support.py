@@ -1,4 +1,5 @@
-"""What the tests of compaction share: a log of keyed records, rounds of compaction, and what a log then holds."""
+"""What the tests of compaction share: a log of keyed records, rounds of compaction, and what a log
+then holds."""
 
 from typing import NamedTuple
 

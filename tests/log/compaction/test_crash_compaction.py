@@ -1,8 +1,10 @@
-"""The power goes at every change that a compacted log's history makes to the disk, its checkpoints included.
+"""The power goes at every change that a compacted log's history makes to the disk, its checkpoints
+included.
 
-As test_crash_everywhere.py, with keys: appends, rolls, cuts, retention, rounds of compaction as the cleaner does them. What
-must hold after the next start: every key's last value is there; and below what `cleaner-offset-checkpoint` says is compacted,
-no key is there twice, or the next round would never meet the one that is out of date.
+As test_crash_everywhere.py, with keys: appends, rolls, cuts, retention, rounds of compaction as the
+cleaner does them. What must hold after the next start: every key's last value is there; and below
+what `cleaner-offset-checkpoint` says is compacted, no key is there twice, or the next round would
+never meet the one that is out of date.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pk.core.record.batch import read_header
 KEYS = [b"a", b"b", b"c", b"d", b"a long key that is hashed"]
 
 
-class Told:
+class Reported:
     """What was written, and what of it was promised."""
 
     def __init__(self) -> None:
@@ -35,87 +37,89 @@ class Told:
         self.rounds = 0
 
 
-def append(log: Log, told: Told, random: Random) -> None:
+def append(log: Log, reported: Reported, random: Random) -> None:
     writes = [
         Write(random.choice(KEYS), b"%d" % random.randrange(1 << 30))
         for _ in range(random.randint(1, 3))
     ]
     base = log.log_end_offset
-    told.written += [(base + i, w.key, w.value or b"") for i, w in enumerate(writes)]
+    reported.written += [(base + i, w.key, w.value or b"") for i, w in enumerate(writes)]
     batch = keyed(writes)
     log.append_as_leader(batch, read_header(batch), 0, NOW)
 
 
-def clean(dirs: LogDirs, log: Log, told: Told, random: Random) -> None:
+def clean(dirs: LogDirs, log: Log, reported: Reported, random: Random) -> None:
     """A round as core/broker/upkeep/cleaner.py does it."""
     log.flush()
-    told.promised = log.log_end_offset
+    reported.promised = log.log_end_offset
     directory = dirs.directories[0]
     directory.write_recovery_points()
     if compact(log, log.disk, keys_max=random.choice([2, 1000])) is not None:
-        told.rounds += 1
+        reported.rounds += 1
         directory.write_cleaner_offsets()
 
 
-def cut(dirs: LogDirs, log: Log, told: Told, random: Random) -> None:
+def cut(dirs: LogDirs, log: Log, reported: Reported, random: Random) -> None:
     """A follower's cut: never below the high watermark, as compaction never goes above it."""
     floor = max(log.log_start_offset, log.first_dirty_offset or 0, log.log_end_offset - 6)
     to = random.randint(floor, log.log_end_offset)
-    told.promised = min(told.promised, max(to - 2, 0))  # a batch that is cut into goes whole
+    reported.promised = min(
+        reported.promised, max(to - 2, 0)
+    )  # a batch that is cut into goes whole
     log.truncate_to(to)
     dirs.write_recovery_points()
-    told.written = [w for w in told.written if w[0] < log.log_end_offset]
+    reported.written = [w for w in reported.written if w[0] < log.log_end_offset]
 
 
-def run(disk: CuttingDisk, seed: int, told: Told) -> None:
+def run(disk: CuttingDisk, seed: int, reported: Reported) -> None:
     random = Random(seed)
     dirs = open_dirs(disk)
     log = dirs.open_log(TP, TOPIC_ID, SMALL, NOW)
     for _ in range(random.randrange(8, 22)):
         what = random.choice(["append"] * 6 + ["roll"] * 2 + ["clean"] * 2 + ["retain", "cut"])
         if what == "append":
-            append(log, told, random)
+            append(log, reported, random)
         elif what == "roll":
             log.roll(NOW)
         elif what == "clean":
-            clean(dirs, log, told, random)
+            clean(dirs, log, reported, random)
         elif what == "retain":
             start = random.randint(
                 log.log_start_offset, min(log.log_start_offset + 3, log.log_end_offset)
             )
-            told.start_max = max(told.start_max, start)
+            reported.start_max = max(reported.start_max, start)
             log.delete_before(start)
             log.remove_deleted()
             dirs.write_log_start_offsets()
         else:
-            cut(dirs, log, told, random)
+            cut(dirs, log, reported, random)
 
 
-def check(disk: CuttingDisk, told: Told) -> None:
+def check(disk: CuttingDisk, reported: Reported) -> None:
     dirs = open_dirs(disk)
     log = dirs.open_log(TP, TOPIC_ID, SMALL, NOW)
     end = log.log_end_offset
-    assert end >= told.promised, "what was synced is there"
-    check_keys(log, told, end)
+    assert end >= reported.promised, "what was synced is there"
+    check_keys(log, reported, end)
     names = disk.list(f"/d/{TP}")
     assert not [n for n in names if n.endswith((".deleted", ".tmp", ".swap", ".cleaned"))]
     log.roll(NOW)
     compact(log, disk)
     dirs.directories[0].write_cleaner_offsets()
-    check_keys(log, told, end)
+    check_keys(log, reported, end)
     log.close()
 
 
-def check_keys(log: Log, told: Told, end: int) -> None:
+def check_keys(log: Log, reported: Reported, end: int) -> None:
     found = records_of(log)
     offsets = [record.offset for record in found]
     assert offsets == sorted(set(offsets)), "in order, nothing twice"
-    known = {offset: (key, value) for offset, key, value in told.written}
+    known = {offset: (key, value) for offset, key, value in reported.written}
     there = {record.offset: (record.key, record.value) for record in found}
     assert all(known.get(offset) == pair for offset, pair in there.items()), "nothing made up"
-    last = {key: offset for offset, key, _ in told.written if offset < end}
+    last = {key: offset for offset, key, _ in reported.written if offset < end}
     for key, offset in last.items():
-        assert offset in there or offset < told.start_max, f"the last value of {key!r} is lost"
+        assert offset in there or offset < reported.start_max, f"the last value of {key!r} is lost"
     clean_below = first_dirty_offset(log)
     times = Counter(record.key for record in found if record.offset < clean_below)
     assert set(times.values()) <= {1}, "compacted, but a key is there twice"
@@ -123,8 +127,8 @@ def check_keys(log: Log, told: Told, end: int) -> None:
 
 def everywhere(seed: int) -> tuple[int, int]:
     """How many places the history was cut at, and how many rounds of compaction it had."""
-    at, _, told = cut_everywhere(seed, Told, run, check)
-    return at, told.rounds
+    at, _, reported = cut_everywhere(seed, Reported, run, check)
+    return at, reported.rounds
 
 
 def test_the_power_goes_at_every_operation_of_a_compacted_log() -> None:

@@ -32,8 +32,8 @@ FIRST = f"{PATH}/00000000000000000000"
 
 
 def written(segments: int = 2) -> MemoryDisk:
-    """A log of some segments of ten batches of three records each, indexed every other batch, closed; the last batches
-    of the first segment are a transaction that aborts."""
+    """A log of some segments of ten batches of three records each, indexed every other batch,
+    closed; the last batches of the first segment are a transaction that aborts."""
     disk = MemoryDisk()
     log = open_log(disk, config=LogConfig(index_interval_bytes=200))
     for n in range(segments):
@@ -191,7 +191,7 @@ DAMAGE = {
         _file(".txnindex", 0, b"\x00\x01"), ".txnindex", 0, 33, "version 1"
     ),
     "an index without its log": Damage(
-        lambda disk: disk.remove(f"{FIRST}.log"), ".index", 0, 0, "is not there"
+        lambda disk: disk.remove(f"{FIRST}.log"), ".index", 0, 0, "is missing"
     ),
 }
 

@@ -129,7 +129,7 @@ def test_reading_a_damaged_old_segment_is_an_error_and_the_others_are_served() -
     assert retention.start_offset(log, Retention(1000, -1), 115, late) == 115, "it goes in time"
 
 
-def test_damage_in_the_middle_is_told_with_its_place_and_changes_nothing() -> None:
+def test_damage_in_the_middle_is_reported_with_its_place_and_changes_nothing() -> None:
     disk = MemoryDisk()
     old_log(disk)
     path = f"{PATH}/{50:020d}.log"

@@ -1,0 +1,87 @@
+"""Adds and deletes ACLs, and shows what became of each."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pk.cli.cluster.acl_rows import AclRow, ChangedAclRow
+from pk.cli.cluster.acl_words import (
+    operation_name,
+    pattern_type_name,
+    permission_name,
+    resource_type_name,
+    show_acl,
+)
+from pk.cli.cluster.propagation import until_acls
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.core.auth.acls import AclBinding, AclFilter
+from pk.net.client.admin import Admin
+from pk.net.client.admin_base import Failure
+
+_AT_ONCE: Final = 1_000
+"""ACLs in one request: brokers bound what one request may change."""
+
+_SAID_MAX: Final = 20
+"""How many ACLs a plan names."""
+
+
+def acl_row(rule: AclBinding) -> AclRow:
+    """An ACL as a row."""
+    return {
+        "principal": rule.principal,
+        "permission": permission_name(rule.permission),
+        "operation": operation_name(rule.operation),
+        "resource_type": resource_type_name(rule.resource_type),
+        "resource": rule.resource_name,
+        "pattern": pattern_type_name(rule.pattern_type),
+        "host": rule.host,
+    }
+
+
+def changed_row(rule: AclBinding, result: str, error: Failure | None = None) -> ChangedAclRow:
+    """An ACL and its result; of an error, the result is its phrase."""
+    if error is None:
+        return {**acl_row(rule), "result": result, "error": None}
+    return {**acl_row(rule), "result": phrase(error), "error": error_name(error)}
+
+
+def say_plan(context: Context, verb: str, rules: Sequence[AclBinding]) -> None:
+    """`This adds 2 ACLs:`, and the first of them."""
+    context.say(f"This {verb} {count(len(rules), 'ACL')}:")
+    for rule in rules[:_SAID_MAX]:
+        context.say(f"  {show_acl(rule)}")
+    if len(rules) > _SAID_MAX:
+        context.say(f"  … and {len(rules) - _SAID_MAX} more")
+
+
+def only_resource(rules: Iterable[AclBinding]) -> str | None:
+    """The name of the resource that all these ACLs are about, for a guard that wants it typed; None
+    for several."""
+    names = {rule.resource_name for rule in rules}
+    return names.pop() if len(names) == 1 else None
+
+
+async def apply(
+    context: Context, admin: Admin, *, adding: Sequence[AclBinding], deleting: Sequence[AclBinding]
+) -> Mapping[AclBinding, Failure]:
+    """Add and delete ACLs, and wait until brokers know. Reports what failed, and returns it. Raises
+    KafkaError."""
+    failed: dict[AclBinding, Failure] = {}
+    for start in range(0, len(adding), _AT_ONCE):
+        answers = await admin.create_acls(adding[start : start + _AT_ONCE])
+        failed |= {rule: error for rule, error in answers.items() if error is not None}
+    for start in range(0, len(deleting), _AT_ONCE):
+        wanted = {AclFilter(*rule): rule for rule in deleting[start : start + _AT_ONCE]}
+        deleted = await admin.delete_acls(list(wanted))
+        failed |= {
+            wanted[one]: answer for one, answer in deleted.items() if isinstance(answer, Exception)
+        }
+    await until_acls(
+        admin,
+        present=[rule for rule in adding if rule not in failed],
+        absent=[rule for rule in deleting if rule not in failed],
+    )
+    for rule, error in failed.items():
+        context.fail(error)
+        context.say(f"{show_acl(rule)}: {sentence(error)}")
+    return failed

@@ -1,0 +1,32 @@
+"""Rows of ACLs: in `pk acls`, and where a change of ACLs is undone. The names are Kafka's."""
+
+from typing import Annotated, TypedDict
+
+from pk.cli.output.rows import Shown
+
+
+class AclRow(TypedDict):
+    """An ACL: who may, or may not, do what to which resources, from where."""
+
+    principal: str
+    permission: str
+    """ALLOW or DENY."""
+
+    operation: str
+    resource_type: Annotated[str, Shown("TYPE")]
+    resource: str
+    """The resource's name or, if `pattern` is PREFIXED, the start of it; `*` for all of them."""
+
+    pattern: str
+    """LITERAL or PREFIXED."""
+
+    host: str
+    """An IP address, or `*` for every host."""
+
+
+class ChangedAclRow(AclRow):
+    """What became of an ACL."""
+
+    result: str
+    error: Annotated[str | None, Shown(wide=True)]
+    """The name of Kafka's error."""

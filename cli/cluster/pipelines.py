@@ -1,0 +1,38 @@
+"""Groups that hold the offsets of a pipeline (`pk pipeline`): they have no members, and what they
+commit says whose it is.
+
+The metadata of each offset is `{"pk.pipeline": "NAME", "batch": N, "at_ms": N}`, which
+`pk.spark.pipeline.group_offsets` writes.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple, cast
+
+KEY = "pk.pipeline"
+
+
+class PipelineCommit(NamedTuple):
+    """What a pipeline says of its last commit."""
+
+    pipeline: str
+    batch: int
+    at_ms: int
+
+
+def pipeline_of(metadata: Iterable[str]) -> PipelineCommit | None:
+    """The newest commit of a pipeline among the metadata of a group's offsets; None if the group is
+    no pipeline's."""
+    found: PipelineCommit | None = None
+    for text in metadata:
+        if KEY not in text:
+            continue
+        try:
+            value: Any = json.loads(text)
+            given = cast(dict[str, Any], value)
+            commit = PipelineCommit(str(given[KEY]), int(given["batch"]), int(given["at_ms"]))
+        except (ValueError, TypeError, KeyError):
+            continue  # somebody else's text
+        if found is None or commit.at_ms > found.at_ms:
+            found = commit
+    return found

@@ -1,0 +1,92 @@
+"""Changes client quotas: shows the plan, has the broker check it, asks, changes, and records how to
+undo it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pk.cli.cluster.propagation import until_quotas
+from pk.cli.cluster.quota_rows import ChangedQuotaRow, show_number
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.cli.undo import log as undo_log
+from pk.core.quota.entity import CLIENT_ID, IP, USER, Entity, entity_of, entity_text
+from pk.net.client.admin import Admin
+
+KIND = "quotas"
+DEFAULT = "<default>"
+
+Values = Mapping[str, float | None]
+"""Key → value; None removes it."""
+
+
+def names_of(entity: Entity) -> dict[str, str | None]:
+    """The names of an entity, as rows have them."""
+    names = {kind: DEFAULT if name is None else name for kind, name in entity}
+    return {"user": names.get(USER), "client_id": names.get(CLIENT_ID), "ip": names.get(IP)}
+
+
+def said_value(value: float | None) -> str:
+    """A value in a sentence."""
+    return "(none)" if value is None else show_number(value)
+
+
+async def change_quota(
+    context: Context, admin: Admin, entity: Entity, wanted: Values, *, undoes: str | None = None
+) -> tuple[list[ChangedQuotaRow], bool]:
+    """Change the quota of an entity. Returns a row for each key, and whether it was done."""
+    known = (await admin.describe_quotas()).get(entity, {})
+    changing = {key: value for key, value in wanted.items() if known.get(key) != value}
+    rows = [_row(entity, key, known.get(key), value) for key, value in wanted.items()]
+    if not changing:
+        return rows, True
+    trying = context.change.dry_run
+    error = (await admin.alter_quotas({entity: changing}, validate_only=True)).get(entity)
+    kept: str | None = None
+    if error is None and not trying:
+        context.say(f"This changes the quota of {entity_text(entity)}:")
+        for key, value in changing.items():
+            context.say(f"  {key} {said_value(known.get(key))} → {said_value(value)}")
+        named = [name for _, name in entity if name is not None]
+        await context.agree(
+            f"Change it on {context.settings.cluster_name}?",
+            name=named[0] if len(named) == 1 else None,
+        )
+        before = {key: known.get(key) for key in changing}
+        inverse: dict[str, Any] = {"entity": [list(part) for part in entity], "values": before}
+        said = f"quota of {entity_text(entity)} changed"
+        kept = await undo_log.remember(context, admin, KIND, said, inverse, undoes=undoes)
+        error = (await admin.alter_quotas({entity: changing})).get(entity)
+        if error is None:
+            await until_quotas(admin, entity, changing)
+    for row in rows:
+        if row["key"] in changing:
+            row["result"] = "would change" if trying else "changed"
+            if error is not None:
+                row["result"], row["error"] = phrase(error), error_name(error)
+    if error is not None:
+        context.fail(error)
+        context.say(f"{entity_text(entity)}: {sentence(error)}")
+        if kept is not None:
+            undo_log.forget(kept)
+    elif kept is not None:
+        context.say(undo_log.how_to_undo(kept))
+    return rows, error is None and not trying
+
+
+def _row(entity: Entity, key: str, before: float | None, after: float | None) -> ChangedQuotaRow:
+    names = names_of(entity)
+    return {
+        "user": names["user"],
+        "client_id": names["client_id"],
+        "ip": names["ip"],
+        "key": key,
+        "from": before,
+        "to": after,
+        "result": "there already" if after is not None else "not there",
+        "error": None,
+    }
+
+
+def entity_from(parts: list[list[str | None]]) -> Entity:
+    """The entity that a record of a change names."""
+    return entity_of({str(kind): name for kind, name in parts})

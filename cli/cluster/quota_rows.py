@@ -1,0 +1,38 @@
+"""Rows of client quotas: in `pk quotas`, and where a change of quotas is undone."""
+
+from typing import Annotated, TypedDict
+
+from pk.cli.output.rows import Shown
+
+
+def show_number(value: float) -> str:
+    """A whole number without its point."""
+    return str(int(value)) if value.is_integer() else str(value)
+
+
+class QuotaRow(TypedDict):
+    """One value of a quota. A name is null where the quota is not about it, and `<default>` for all
+    that have none of their own."""
+
+    user: str | None
+    client_id: Annotated[str | None, Shown("CLIENT-ID")]
+    ip: str | None
+    key: str
+    value: Annotated[float, Shown(show=show_number)]
+
+
+ChangedQuotaRow = TypedDict(
+    "ChangedQuotaRow",
+    {
+        "user": str | None,
+        "client_id": Annotated[str | None, Shown("CLIENT-ID")],
+        "ip": str | None,
+        "key": str,
+        "from": Annotated[float | None, Shown(show=show_number)],
+        "to": Annotated[float | None, Shown(show=show_number)],
+        "result": str,
+        "error": Annotated[str | None, Shown(wide=True)],
+    },
+)
+"""What became of one value of a quota; `from` and `to` are null where there is none. `error` is the
+name of Kafka's error."""

@@ -1,0 +1,58 @@
+"""The options that say where the tasks of a command that runs on Spark run."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pk.cli.command_line.parameters import Option
+from pk.cli.command_line.values import Pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnCluster:
+    """Where tasks of Spark run whose driver is here."""
+
+    master: Annotated[
+        str | None,
+        Option(
+            "--master",
+            value="URL",
+            help=(
+                "The Spark to run on: spark://HOST:PORT, yarn, k8s://… (default: one of pk's "
+                "own, here)."
+            ),
+        ),
+    ] = None
+    conf: Annotated[
+        tuple[Pair, ...],
+        Option(
+            "--conf",
+            value="KEY=VALUE",
+            help="A config of Spark, such as spark.executor.memory=4g; repeatable.",
+        ),
+    ] = ()
+    archives: Annotated[
+        tuple[str, ...],
+        Option(
+            "--archives",
+            value="FILE[#DIR]",
+            help=(
+                "An archive for the cluster's workers, such as `pk spark package` makes; "
+                "repeatable."
+            ),
+            complete="file",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnSpark(OnCluster):
+    """Where tasks of Spark run, and maybe its driver too."""
+
+    remote: Annotated[
+        str | None,
+        Option(
+            "--remote",
+            value="URL",
+            help="The Spark Connect server to run on, instead: sc://HOST:PORT.",
+        ),
+    ] = None

@@ -1,0 +1,41 @@
+"""The index of the whole command tree: what `tree.json` holds, which completion, the manual and the
+shell read."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pk.cli.command_line.describe import noun_data, numbered
+from pk.cli.command_line.kit import load_noun
+from pk.cli.command_line.nouns import NOUNS
+from pk.cli.command_line.parameters import options_of
+from pk.cli.command_line.parse import root
+
+
+def whole_tree() -> dict[str, Any]:
+    """The whole tree, as the index holds it."""
+    options: list[dict[str, Any]] = []
+    group = root()
+    data = {
+        "names": ["pk"],
+        "help": group.help or "",
+        "options": numbered(options_of(group), options),
+        "children": [noun_data(name, load_noun(name), options) for name in NOUNS],
+    }
+    return {"root": data, "options": options}
+
+
+def _lines(entries: Sequence[Any]) -> str:
+    return ",\n".join(json.dumps(each, ensure_ascii=False) for each in entries)
+
+
+def index() -> str:
+    """What `tree.json` should hold: a line for each option and each noun, so that a change is seen
+    in a diff."""
+    found = whole_tree()
+    root = found["root"]
+    head = json.dumps({k: v for k, v in root.items() if k != "children"}, ensure_ascii=False)[:-1]
+    return (
+        f'{{"options": [\n{_lines(found["options"])}\n],\n"root": {head}, "children": [\n'
+        f"{_lines(root['children'])}\n]}}}}\n"
+    )

@@ -1,0 +1,181 @@
+"""Options of `pk acls`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pk.cli.command_line.parameters import Option
+
+_OPERATION = "Read, write, create, delete, alter, describe, all, …; repeatable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """The resources that ACLs are about."""
+
+    topic: Annotated[
+        tuple[str, ...],
+        Option(
+            "-t",
+            "--topic",
+            value="TOPIC",
+            help="A topic, or '*' for all; repeatable.",
+            complete="topic",
+        ),
+    ] = ()
+    group: Annotated[
+        tuple[str, ...],
+        Option(
+            "-g",
+            "--group",
+            value="GROUP",
+            help="A group, or '*' for all; repeatable.",
+            complete="group",
+        ),
+    ] = ()
+    transactional_id: Annotated[
+        tuple[str, ...],
+        Option(
+            "--transactional-id",
+            value="ID",
+            help="A transactional id, or '*' for all; repeatable.",
+        ),
+    ] = ()
+    delegation_token: Annotated[
+        tuple[str, ...],
+        Option(
+            "--delegation-token", value="ID", help="A delegation token, or '*' for all; repeatable."
+        ),
+    ] = ()
+    user_principal: Annotated[
+        tuple[str, ...],
+        Option(
+            "--user-principal",
+            value="PRINCIPAL",
+            help="A user whose tokens are meant, such as User:bob; repeatable.",
+        ),
+    ] = ()
+    cluster: Annotated[bool, Option("--cluster", help="The cluster itself.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parties:
+    """Who is allowed or denied, from where."""
+
+    allow: Annotated[
+        tuple[str, ...],
+        Option(
+            "--allow",
+            "--allow-principal",
+            value="PRINCIPAL",
+            help="Who may, such as User:alice or 'User:*'; a name alone is a user's; repeatable.",
+        ),
+    ] = ()
+    deny: Annotated[
+        tuple[str, ...],
+        Option(
+            "--deny",
+            "--deny-principal",
+            value="PRINCIPAL",
+            help="Who may not; repeatable. Denying wins over allowing.",
+        ),
+    ] = ()
+    host: Annotated[
+        tuple[str, ...],
+        Option(
+            "--host",
+            value="ADDRESS",
+            help="Only from this IP address; repeatable.",
+        ),
+    ] = ()
+    allow_host: Annotated[
+        tuple[str, ...],
+        Option("--allow-host", value="ADDRESS", help="Same as --host, for --allow.", hidden=True),
+    ] = ()
+    deny_host: Annotated[
+        tuple[str, ...],
+        Option("--deny-host", value="ADDRESS", help="Same as --host, for --deny.", hidden=True),
+    ] = ()
+    operation: Annotated[
+        tuple[str, ...],
+        Option(
+            "--operation",
+            value="OPERATION",
+            help=f"{_OPERATION} (default: all).",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conveniences:
+    """ACLs that belong together."""
+
+    producer: Annotated[
+        bool,
+        Option(
+            "--producer",
+            help=(
+                "What a producer needs: write, describe and create --topic; write and describe "
+                "--transactional-id."
+            ),
+        ),
+    ] = False
+    consumer: Annotated[
+        bool,
+        Option(
+            "--consumer",
+            help="What a consumer needs: read and describe --topic; read --group.",
+        ),
+    ] = False
+    idempotent: Annotated[
+        bool,
+        Option(
+            "--idempotent",
+            help="With --producer: also idempotent-write on the cluster, for brokers before 2.8.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddAcls(Conveniences, Resources, Parties):
+    """Options of `pk acls add`."""
+
+    pattern: Annotated[
+        Literal["literal", "prefixed"],
+        Option(
+            "--pattern",
+            "--resource-pattern-type",
+            value="PATTERN",
+            help=(
+                "Whether a name is meant literally (default), or is the start of names (prefixed)."
+            ),
+        ),
+    ] = "literal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterAcls(Resources, Parties):
+    """Options of `pk acls list`."""
+
+    principal: Annotated[
+        tuple[str, ...],
+        Option(
+            "--principal",
+            value="PRINCIPAL",
+            help="Allowed or denied: this principal; repeatable.",
+        ),
+    ] = ()
+    pattern: Annotated[
+        Literal["any", "match", "literal", "prefixed"],
+        Option(
+            "--pattern",
+            "--resource-pattern-type",
+            value="PATTERN",
+            help="ACLs of that name of any pattern (default), literal or prefixed; "
+            "match: all that count for a resource of that name.",
+        ),
+    ] = "any"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteAcls(Conveniences, FilterAcls):
+    """Options of `pk acls delete`."""

@@ -1,0 +1,124 @@
+"""The progress of `pk cp --exactly-once`: offsets of a group, committed in the transactions that
+write the copies.
+
+A copy that starts takes the transactional id from any earlier one. That aborts the transaction that
+the earlier copy left open, so the offsets that the group then has are exactly those of the copies
+that readers of committed records see.
+"""
+
+from collections.abc import Mapping
+
+import trio
+
+from pk.cli.records.range_reader import Span
+from pk.cli.runtime.context import Context, count, partition_name
+from pk.cli.runtime.exits import CommandError, Refused
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.errors import RequestTimedOut
+from pk.net.client.producer import Producer
+from pk.net.client.results import GroupDescription, OffsetAndMetadata
+
+_STABLE_S = 30.0
+"""How long the markers of an earlier copy's transaction may take."""
+
+_PAUSE_S = 0.1
+
+
+class GroupCommits:
+    """The offsets of a group that no member joins."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.found = False
+        """Whether the group had offsets to continue from."""
+
+        self._committed: dict[TopicPartition, int] = {}
+
+    @property
+    def transactional_id(self) -> str:
+        """The transactional id of a copy that is given none: copies of one group fence each
+        other."""
+        return f"pk-cp-{self.group}"
+
+    async def check_memberless(self, admin: Admin) -> None:
+        """Raises Refused if the group has members: they own its offsets."""
+        described = (await admin.describe_groups([self.group])).get(self.group)
+        if isinstance(described, GroupDescription) and described.members:
+            raise Refused(
+                f"Group {self.group} has {count(len(described.members), 'member')}; a copy needs a "
+                "group of its own."
+            )
+
+    async def resumed(
+        self,
+        context: Context,
+        admin: Admin,
+        spans: Mapping[TopicPartition, Span],
+        starts: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, Span]:
+        """`spans`, starting at the group's offsets. Records deleted since then, before `starts`,
+        are reported as a failure.
+
+        Raises KafkaError, ClientError.
+        """
+        self._committed = await self._offsets(admin)
+        out: dict[TopicPartition, Span] = {}
+        for tp, span in spans.items():
+            at = self._committed.get(tp)
+            if at is None:
+                out[tp] = span
+                continue
+            self.found = True
+            start = starts[tp]
+            if at < start:
+                gone = (
+                    f"{count(start - at, 'offset')} from {at} on were deleted before they were "
+                    "copied."
+                )
+                context.failed(CommandError(gone), partition_name(tp))
+            out[tp] = Span(max(at, start), span.end)
+        return out
+
+    async def _offsets(self, admin: Admin) -> dict[TopicPartition, int]:
+        """What the group has committed, once no transaction is about to change it."""
+        with trio.move_on_after(_STABLE_S):
+            while True:
+                answers = await admin.list_group_offsets(self.group, require_stable=True)
+                if not any(_is_unstable(answer) for answer in answers.values()):
+                    break
+                await trio.sleep(_PAUSE_S)
+            found: dict[TopicPartition, int] = {}
+            for tp, answer in answers.items():
+                if isinstance(answer, Exception):
+                    raise answer
+                if isinstance(answer, OffsetAndMetadata):
+                    found[tp] = answer.offset
+            return found
+        raise RequestTimedOut(
+            f"group {self.group} has offsets of an unfinished transaction after {_STABLE_S:.0f} s"
+        )
+
+    def is_behind(self, positions: Mapping[TopicPartition, int]) -> bool:
+        """Whether `positions` are further than what is committed."""
+        return any(self._committed.get(tp) != offset for tp, offset in positions.items())
+
+    async def send(self, producer: Producer, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit `positions` with the producer's open transaction. Raises KafkaError,
+        ClientError."""
+        changed = {tp: o for tp, o in positions.items() if self._committed.get(tp) != o}
+        offsets = {tp: OffsetAndMetadata(offset) for tp, offset in changed.items()}
+        await producer.send_offsets(offsets, (self.group, "", -1, None))
+        self._committed |= changed
+
+
+async def take_over(producer: Producer) -> None:
+    """Be the only producer of the transactional id: a transaction that an earlier one left open is
+    aborted."""
+    async with producer.transaction():
+        pass
+
+
+def _is_unstable(answer: object) -> bool:
+    return isinstance(answer, KafkaError) and answer.code == ErrorCode.UNSTABLE_OFFSET_COMMIT

@@ -1,0 +1,18 @@
+"""The rows of `pk cp`."""
+
+from typing import TypedDict
+
+CopiedRow = TypedDict(
+    "CopiedRow",
+    {
+        "topic": str,
+        "partition": int,
+        "target": str,
+        "from": int,
+        "up_to": int | None,
+        "offsets": int | None,
+        "copied": int | None,
+    },
+)
+"""A partition that is copied. `offsets` counts those from `from` up to `up_to`, which is None where
+the copy goes on with new records; `copied` is None before the copy."""

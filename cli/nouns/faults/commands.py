@@ -1,0 +1,79 @@
+"""The commands of `pk faults`, with their options."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
+from pk.cli.command_line.parameters import Argument
+from pk.cli.nouns.faults.options import AddFault
+from pk.cli.nouns.faults.rows import ChangedFaultRow, FaultRow
+
+if TYPE_CHECKING:
+    from pk.cli.runtime.context import Context
+
+FAULTS = Noun("faults")
+
+_ONLY_PK = (
+    "Only brokers of pk make faults, and only with pk.faults.enable=true, as those of `pk "
+    "test` have it."
+)
+
+
+@FAULTS.command(
+    "list",
+    "ls",
+    takes=(Listing, Watch, Connection),
+    examples=("pk faults list", "pk faults list --where 'met = 0'"),
+    notes=_ONLY_PK,
+    shows=FaultRow,
+)
+def list_faults(context: "Context") -> Running:
+    """List the faults that requests meet, and how often they have."""
+    from pk.cli.nouns.faults.faults import list_faults
+
+    return list_faults(context)
+
+
+@FAULTS.command(
+    "add",
+    takes=(Change, Listing, Connection),
+    examples=(
+        "pk faults add fail Produce --error NOT_LEADER_OR_FOLLOWER --times 2",
+        "pk faults add delay Fetch --seconds 0.5",
+        "pk faults add move-leader orders:0",
+        "pk faults add set-clock --seconds 3600",
+    ),
+    notes=(
+        "fail answers requests with an error; delay answers them later; drop closes the "
+        "connection before a request is handled, drop-answer after; disconnect closes connections "
+        "once; move-leader has another replica lead, or the only one resign for a moment; "
+        "rebalance has a consumer group join again; set-clock sets the brokers' time of day. Each "
+        f"broker counts --times for itself. {_ONLY_PK} pk asks nothing: such brokers are there "
+        "for tests."
+    ),
+    shows=ChangedFaultRow,
+)
+def add(context: "Context", options: AddFault) -> Running:
+    """Add a fault to every broker, or have one happen at once."""
+    from pk.cli.nouns.faults.faults import add
+
+    return add(context, options)
+
+
+@FAULTS.command(
+    "clear",
+    takes=(Change, Listing, Connection),
+    examples=("pk faults clear", "pk faults clear 3"),
+    notes=f"The clock stays as it was set. {_ONLY_PK}",
+    shows=ChangedFaultRow,
+)
+def clear(
+    context: "Context",
+    fault: Annotated[
+        int | None, Argument("FAULT", help="The fault's number in the list (default: all).")
+    ] = None,
+) -> Running:
+    """End faults."""
+    from pk.cli.nouns.faults.faults import clear
+
+    return clear(context, fault)

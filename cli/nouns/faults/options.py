@@ -1,0 +1,51 @@
+"""The options of `pk faults add`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.command_line.values import count, finite
+
+Kind = Literal[
+    "fail", "delay", "drop", "drop-answer", "disconnect", "move-leader", "rebalance", "set-clock"
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddFault:
+    """Options of `pk faults add`."""
+
+    kind: Annotated[Kind, Argument("KIND", help="What happens; see below.")]
+    target: Annotated[
+        str | None,
+        Argument(
+            "TARGET",
+            help="A request (Produce), TOPIC:PARTITION for move-leader, a group for rebalance.",
+        ),
+    ] = None
+    error: Annotated[
+        str | None,
+        Option("--error", value="NAME", help="The error of `fail`, by Kafka's name."),
+    ] = None
+    seconds: Annotated[
+        float | None,
+        Option(
+            "--seconds",
+            value="N",
+            parser=finite,
+            help="How long `delay` delays, or how far `set-clock` sets the clock ahead.",
+        ),
+    ] = None
+    times: Annotated[
+        int | None,
+        Option(
+            "--times",
+            value="N",
+            parser=count,
+            help="How many requests meet the fault (default: all until it is cleared).",
+        ),
+    ] = None
+    client_id: Annotated[
+        str | None,
+        Option("--client-id", value="ID", help="Only requests or connections of this client."),
+    ] = None

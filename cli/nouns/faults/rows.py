@@ -1,0 +1,30 @@
+"""The rows of `pk faults`."""
+
+from typing import Annotated, TypedDict
+
+from pk.cli.output.rows import Shown
+
+
+class FaultRow(TypedDict):
+    """A fault that is in force."""
+
+    broker: int
+    fault: int
+    kind: str
+    api: str
+    error: str | None
+    delay_ms: int
+    times: Annotated[int | None, Shown("LEFT", null="all")]
+    """How many more requests it meets; null for all."""
+    met: int
+    """How many requests it has met."""
+    client_id: Annotated[str | None, Shown(null="any")]
+
+
+class ChangedFaultRow(TypedDict):
+    """What was done at one broker."""
+
+    broker: int
+    kind: str
+    target: str | None
+    result: str

@@ -1,0 +1,1 @@
+"""`pk metrics`: the metrics of brokers, their rates and how they develop."""

@@ -1,0 +1,38 @@
+"""The options of `pk metrics`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.command_line.values import count
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowMetrics:
+    """Options of `pk metrics`."""
+
+    pattern: Annotated[
+        str | None,
+        Argument("PATTERN", help="Only metrics whose name contains this regular expression."),
+    ] = None
+    seconds: Annotated[
+        int | None,
+        Option(
+            "--for",
+            value="SECONDS",
+            parser=count,
+            help="Watch for so long, and show rates and the trend.",
+        ),
+    ] = None
+    url: Annotated[
+        tuple[str, ...],
+        Option(
+            "--url",
+            value="URL",
+            help=(
+                "Where metrics are, such as http://127.0.0.1:9404; repeatable (default: where "
+                "the brokers' configs say)."
+            ),
+        ),
+    ] = ()
+    changed: Annotated[bool, Option("--changed", help="Only what changed during --for.")] = False

@@ -1,0 +1,84 @@
+"""Options of `pk pipeline`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pk.cli.command_line.on_spark import OnCluster
+from pk.cli.command_line.option_sets import TOPIC_BY_OPTION
+from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.command_line.values import count
+
+_File = Annotated[str, Argument("FILE", help="The pipeline's file.", complete="file")]
+_Cores = Annotated[
+    int | None,
+    Option(
+        "--cores",
+        value="N",
+        parser=count,
+        help="The number of parallel tasks (default: the cores this process may use).",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneFile:
+    """Options of `pk pipeline check`."""
+
+    file: _File
+    cores: _Cores = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPipeline(OnCluster):
+    """Options of `pk pipeline run`."""
+
+    file: _File
+    once: Annotated[bool, Option("--once", help="End when all that is there now is done.")] = False
+    cores: _Cores = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitPipeline:
+    """Options of `pk pipeline init`."""
+
+    file: _File
+    topic: Annotated[str | None, TOPIC_BY_OPTION] = None
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace FILE if it exists.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportPipeline:
+    """Options of `pk pipeline export`."""
+
+    file: _File
+    declarative: Annotated[
+        bool, Option("--declarative", help="Write a project for Spark's declarative pipelines.")
+    ] = False
+    to: Annotated[
+        str | None,
+        Option("--to", value="DIR", help="The project's directory.", complete="directory"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Options of `pk pipeline status`."""
+
+    files: Annotated[
+        tuple[str, ...], Argument("FILE", help="The pipelines' files.", complete="file")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopPipeline:
+    """Options of `pk pipeline stop`."""
+
+    file: _File
+    timeout_s: Annotated[
+        int,
+        Option(
+            "--timeout-s",
+            value="S",
+            help="How long to wait for its end, in seconds (default: 300).",
+        ),
+    ] = 300

@@ -1,0 +1,45 @@
+"""The rows of a pipeline's queries."""
+
+from typing import TYPE_CHECKING
+
+from pk.cli.nouns.pipeline.rows import QueryRow
+from pk.cli.positions.times import show_time
+
+if TYPE_CHECKING:
+    from pk.spark.pipeline.status import QueryStatus, Status
+
+
+def query_rows(status: "Status") -> list[QueryRow]:
+    """One row for each query; one with the sink `-` for a pipeline that has had no batch."""
+    nothing: QueryStatus = {
+        "name": "-",
+        "batch": None,
+        "rows": 0,
+        "rows_a_second": 0.0,
+        "batch_ms": None,
+        "lag": None,
+    }
+    return [
+        {
+            "pipeline": status["pipeline"],
+            "sink": query["name"],
+            "state": status["state"],
+            "batch": query["batch"],
+            "rows": query["rows"],
+            "rows_per_second": query["rows_a_second"],
+            "lag": query["lag"],
+            "batch_ms": query["batch_ms"],
+            "dead_letters": status["dead_letters"],
+            "updated": show_time(status["updated_ms"]),
+            "pid": status["pid"],
+            "error": status["error"],
+        }
+        for query in status["queries"] or [nothing]
+    ]
+
+
+def style(row: QueryRow) -> str | None:
+    """Red for what ended badly, yellow for what is behind."""
+    if row["state"] in ("failed", "died"):
+        return "red"
+    return "yellow" if row["state"] == "running" and row["lag"] else None

@@ -1,0 +1,33 @@
+"""The rows of `pk pipeline`."""
+
+from typing import Annotated, Literal, TypedDict
+
+from pk.cli.output.rows import Shown
+from pk.cli.positions.times import show_clock, show_span
+
+
+class CheckedRow(TypedDict):
+    """A source, table, step or sink that `pk pipeline check` found right."""
+
+    kind: Literal["source", "table", "step", "sink"]
+    name: str
+    line: int
+    columns: Annotated[str, Shown("COLUMNS OR TARGET")]
+
+
+class QueryRow(TypedDict):
+    """A sink of a pipeline, as its last run left it. Rows and dead letters are those of that
+    run."""
+
+    pipeline: str
+    sink: str
+    state: Literal["starting", "running", "finished", "stopped", "failed", "died"]
+    batch: int | None
+    rows: int
+    rows_per_second: Annotated[float, Shown("ROWS/S")]
+    lag: int | None
+    batch_ms: Annotated[int | None, Shown("BATCH TIME", show=show_span)]
+    dead_letters: Annotated[int, Shown("DEAD LETTERS")]
+    updated: Annotated[str, Shown(show=show_clock)]
+    pid: Annotated[int, Shown(wide=True)]
+    error: Annotated[str | None, Shown(wide=True)]

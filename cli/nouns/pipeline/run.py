@@ -1,0 +1,55 @@
+"""`pk pipeline run`: runs a pipeline in this process, and shows how it goes."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pk.cli.nouns.pipeline.pipeline_file import explained, read_pipeline, run_options
+from pk.cli.nouns.pipeline.query_rows import query_rows, style
+from pk.cli.nouns.pipeline.rows import QueryRow
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.spark_place import spark_place
+
+if TYPE_CHECKING:
+    from pk.cli.nouns.pipeline.options import RunPipeline
+    from pk.spark.pipeline.status import Status
+
+
+def run(context: Context, options: "RunPipeline") -> None:
+    """`pk pipeline run`."""
+    pipeline = read_pipeline(context, options.file)
+    context.allow()
+    run_with = run_options(context, pipeline, options.cores)
+
+    def show_progress(status: "Status") -> None:
+        context.show_status(_progress(status))
+
+    run_with = replace(
+        run_with, once=options.once, where=spark_place(options), progress=show_progress
+    )
+    context.show_status("Spark is starting…")
+
+    def work() -> "Status":
+        from pk.spark.pipeline.run import run_pipeline
+
+        return run_pipeline(pipeline, run_with).status
+
+    try:
+        status = explained(context, work)
+    finally:
+        context.clear_status()
+    context.show(listing(QueryRow, query_rows(status), style))
+
+
+def _progress(status: "Status") -> str:
+    queries = status["queries"]
+    if not queries:
+        return "The first batch is running; Ctrl-C stops after it."
+    rows = sum(query["rows"] for query in queries)
+    lags = [query["lag"] for query in queries if query["lag"] is not None]
+    said = f"{count(rows, 'row')} in {count(len(queries), 'query', 'queries')}"
+    if lags:
+        said += f", lag {sum(lags):,}"
+    if status["dead_letters"]:
+        said += f", {count(status['dead_letters'], 'record')} that did not parse"
+    return f"{said}; Ctrl-C stops."

@@ -1,0 +1,36 @@
+"""`pk pipeline stop`: asks a pipeline to end by a file beside its checkpoint, and waits until it
+has."""
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from pk.cli.nouns.pipeline.pipeline_file import read_pipeline
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Exit
+from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.status import is_running
+
+if TYPE_CHECKING:
+    from pk.cli.nouns.pipeline.options import StopPipeline
+
+_POLL_S = 0.1
+
+
+async def stop(context: Context, options: "StopPipeline") -> None:
+    """`pk pipeline stop`."""
+    pipeline = read_pipeline(context, options.file)
+    places = Places(pipeline)
+    if not is_running(places):
+        context.say(f"{pipeline.name} is not running.")
+        return
+    places.stop.touch()
+    with trio.move_on_after(options.timeout_s):
+        while is_running(places):  # noqa: ASYNC110 - another process ends, without notice
+            await trio.sleep(_POLL_S)
+        context.say(f"{pipeline.name} has stopped.")
+        return
+    raise CommandError(
+        f"{pipeline.name} has not stopped within {options.timeout_s} s; it ends after its batch.",
+        Exit.TIMED_OUT,
+    )

@@ -1,0 +1,99 @@
+"""Options of `pk quotas`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pk.cli.command_line.parameters import Argument, Option
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaOf:
+    """For whom a quota is: named, or all that have none of their own; also as Apache's
+    kafka-configs names them."""
+
+    user: Annotated[
+        str | None, Option("--user", value="USER", help="A user's name, without User:.")
+    ] = None
+    client_id: Annotated[
+        str | None, Option("--client-id", "--client", value="ID", help="A client id.")
+    ] = None
+    ip: Annotated[str | None, Option("--ip", value="ADDRESS", help="An IP address.")] = None
+    user_defaults: Annotated[
+        bool,
+        Option("--default-user", "--user-defaults", help="Users without a quota of their own."),
+    ] = False
+    client_defaults: Annotated[
+        bool,
+        Option(
+            "--default-client-id",
+            "--client-defaults",
+            help="Client ids without a quota of their own.",
+        ),
+    ] = False
+    ip_defaults: Annotated[
+        bool,
+        Option("--default-ip", "--ip-defaults", help="Addresses without a quota of their own."),
+    ] = False
+    entity_type: Annotated[
+        tuple[Literal["users", "clients", "ips", "user", "client-id", "ip"], ...],
+        Option("--entity-type", value="TYPE", help="Apache's way to say for whom.", hidden=True),
+    ] = ()
+    entity_name: Annotated[
+        tuple[str, ...],
+        Option("--entity-name", value="NAME", help="The name that belongs to it.", hidden=True),
+    ] = ()
+    entity_default: Annotated[
+        bool, Option("--entity-default", help="The default, and no name.", hidden=True)
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListQuotas(QuotaOf):
+    """Options of `pk quotas list`."""
+
+    strict: Annotated[
+        bool,
+        Option("--strict", help="Only quotas that are about nothing else than what is named."),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetQuota(QuotaOf):
+    """Options of `pk quotas set`."""
+
+    values: Annotated[
+        tuple[str, ...],
+        Argument(
+            "KEY=VALUE",
+            help="What to limit, and to how much; bytes may have a unit (producer_byte_rate=10MB).",
+        ),
+    ] = ()
+    add_config: Annotated[
+        tuple[str, ...],
+        Option(
+            "--add-config",
+            value="K=V,K=V",
+            separated=True,
+            help="Apache's way to set several keys.",
+            hidden=True,
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteQuota(QuotaOf):
+    """Options of `pk quotas delete`."""
+
+    keys: Annotated[
+        tuple[str, ...], Argument("KEY", help="What to limit no longer (default: everything).")
+    ] = ()
+    delete_config: Annotated[
+        tuple[str, ...],
+        Option(
+            "--delete-config",
+            value="K,K",
+            separated=True,
+            help="Apache's way to name the keys.",
+            hidden=True,
+        ),
+    ] = ()

@@ -1,0 +1,1 @@
+"""`pk schema-registry`."""

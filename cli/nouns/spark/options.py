@@ -1,0 +1,21 @@
+"""Options of `pk spark`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pk.cli.command_line.parameters import Option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """Options of `pk spark package`."""
+
+    to: Annotated[
+        str,
+        Option(
+            "--to",
+            value="DIR",
+            help="The directory for the two files (default: .).",
+            complete="directory",
+        ),
+    ] = "."

@@ -1,0 +1,30 @@
+"""`pk spark package`: writes what the workers of a cluster need. `pk.spark.package` does the
+work."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pk.cli.nouns.spark.rows import PackageRow
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError
+
+if TYPE_CHECKING:
+    from pk.cli.nouns.spark.options import Package
+
+
+def package(context: Context, options: "Package") -> None:
+    """`pk spark package`."""
+    from pk.spark.errors import SparkError
+    from pk.spark.package import DEPENDENCIES, ZIP, write_dependencies, write_zip
+
+    folder = Path(options.to)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [write_zip(folder / ZIP), write_dependencies(folder / DEPENDENCIES)]
+    except SparkError as e:
+        raise CommandError(f"{e}.") from e
+    except OSError as e:
+        raise CommandError(f"{folder} cannot be written: {e.strerror or e}.") from e
+    rows: list[PackageRow] = [{"file": str(path), "bytes": path.stat().st_size} for path in files]
+    context.show(listing(PackageRow, rows))

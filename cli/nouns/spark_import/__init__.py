@@ -1,0 +1,1 @@
+"""`pk spark-import`."""

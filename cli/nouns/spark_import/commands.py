@@ -1,0 +1,40 @@
+"""The commands of `pk spark-import`, with their options."""
+
+from typing import TYPE_CHECKING
+
+from pk.cli.command_line.declare import Noun
+from pk.cli.command_line.option_sets import Change, Listing, Untraced
+from pk.cli.nouns.spark_import.options import SparkImport
+from pk.cli.nouns.spark_import.rows import ImportPlanRow, ImportRow
+
+if TYPE_CHECKING:
+    from pk.cli.runtime.context import Context
+
+SPARK_IMPORT = Noun("spark-import")
+
+
+@SPARK_IMPORT.command(
+    takes=(Change, Listing, Untraced),
+    examples=(
+        "pk spark-import orders --from orders.csv --key id --timestamp created_at -y",
+        "pk spark-import orders --from out/rows --key id --header source=\"'files'\" --dry-run",
+        (
+            "pk spark-import orders --from jdbc:postgresql://db/shop --table orders --order-by id "
+            "--jars postgresql.jar --option-file db.conf -y"
+        ),
+    ),
+    notes=(
+        "Each row is in the topic once for readers of committed records, even if the import is "
+        "killed and started again: the same command continues. An import is known by its topic "
+        "and its source, or by --id; a later run imports the files that were added, and refuses "
+        "those that were changed. EXPR is an expression of Spark's SQL over the columns; numbers "
+        "become text, structs become JSON."
+    ),
+    shows={"": ImportRow, "dry_run": ImportPlanRow},
+    blocking=True,
+)
+def spark_import(context: "Context", options: SparkImport) -> int | None:
+    """Write rows of files and tables to a topic with Spark, each exactly once."""
+    from pk.cli.nouns.spark_import.spark_import import import_rows
+
+    return import_rows(context, options)

@@ -1,0 +1,1 @@
+"""`pk test`: a command that finds a Kafka of its own."""

@@ -1,0 +1,29 @@
+"""The command `pk test`, with its options."""
+
+from typing import TYPE_CHECKING
+
+from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.option_sets import Debug
+from pk.cli.nouns.test.options import Test
+
+if TYPE_CHECKING:
+    from pk.cli.runtime.context import Context
+
+TEST = Noun("test")
+
+
+@TEST.command(
+    takes=(Debug,),
+    examples=("pk test -- pytest -q", "pk test --brokers 3 -- go test ./..."),
+    notes=(
+        "The command finds the brokers in KAFKA_BOOTSTRAP_SERVERS (and pk in "
+        "PK_BOOTSTRAP_SERVER). Everything is in memory and ends with the command, whose exit code "
+        "is that of `pk test`; signals are passed on to it. The brokers make faults: `pk faults "
+        "add` works within the command."
+    ),
+)
+def test(context: "Context", options: Test) -> Running:
+    """Run a command, such as a test suite, with a Kafka of its own."""
+    from pk.cli.nouns.test.run_command import run_with_kafka
+
+    return run_with_kafka(context, options)

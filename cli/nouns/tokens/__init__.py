@@ -1,0 +1,1 @@
+"""`pk tokens`: delegation tokens."""

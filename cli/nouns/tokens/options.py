@@ -1,0 +1,101 @@
+"""Options of the commands of `pk tokens`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.positions.times import duration_ms
+
+
+def life(text: str) -> int:
+    """A duration above 0, in ms. Raises ValueError."""
+    try:
+        found = duration_ms(text)
+    except ValueError:
+        found = 0
+    if found <= 0:
+        raise ValueError(f"needs a duration such as 90s, 12h or 7d, not {text!r}")
+    return found
+
+
+TokenId = Annotated[str, Argument("TOKEN", help="The token's id, as `pk tokens list` shows it.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListTokens:
+    """Options of `pk tokens list`."""
+
+    owner: Annotated[
+        tuple[str, ...],
+        Option(
+            "--owner",
+            "--owner-principal",
+            value="USER",
+            help="Only tokens that this user owns or may renew; repeatable.",
+        ),
+    ] = ()
+    hmac: Annotated[
+        bool,
+        Option("--hmac", help="Show the HMACs too: anyone who has one can log in with it."),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateToken:
+    """Options of `pk tokens create`."""
+
+    owner: Annotated[
+        str | None,
+        Option(
+            "--owner", "--owner-principal", value="USER", help="Whose login it is (default: yours)."
+        ),
+    ] = None
+    renewer: Annotated[
+        tuple[str, ...],
+        Option(
+            "--renewer",
+            "--renewer-principal",
+            value="USER",
+            help="Who may renew and expire it besides its owner; repeatable.",
+        ),
+    ] = ()
+    max_lifetime: Annotated[
+        int | None,
+        Option(
+            "--max-lifetime",
+            value="DURATION",
+            parser=life,
+            help=(
+                "When it ends for good, such as 12h or 7d (default: as late as the brokers let it)."
+            ),
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenewToken:
+    """Options of `pk tokens renew`."""
+
+    token: TokenId
+    period: Annotated[
+        int | None,
+        Option(
+            "--for",
+            value="DURATION",
+            parser=life,
+            help="How long from now it lasts (default: as long as the brokers let it).",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpireToken:
+    """Options of `pk tokens expire`."""
+
+    token: TokenId
+    after: Annotated[
+        int | None,
+        Option(
+            "--after", value="DURATION", parser=life, help="End it then, not at once, such as 10m."
+        ),
+    ] = None

@@ -1,0 +1,109 @@
+"""`pk tokens`: delegation tokens, named by their ids. A broker knows them by their HMACs, which pk
+looks up."""
+
+from base64 import b64encode
+
+from pk.cli.cluster.acl_words import read_principal
+from pk.cli.nouns.tokens.options import CreateToken, ExpireToken, ListTokens, RenewToken
+from pk.cli.nouns.tokens.rows import ChangedTokenRow, TokenRow
+from pk.cli.output.rows import listing
+from pk.cli.positions.times import show_span, show_time
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError
+from pk.core.auth.principal import KafkaPrincipal
+from pk.net.client.admin import Admin
+from pk.net.client.admin_tokens import Token
+
+
+async def list_tokens(context: Context, options: ListTokens) -> None:
+    """`pk tokens list`."""
+    admin = await context.admin()
+    owners = [_principal(text) for text in options.owner]
+    found = await admin.describe_tokens(owners or None)
+    tokens = sorted(found, key=lambda token: (str(token.owner), token.expiry_ms))
+    context.show(listing(TokenRow, [_row(one, show_hmac=options.hmac) for one in tokens]))
+
+
+async def create(context: Context, options: CreateToken) -> None:
+    """`pk tokens create`."""
+    admin = await context.admin()
+    owner = None if options.owner is None else _principal(options.owner)
+    renewers = [_principal(text) for text in options.renewer]
+    await admin.describe_tokens(
+        []
+    )  # raises where the brokers have no tokens, before anybody is asked
+    whose = f"as {owner}" if owner is not None else "as you do"
+    context.say(f"This makes a token: who has its HMAC can log in {whose} until it expires.")
+    if context.change.dry_run:
+        context.show(listing(TokenRow, []))
+        return
+    await context.agree(f"Make it on {context.settings.cluster_name}?")
+    made = await admin.create_token(
+        owner=owner, renewers=renewers, max_lifetime_ms=options.max_lifetime or -1
+    )
+    context.show(listing(TokenRow, [_row(made, show_hmac=True)]))
+    context.say(f"To end it: pk tokens expire {made.token_id}")
+
+
+async def renew(context: Context, options: RenewToken) -> None:
+    """`pk tokens renew`."""
+    admin = await context.admin()
+    token = await _token(admin, options.token)
+    period = f"{show_span(options.period)}" if options.period else "as long as the brokers let it"
+    context.say(f"This renews a token of {token.owner}: from now it lasts {period}.")
+    if context.change.dry_run:
+        _show(context, token, None, "would be renewed")
+        return
+    await context.agree(f"Renew on {context.settings.cluster_name}?", name=token.token_id)
+    _show(context, token, await admin.renew_token(token.hmac, options.period or -1), "renewed")
+
+
+async def expire(context: Context, options: ExpireToken) -> None:
+    """`pk tokens expire`."""
+    admin = await context.admin()
+    token = await _token(admin, options.token)
+    when = f"in {show_span(options.after)}" if options.after else "at once"
+    context.say(f"This ends a token of {token.owner} {when}: nobody can log in with it then.")
+    if context.change.dry_run:
+        _show(context, token, None, "would be ended")
+        return
+    await context.agree(f"End it on {context.settings.cluster_name}?", name=token.token_id)
+    expiry_ms = await admin.expire_token(token.hmac, options.after or -1)
+    _show(context, token, expiry_ms if options.after else None, "ended")
+
+
+async def _token(admin: Admin, token_id: str) -> Token:
+    """The token with this id. Raises CommandError where there is none that may be seen."""
+    for token in await admin.describe_tokens():
+        if token.token_id == token_id:
+            return token
+    raise CommandError(
+        f"There is no token {token_id!r} that you may see; `pk tokens list` lists those."
+    )
+
+
+def _principal(text: str) -> KafkaPrincipal:
+    return KafkaPrincipal.parse(read_principal(text))
+
+
+def _row(token: Token, *, show_hmac: bool) -> TokenRow:
+    return {
+        "token": token.token_id,
+        "owner": str(token.owner),
+        "renewers": [str(one) for one in token.renewers],
+        "expires": show_time(token.expiry_ms),
+        "ends": show_time(token.max_ms),
+        "requester": str(token.requester),
+        "issued": show_time(token.issue_ms),
+        "hmac": b64encode(token.hmac).decode() if show_hmac else None,
+    }
+
+
+def _show(context: Context, token: Token, expiry_ms: int | None, result: str) -> None:
+    row: ChangedTokenRow = {
+        "token": token.token_id,
+        "owner": str(token.owner),
+        "expires": None if expiry_ms is None else show_time(expiry_ms),
+        "result": result,
+    }
+    context.show(listing(ChangedTokenRow, [row]))

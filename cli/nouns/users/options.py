@@ -1,0 +1,39 @@
+"""Options of the larger commands of `pk users`."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.command_line.values import count
+
+ScramName = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPassword:
+    """Options of `pk users add` and `pk users alter`."""
+
+    user: Annotated[str, Argument("USER", help="The user's name, without User:.")]
+    mechanism: Annotated[
+        ScramName, Option("--mechanism", help="The SASL mechanism that the password is for.")
+    ] = "SCRAM-SHA-512"
+    iterations: Annotated[
+        int,
+        Option(
+            "--iterations",
+            value="N",
+            parser=count,
+            help="How slow it is to guess the password: 4096 to 16384.",
+        ),
+    ] = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteUsers:
+    """Options of `pk users delete`."""
+
+    user: Annotated[tuple[str, ...], Argument("USER", help="The users' names, without User:.")]
+    mechanism: Annotated[
+        ScramName | None,
+        Option("--mechanism", help="Only the password of this SASL mechanism."),
+    ] = None

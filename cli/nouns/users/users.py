@@ -1,0 +1,195 @@
+"""`pk users`: SCRAM users in the cluster's metadata.
+
+A user has one password a mechanism. Brokers refuse a request that changes two mechanisms of one
+user, so each mechanism is a request of its own.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from pk.cli.cluster.propagation import until_user
+from pk.cli.cluster.topics import whole
+from pk.cli.nouns.users.options import DeleteUsers, SetPassword
+from pk.cli.nouns.users.rows import ChangedUserRow, UserRow
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context, count, join
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.cli.runtime.secrets import ask_secret
+from pk.cli.terminal.stdin import lines_of
+from pk.cli.undo import log as undo_log
+from pk.cli.undo.users import remember_added
+from pk.core.auth.scram import Mechanism
+from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.admin import Admin
+from pk.net.client.admin_users import NewPassword, ScramUser
+
+
+async def list_users(context: Context, pattern: str | None) -> None:
+    """`pk users list`."""
+    wanted = None if pattern is None else whole(pattern, "PATTERN")
+    admin = await context.admin()
+    rows: list[UserRow] = []
+    for user, answer in sorted((await admin.describe_scram_users()).items()):
+        if wanted is not None and not wanted.fullmatch(user):
+            continue
+        if isinstance(answer, Exception):
+            context.failed(answer, user)
+            continue
+        for one in answer:
+            name = one.mechanism.sasl_name
+            rows.append({"user": user, "mechanism": name, "iterations": one.iterations})
+    context.show(listing(UserRow, rows))
+
+
+async def add(context: Context, options: SetPassword) -> None:
+    """`pk users add`."""
+    admin, mechanism = await context.admin(), Mechanism.named(options.mechanism)
+    if _has(await _known(admin, options.user), mechanism):
+        raise CommandError(
+            f"{options.user} already has a password for {options.mechanism}; `pk users alter` "
+            "gives another."
+        )
+    context.say(
+        f"This adds {options.user} with a password for {options.mechanism}: who knows it can log "
+        "in."
+    )
+    await _set_password(context, admin, options, "added")
+
+
+async def alter(context: Context, options: SetPassword) -> None:
+    """`pk users alter`."""
+    admin, mechanism = await context.admin(), Mechanism.named(options.mechanism)
+    if not _has(await _known(admin, options.user), mechanism):
+        raise CommandError(
+            f"{options.user} has no password for {options.mechanism}; `pk users add` gives one."
+        )
+    context.say(
+        f"This replaces the password of {options.user} for {options.mechanism}; new logins need "
+        "the new one. Nothing brings the old one back."
+    )
+    await _set_password(context, admin, options, "altered")
+
+
+async def _set_password(context: Context, admin: Admin, options: SetPassword, done: str) -> None:
+    mechanism = Mechanism.named(options.mechanism)
+    if context.change.dry_run:
+        context.show(listing(ChangedUserRow, [_row(options, f"would be {done}")]))
+        return
+    verb = "Add" if done == "added" else "Alter"
+    await context.agree(f"{verb} on {context.settings.cluster_name}?", name=options.user)
+    change = NewPassword(options.user, mechanism, _password(options.user), options.iterations)
+    kept = None
+    if done == "added":
+        kept = await remember_added(context, admin, options.user, mechanism)
+    error = (await admin.set_passwords([change]))[options.user]
+    if error is None:
+        await until_user(admin, options.user, mechanism, options.iterations)
+    row = _row(options, done)
+    if error is not None:
+        context.fail(error)
+        row["result"], row["error"] = phrase(error), error_name(error)
+        if kept is not None:
+            undo_log.forget(kept)
+    context.show(listing(ChangedUserRow, [row]))
+    if error is not None:
+        context.say(f"{options.user}: {sentence(error)}")
+    elif kept is not None:
+        context.say(undo_log.how_to_undo(kept))
+
+
+def _row(options: SetPassword, result: str) -> ChangedUserRow:
+    return {
+        "user": options.user,
+        "mechanism": options.mechanism,
+        "iterations": options.iterations,
+        "result": result,
+        "error": None,
+    }
+
+
+def _password(user: str) -> str:
+    """The password, from a prompt or the first line of standard input. Raises Unusable where it is
+    empty or not UTF-8."""
+    if sys.stdin.isatty():
+        password = ask_secret(f"Password of {user}: ")
+        if password != ask_secret("Again: "):
+            raise Unusable("The two passwords differ; nothing was changed.")
+    else:
+        line = next(lines_of(sys.stdin.buffer), b"")
+        try:
+            password = line.rstrip(b"\r\n").decode()
+        except UnicodeDecodeError:
+            raise Unusable("The password on standard input is not UTF-8 text.") from None
+    if not password:
+        raise Unusable(
+            "The password is empty; type it, or give it as the first line of standard input."
+        )
+    return password
+
+
+async def delete(context: Context, options: DeleteUsers) -> None:
+    """`pk users delete`."""
+    admin = await context.admin()
+    users = list(dict.fromkeys(options.user))
+    todo: dict[Mechanism, list[str]] = {}
+    rows: list[ChangedUserRow] = []
+    for user in users:
+        having = await _known(admin, user)
+        if options.mechanism is not None:
+            having = [one for one in having if one.mechanism.sasl_name == options.mechanism]
+        if not having:
+            missing = f"{user} has no password for {options.mechanism or 'SCRAM'}"
+            context.failed(KafkaError(ErrorCode.RESOURCE_NOT_FOUND, missing), user)
+        for one in having:
+            todo.setdefault(one.mechanism, []).append(user)
+    if todo:
+        names = list(dict.fromkeys(user for named in todo.values() for user in named))
+        context.say(
+            f"This deletes {count(sum(map(len, todo.values())), 'password')} of {join(names)}: "
+            "they cannot log in with them any more. Nothing brings them back."
+        )
+        if not context.change.dry_run:
+            only = names[0] if len(names) == 1 else None
+            await context.agree(f"Delete on {context.settings.cluster_name}?", name=only)
+    for mechanism, named in sorted(todo.items()):
+        rows += await _delete(context, admin, mechanism, named)
+    context.show(listing(ChangedUserRow, rows))
+
+
+async def _delete(
+    context: Context, admin: Admin, mechanism: Mechanism, users: Sequence[str]
+) -> list[ChangedUserRow]:
+    trying = context.change.dry_run
+    answers = {} if trying else await admin.delete_scram_users(mechanism, users)
+    for user in [user for user, error in answers.items() if error is None]:
+        await until_user(admin, user, mechanism, None)
+    rows: list[ChangedUserRow] = []
+    for user in users:
+        row: ChangedUserRow = {
+            "user": user,
+            "mechanism": mechanism.sasl_name,
+            "iterations": None,
+            "result": "would be deleted" if trying else "deleted",
+            "error": None,
+        }
+        error = answers.get(user)
+        if error is not None:
+            context.fail(error)
+            row["result"], row["error"] = phrase(error), error_name(error)
+        rows.append(row)
+    return rows
+
+
+async def _known(admin: Admin, user: str) -> list[ScramUser]:
+    """The credentials of a user, none where there is no such user."""
+    answer = (await admin.describe_scram_users([user]))[user]
+    if isinstance(answer, KafkaError) and answer.code == ErrorCode.RESOURCE_NOT_FOUND:
+        return []
+    if isinstance(answer, Exception):
+        raise answer
+    return list(answer)
+
+
+def _has(having: Sequence[ScramUser], mechanism: Mechanism) -> bool:
+    return any(one.mechanism == mechanism for one in having)

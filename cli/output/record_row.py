@@ -1,0 +1,35 @@
+"""The row of a record, for every command that takes the formats of records."""
+
+from typing import Any, NotRequired, TypedDict
+
+
+class RecordRow(TypedDict):
+    """A record in JSON. If key or value are not UTF-8, they are in `key_b64` and `value_b64`
+    instead."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: NotRequired[str | None]
+    key_b64: NotRequired[str]
+    value: NotRequired[str | None]
+    value_b64: NotRequired[str]
+    headers: list[list[Any]]
+
+
+class ParsedRecordRow(TypedDict):
+    """A record in JSON with --parse-json: key and value are JSON objects or arrays where they hold
+    such."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: NotRequired[Any]
+    key_b64: NotRequired[str]
+    value: NotRequired[Any]
+    value_b64: NotRequired[str]
+    headers: list[list[Any]]

@@ -1,0 +1,22 @@
+"""Where a command's tasks of Spark run, from its options."""
+
+from typing import TYPE_CHECKING
+
+from pk.cli.command_line.on_spark import OnCluster, OnSpark
+from pk.cli.runtime.exits import Unusable
+
+if TYPE_CHECKING:
+    from pk.spark.session import Where
+
+
+def spark_place(options: OnCluster) -> "Where":
+    """What `--master`, `--remote`, `--conf` and `--archives` say; Spark refuses what it does not
+    know. Raises Unusable."""
+    from pk.spark.session import Where
+
+    remote = options.remote if isinstance(options, OnSpark) else None
+    if remote is not None and options.master is not None:
+        raise Unusable("--master and --remote each name a Spark to run on; give only one.")
+    if remote is not None and not remote.startswith("sc://"):
+        raise Unusable(f"--remote must be sc://HOST:PORT, is {remote!r}.")
+    return Where(options.master, dict(options.conf), options.archives, remote)

@@ -1,0 +1,60 @@
+"""Which schema registry a command asks: the option, else PK_SCHEMA_REGISTRY, else the profile."""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
+
+if TYPE_CHECKING:
+    from pk.net.schemas.client import SchemaRegistry
+
+ENVIRONMENT = "PK_SCHEMA_REGISTRY"
+USER_ENVIRONMENT = "PK_SCHEMA_REGISTRY_USER"
+
+
+def where(context: Context, given: str | None) -> str:
+    """The URL or the directory. Raises Unusable if none is named."""
+    profile = context.settings.profile
+    found = given or os.environ.get(ENVIRONMENT) or (profile.schema_registry if profile else None)
+    if not found:
+        raise Unusable(
+            f"No schema registry is named: give --schema-registry URL, set {ENVIRONMENT}, or name "
+            "one in the profile."
+        )
+    if given is not None and "@" in given.partition("://")[2].partition("/")[0]:
+        raise Unusable(
+            f"A password must not be on the command line: set {USER_ENVIRONMENT}=NAME:PASSWORD."
+        )
+    return found
+
+
+@asynccontextmanager
+async def registry(context: Context, given: str | None) -> "AsyncGenerator[SchemaRegistry]":
+    """The registry, closed at the end of the block; what it refuses becomes a CommandError."""
+    try:
+        from pk.core.schemas.registry.errors import RegistryError
+        from pk.core.schemas.schema import MissingLibrary, SchemaError
+        from pk.net.schemas.client import RegistryUnreachable, open_registry
+    except ImportError as e:
+        raise CommandError(
+            f"{e.name} is missing: schemas need `pip install 'pk-broker[schemas]'`."
+        ) from None
+    user, _, password = os.environ.get(USER_ENVIRONMENT, "").partition(":")
+    try:
+        found = open_registry(where(context, given), user=user or None, password=password)
+    except ValueError as e:
+        raise Unusable(f"--schema-registry: {e}.") from None
+    try:
+        yield found
+    except RegistryUnreachable as e:
+        raise CommandError(f"{e}.", Exit.NO_CONNECTION) from None
+    except RegistryError as e:
+        code = Exit.NOT_AUTHORISED if e.status in (401, 403) else Exit.FAILED
+        raise CommandError(f"{e.message.rstrip('.')} ({e.code}).", code) from None
+    except (SchemaError, MissingLibrary) as e:
+        raise CommandError(f"{str(e).rstrip('.')}.") from None
+    finally:
+        await found.close()

@@ -1,0 +1,262 @@
+"""The rows of `pk top`, and how a screen draws them.
+
+A snapshot (`-f`, `-n`) shows a row type such as `BrokerRow`. The screen draws the same fields,
+without those that it shows in another way, and with a few more in some tabs: `TopicOnScreen` has a
+line of bars, which a snapshot lacks. The fields are in the order of the columns.
+
+If the terminal is too narrow, the columns with the highest `drop` are dropped first; the first
+column, the name, shrinks last. A snapshot drops nothing: `-f wide` shows these columns.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, TypedDict
+
+from pk.cli.cluster.replica_lag import ReplicaLag, show_lag
+from pk.cli.output.amounts import show_bytes, show_rate
+from pk.cli.output.rows import Shown
+from pk.cli.positions.times import show_span
+
+_SPARKS = "▁▂▃▄▅▆▇█"
+_BAR = 10
+
+
+class Drawn(Shown):
+    """How the screen draws a field, and how a table shows it."""
+
+    __slots__ = ("drop", "falling", "only_snapshot", "sorts")
+
+    def __init__(
+        self,
+        title: str | None = None,
+        *,
+        show: Callable[[Any], str] | None = None,
+        null: str = "-",
+        right: bool | None = None,
+        drop: int = 0,
+        falling: bool = False,
+        only_snapshot: bool = False,
+        sorts: bool = True,
+    ) -> None:
+        """`drop`: 0 if it is always drawn. `falling`: sorting by it starts with the largest.
+        `only_snapshot`: the screen draws it only on request. `sorts`: whether rows can be sorted by
+        it."""
+        super().__init__(title, show=show, null=null, right=right, wide=drop > 1)
+        self.drop = drop
+        self.falling = falling
+        self.only_snapshot = only_snapshot
+        self.sorts = sorts
+
+
+def _show_count(number: int) -> str:
+    return f"{number:,}"
+
+
+def _show_percent(percent: float) -> str:
+    return f"{percent:.0f} %"
+
+
+def _show_seconds(seconds: float) -> str:
+    return show_span(seconds * 1000)
+
+
+def spark(values: Sequence[float], width: int = 20) -> str:
+    """The last values as a line of bars, scaled to the highest."""
+    values = list(values)[-width:]
+    top = max(values, default=0.0)
+    if top <= 0:
+        return _SPARKS[0] * len(values)
+    return "".join(_SPARKS[min(round(v / top * 7), 7)] for v in values)
+
+
+def _show_bar(percent: float) -> str:
+    full = round(percent / 100 * _BAR)
+    return "█" * full + "░" * (_BAR - full)
+
+
+def show_trend(word: str) -> str:
+    """What to show if there is no time: the reason."""
+    return {"none": "-", "even": "keeps up"}.get(word, word)
+
+
+def _show_to_zero(trend: tuple[str | None, float | None]) -> str:
+    word, seconds = trend
+    if word == "shrinking" and seconds is not None:
+        return _show_seconds(seconds)
+    return show_trend(word) if word else "-"
+
+
+class BrokerRow(TypedDict):
+    """A broker in the tab `cluster`. Rates are records and bytes a second."""
+
+    broker: int
+    address: str | None
+    rack: Annotated[str | None, Drawn(drop=3)]
+    state: str
+    controller: Annotated[bool, Drawn("CTRL", drop=2, falling=True)]
+    leaders: Annotated[int, Drawn(show=_show_count, falling=True)]
+    replicas: Annotated[int, Drawn(show=_show_count, falling=True)]
+    in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
+    log_bytes: Annotated[int | None, Drawn("LOG", show=show_bytes, falling=True)]
+    growth: Annotated[float | None, Drawn("+B/s", show=show_bytes, drop=1, falling=True)]
+    disk_used_percent: Annotated[float | None, Drawn("DISK", show=_show_percent, falling=True)]
+
+
+class TopicRow(TypedDict):
+    """A topic in the tab `topics`."""
+
+    topic: str
+    partitions: Annotated[int, Drawn("PART", show=_show_count, falling=True)]
+    replication_factor: Annotated[int, Drawn("RF", falling=True)]
+    under_replicated: Annotated[int, Drawn("UNDER", show=_show_count, falling=True)]
+    offline: Annotated[int, Drawn("OFFL", show=_show_count, drop=2, falling=True)]
+    in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
+    out_rate: Annotated[float | None, Drawn("OUT/s", show=show_rate, falling=True)]
+    bytes: Annotated[int | None, Drawn("SIZE", show=show_bytes, falling=True)]
+    internal: Annotated[bool, Drawn(drop=4, falling=True, only_snapshot=True)]
+
+
+class TopicOnScreen(TopicRow):
+    """A topic as the screen draws it, with recent rates."""
+
+    recent: Annotated[Sequence[float], Drawn("IN LATELY", show=spark, drop=3, sorts=False)]
+
+
+class PartitionRow(TypedDict):
+    """A partition of the open topic."""
+
+    partition: Annotated[int, Drawn("PART")]
+    leader: int | None
+    replicas: list[int]
+    isr: Annotated[list[int], Drawn("ISR")]
+    end: Annotated[int | None, Drawn(show=_show_count, falling=True)]
+    in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
+    out_rate: Annotated[float | None, Drawn("OUT/s", show=show_rate, falling=True)]
+    bytes: Annotated[int | None, Drawn("SIZE", show=show_bytes, falling=True)]
+
+
+class _Group(TypedDict):
+    group: str
+    state: str | None
+    type: Annotated[str | None, Drawn(drop=4)]
+    members: Annotated[int | None, Drawn("MEM", show=_show_count, falling=True)]
+    topics: Annotated[int | None, Drawn(show=_show_count, drop=2, falling=True)]
+
+
+class _Rates(TypedDict):
+    lag: Annotated[int | None, Drawn(show=_show_count, falling=True)]
+    in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, drop=1, falling=True)]
+    drain_rate: Annotated[float | None, Drawn("DRAIN/s", show=show_rate, falling=True)]
+
+
+class _Trend(TypedDict):
+    trend: Annotated[str | None, Drawn(show=show_trend, only_snapshot=True)]
+    zero_s: Annotated[float | None, Drawn("TO ZERO", show=_show_seconds, only_snapshot=True)]
+
+
+class _TrendOnScreen(TypedDict):
+    to_zero: Annotated[
+        tuple[str | None, float | None], Drawn("TO ZERO", show=_show_to_zero, right=True)
+    ]
+    """`trend` and `zero_s` in one."""
+
+
+DRAWN_AS: Final = {"trend": "to_zero", "zero_s": "to_zero"}
+"""Fields that the screen draws as another one."""
+
+
+class _TimeLag(TypedDict):
+    time_lag_ms: Annotated[int | None, Drawn("TIME LAG", show=show_span, falling=True)]
+
+
+class LagOnScreen(_Rates, _Trend, _TrendOnScreen, _TimeLag):
+    """How far a group is behind, overall or in one partition, and when it will have caught up."""
+
+
+class GroupRow(_Group, _Rates, _Trend, _TimeLag):
+    """A group in the tab `groups`."""
+
+
+class GroupOnScreen(_Group, LagOnScreen):
+    """A group as the screen draws it."""
+
+
+class _GroupPartition(TypedDict):
+    topic: str
+    partition: Annotated[int, Drawn("PART")]
+    committed: Annotated[int, Drawn(show=_show_count, drop=2, falling=True)]
+    end: Annotated[int | None, Drawn(show=_show_count, drop=1, falling=True)]
+
+
+class GroupPartitionRow(_GroupPartition, _Rates, _Trend, _TimeLag):
+    """A partition of the open group."""
+
+
+class GroupPartitionOnScreen(_GroupPartition, LagOnScreen):
+    """A partition of a group as the screen draws it."""
+
+
+class OutOfSyncRow(TypedDict):
+    """A partition in the tab `isr`: one that lacks replicas or a leader."""
+
+    topic: str
+    partition: Annotated[int, Drawn("PART")]
+    leader: int | None
+    replicas: Annotated[list[int], Drawn(drop=1)]
+    isr: Annotated[list[int], Drawn("ISR")]
+    out_of_sync: Annotated[list[int], Drawn("OUT")]
+    state: Annotated[str, Drawn(drop=2)]
+    out_for_ms: Annotated[int | None, Drawn("OUT FOR", show=show_span, null="?", falling=True)]
+    since: Annotated[str | None, Drawn(drop=4)]
+    behind: Annotated[ReplicaLag | None, Drawn(show=show_lag)]
+
+
+def show_ms(ms: float) -> str:
+    """Milliseconds, with as many digits as say something."""
+    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
+
+
+class RequestRow(TypedDict):
+    """The requests of an API to a broker in the tab `requests`, over the last ten seconds."""
+
+    request: str
+    """The API, such as Produce."""
+    broker: int
+    rate: Annotated[float | None, Drawn("/s", show=show_rate, falling=True)]
+    """Requests a second."""
+    p50_ms: Annotated[float | None, Drawn("p50", show=show_ms, drop=1, falling=True)]
+    """Half of the requests took at most so long, from their arrival until their answer was ready;
+    a Fetch waits for records."""
+    p99_ms: Annotated[float | None, Drawn("p99", show=show_ms, falling=True)]
+    error_rate: Annotated[float | None, Drawn("ERRORS/s", show=show_rate, falling=True)]
+    """Requests that failed as a whole, a second."""
+    errors: Annotated[int | None, Drawn("ERRORS", show=_show_count, drop=2, falling=True)]
+    """The same since the broker started."""
+
+
+class _Move(TypedDict):
+    topic: str
+    partition: Annotated[int, Drawn("PART")]
+    replicas: Annotated[list[int], Drawn(drop=2)]
+    adding: list[int]
+    removing: list[int]
+
+
+class _Bar(TypedDict):
+    bar: Annotated[
+        float | None, Drawn("", show=_show_bar, null="·" * _BAR, right=False, drop=1, sorts=False)
+    ]
+
+
+class _MoveProgress(TypedDict):
+    percent: Annotated[float | None, Drawn("%", show=_show_percent, falling=True)]
+    copied: Annotated[int | None, Drawn(show=show_bytes, drop=3, falling=True)]
+    total: Annotated[int | None, Drawn("OF", show=show_bytes, falling=True)]
+    note: str | None
+
+
+class MoveRow(_Move, _MoveProgress):
+    """A partition in the tab `reassign`."""
+
+
+class MoveOnScreen(_Move, _Bar, _MoveProgress):
+    """A partition that moves, as the screen draws it."""

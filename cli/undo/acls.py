@@ -1,0 +1,103 @@
+"""Undoes changes of ACLs: deletes again what was added, and adds again what was deleted."""
+
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+from pk.cli.cluster.acl_changes import apply, changed_row, only_resource, say_plan
+from pk.cli.cluster.acl_rows import ChangedAclRow
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context, count
+from pk.cli.undo import log as store
+from pk.core.auth.acls import AclBinding
+from pk.net.client.admin import Admin
+from pk.net.client.admin_base import Failure
+
+KIND = "acls"
+ROW = ChangedAclRow
+"""What undoing a change of this kind shows."""
+
+
+async def remember(
+    context: Context,
+    admin: Admin,
+    *,
+    added: Sequence[AclBinding],
+    deleted: Sequence[AclBinding],
+    undoes: str | None = None,
+) -> str | None:
+    """Records how to undo that ACLs are added and deleted; returns the id for `how_to_undo`."""
+    said = [
+        f"{count(len(rules), 'ACL')} {verb}"
+        for rules, verb in ((added, "added"), (deleted, "deleted"))
+        if rules
+    ]
+    inverse = _inverse(added, deleted)
+    return await store.remember(context, admin, KIND, ", ".join(said), inverse, undoes=undoes)
+
+
+def forget_failed(
+    kept: str,
+    added: Sequence[AclBinding],
+    deleted: Sequence[AclBinding],
+    failed: Container[AclBinding],
+) -> bool:
+    """Leaves in the record only what was really changed; False if that is nothing."""
+    added = [rule for rule in added if rule not in failed]
+    deleted = [rule for rule in deleted if rule not in failed]
+    if not added and not deleted:
+        store.forget(kept)
+        return False
+    store.narrow(kept, _inverse(added, deleted))
+    return True
+
+
+async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
+    """Shows which ACLs are deleted and added again, asks, and does it; True once that is done."""
+    added, deleted = (
+        [AclBinding(*each) for each in change.inverse[key]] for key in ("added", "deleted")
+    )
+    admin = await context.admin()
+    there = set(await admin.describe_acls())
+    deleting = [rule for rule in added if rule in there]
+    adding = [rule for rule in deleted if rule not in there]
+    trying = context.change.dry_run
+    kept: str | None = None
+    failed: Mapping[AclBinding, Failure] = {}
+    if (adding or deleting) and not trying:
+        for verb, rules in (("adds", adding), ("deletes", deleting)):
+            if rules:
+                say_plan(context, verb, rules)
+        name = only_resource((*adding, *deleting))
+        await context.agree(f"Undo it on {context.settings.cluster_name}?", name=name)
+        kept = await remember(context, admin, added=adding, deleted=deleting, undoes=change.id)
+        failed = await apply(context, admin, adding=adding, deleting=deleting)
+    rows = [
+        changed_row(rule, _result(verb, left, rule in todo, trying), failed.get(rule))
+        for rules, todo, verb, left in (
+            (added, deleting, "deleted", "not there"),
+            (deleted, adding, "added", "there already"),
+        )
+        for rule in rules
+    ]
+    context.show(listing(ROW, rows))
+    if kept is not None and forget_failed(kept, adding, deleting, failed):
+        context.say(store.how_to_undo(kept))
+    return not trying and not failed
+
+
+def _result(done: str, left: str, changed: bool, trying: bool) -> str:
+    if not changed:
+        return left
+    return f"would be {done}" if trying else done
+
+
+def _inverse(added: Sequence[AclBinding], deleted: Sequence[AclBinding]) -> dict[str, Any]:
+    return {
+        "added": [list(map(_plain, rule)) for rule in added],
+        "deleted": [list(map(_plain, rule)) for rule in deleted],
+    }
+
+
+def _plain(value: int | str) -> int | str:
+    """A number as such: JSON knows no enumeration."""
+    return int(value) if isinstance(value, int) else value

@@ -1,0 +1,50 @@
+"""The schema registry that `pk up --schema-registry` serves beside its brokers."""
+
+from collections.abc import Callable
+
+import trio
+
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.up.node import HOST
+
+
+def check_registry(port: int | None, *, secure: bool) -> None:
+    """Raises Unusable for a port that is none, or if the registry would need to log in to the
+    brokers."""
+    if port is None:
+        return
+    if not 0 <= port <= 65535:
+        raise Unusable(f"--schema-registry must be a port from 0 to 65535, not {port}.")
+    if secure:
+        raise Unusable(
+            "--schema-registry does not log in to brokers: with --secure, run `pk schema-registry "
+            "start` with the profile."
+        )
+
+
+async def serve_beside(
+    bootstrap: str,
+    port: int,
+    write: Callable[[bytes], None],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled; started, and its URL written, once it answers. Raises CommandError."""
+    try:
+        from pk.net.schemas.log import LogError
+        from pk.net.schemas.registry import Settings
+        from pk.net.schemas.serve import Listening, serve_registry
+    except ImportError as e:
+        raise CommandError(
+            f"{e.name} is missing: a schema registry needs `pip install 'pk-broker[schemas]'`."
+        ) from None
+    try:
+        async with trio.open_nursery() as nursery:
+            url = await nursery.start(serve_registry, Settings(bootstrap), Listening(HOST, port))
+            write(f"Schema registry is ready at {url}\n".encode())
+            task_status.started()
+    except* (LogError, OSError) as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise CommandError(f"The schema registry cannot start: {error}.") from None

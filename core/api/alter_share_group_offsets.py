@@ -1,0 +1,57 @@
+"""AlterShareGroupOffsets (91), version 0: an empty share group begins elsewhere (KIP-932)."""
+
+from pk.core.api.authorization import allows, is_on, refusal
+from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import in_turns
+from pk.core.values import ZERO_UUID
+from pk.core.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+
+async def handle(
+    context: Context, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse:
+    """Have the group's coordinator and the share coordinators do it."""
+    context.broker.coordinators.check_share_protocol()
+    if not is_on(context):
+        return await context.broker.share_offsets.alter(request)
+    denied, kept = (
+        list[AlterShareGroupOffsetsRequestTopic](),
+        list[AlterShareGroupOffsetsRequestTopic](),
+    )
+    async for topic in in_turns(request.topics):
+        may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.topic_name)
+        (kept if may_read else denied).append(topic)
+    request.topics = kept
+    response = await context.broker.share_offsets.alter(request)
+    response.responses += [_denied(context, topic) for topic in denied]
+    return response
+
+
+def _denied(
+    context: Context, topic: AlterShareGroupOffsetsRequestTopic
+) -> AlterShareGroupOffsetsResponseTopic:
+    error = refusal(ResourceType.TOPIC)
+    known = context.broker.image.topics.get(topic.topic_name)
+    return AlterShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        topic_id=known.topic_id if known is not None else ZERO_UUID,
+        partitions=[
+            AlterShareGroupOffsetsResponsePartition(
+                partition_index=one.partition_index,
+                error_code=error.code,
+                error_message=error.message,
+            )
+            for one in topic.partitions
+        ],
+    )
+
+
+API = Api(key=91, versions=(0, 0), handle=handle, parks=True)

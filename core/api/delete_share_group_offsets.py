@@ -1,0 +1,44 @@
+"""DeleteShareGroupOffsets (92), version 0: an empty share group forgets where it was in topics
+(KIP-932)."""
+
+from pk.core.api.authorization import allows, is_on, refusal
+from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import in_turns
+from pk.core.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+
+
+async def handle(
+    context: Context, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse:
+    """Have the group's coordinator and the share coordinators do it."""
+    context.broker.coordinators.check_share_protocol()
+    if not is_on(context):
+        return await context.broker.share_offsets.delete(request)
+    denied, kept = (
+        list[DeleteShareGroupOffsetsRequestTopic](),
+        list[DeleteShareGroupOffsetsRequestTopic](),
+    )
+    async for topic in in_turns(request.topics):
+        may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.topic_name)
+        (kept if may_read else denied).append(topic)
+    request.topics = kept
+    response = await context.broker.share_offsets.delete(request)
+    response.responses += [_denied(topic) for topic in denied]
+    return response
+
+
+def _denied(topic: DeleteShareGroupOffsetsRequestTopic) -> DeleteShareGroupOffsetsResponseTopic:
+    error = refusal(ResourceType.TOPIC)
+    return DeleteShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name, error_code=error.code, error_message=error.message
+    )
+
+
+API = Api(key=92, versions=(0, 0), handle=handle, parks=True)

@@ -1,0 +1,33 @@
+"""DescribeClientQuotas (48), versions 0–1: the quotas that a filter selects (KIP-546). Version 1
+differs in its encoding only."""
+
+from pk.core.api.long_requests import begin
+from pk.core.api.registry import Answer, Api
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta import client_quotas
+from pk.core.wire.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+
+def handle(
+    context: Context, request: DescribeClientQuotasRequest
+) -> Answer[DescribeClientQuotasResponse]:
+    """As this broker's image has them. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+    return begin(client_quotas.describe(context.broker.image, request))
+
+
+def error_response(
+    request: DescribeClientQuotasRequest, error: KafkaError, version: int
+) -> DescribeClientQuotasResponse:
+    """No entries. As Apache Kafka's, it leaves out the words of a refusal that the code says
+    itself."""
+    wordless = error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return DescribeClientQuotasResponse(
+        error_code=error.code, error_message=None if wordless else error.message, entries=None
+    )
+
+
+API = Api(key=48, versions=(0, 1), handle=handle, error_response=error_response)

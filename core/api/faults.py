@@ -1,0 +1,231 @@
+"""PkFaults (10000), version 0: a test asks for faults, where `pk.faults.enable` is true. And the
+APIs as such a broker serves them: each request is remembered, and meets the faults that are in
+force.
+
+A request that fails gets the answer that its API has for a request that fails as a whole. The APIs
+that have none, because each of their items has an error code, answer as they would, with the error
+in every item; so do not fail one that changes something that way (none does). A dropped request is
+not handled: its connection closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any, Final, cast
+
+import trio
+
+from pk.core.api.authorization import guarded
+from pk.core.api.registry import AnyApi, Api, Holding, Large, error_response
+from pk.core.broker.faults import actions
+from pk.core.broker.faults.faults import Fault, Faults, SeenRequest, is_node
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import ZERO_UUID
+from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from pk.core.wire.messages.pk_faults import FaultInForce, PkFaultsRequest, PkFaultsResponse
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from pk.core.wire.schema import Struct
+
+FETCH: Final = 1
+VERSION_TOPIC_ID: Final = 13
+
+OFF: Final = "this broker makes no faults: set pk.faults.enable=true where no data matters"
+
+
+async def _handle(context: Context, request: PkFaultsRequest) -> PkFaultsResponse:
+    """Do what is asked, or raise KafkaError."""
+    faults = context.broker.faults
+    if faults is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, OFF)
+    response = PkFaultsResponse()
+    match request.action:
+        case "list":
+            response.faults = [
+                FaultInForce(
+                    fault_id=fault.fault_id,
+                    kind=fault.kind,
+                    request_key=fault.api_key,
+                    fault_code=fault.error_code,
+                    delay_ms=fault.delay_ms,
+                    times=fault.times,
+                    met=fault.met,
+                    client_id=fault.client_id,
+                )
+                for fault in faults
+            ]
+        case "add":
+            if request.request_key not in MESSAGES or request.request_key == API.key:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"no request has api key {request.request_key}"
+                )
+            response.count = faults.add(
+                request.kind,
+                request.request_key,
+                error_code=request.fault_code,
+                delay_ms=request.delay_ms,
+                times=request.times,
+                client_id=request.client_id,
+            )
+        case "clear":
+            response.count = faults.clear(request.fault_id)
+        case "disconnect":
+            response.count = faults.disconnect(request.client_id, but=context.connection_id)
+        case "move-leader":
+            response.count = await actions.move_leader(
+                context.broker, request.topic, request.partition, request.delay_ms
+            )
+        case "rebalance":
+            await actions.rebalance(context.broker, request.group)
+        case "set-clock":
+            await faults.set_clock(request.shift_ms)
+        case other:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"PkFaults has no action {other[:40]!r}")
+    response.shift_ms = faults.shift_ms
+    return response
+
+
+API = Api(key=10_000, versions=(0, 0), handle=_handle)
+
+
+def with_faults(apis: Iterable[AnyApi], faults: Faults) -> tuple[AnyApi, ...]:
+    """`apis` as a broker serves them whose requests meet `faults`, and the API that asks for
+    faults."""
+    return (*(_meeting(api, faults) for api in apis), guarded(API))
+
+
+def _meeting(api: AnyApi, faults: Faults) -> AnyApi:
+    handle = api.handle
+
+    def meet(context: Context, request: Any) -> Any:
+        """What the handler returns, unless faults are in force."""
+        if is_node(context.client_id) or request is None:
+            return handle(context, request)
+        faults.came(_seen(context, request))
+        met = faults.met_by(api.key, context.client_id)
+        if not met:
+            return handle(context, request)
+        # Holding: the request may still need the connection's buffer after the delay.
+        return Holding(_after(met, api, context, request))
+
+    return replace(api, handle=meet)
+
+
+async def _after(met: list[Fault], api: AnyApi, context: Context, request: Any) -> Any:
+    """The answer to a request that meets faults: delays first, then what ends it."""
+    for fault in met:
+        await trio.sleep(fault.delay_ms / 1000)
+    last = next((fault for fault in met if fault.kind != "delay"), None)
+    if last is None:
+        handled: Any = api.handle(context, request)
+        return await cast(Holding[Any], handled).work if isinstance(handled, Holding) else handled
+    name = MESSAGES[api.key].name
+    if last.kind == "drop-answer":
+        await _answer(api, context, request)
+    if last.kind != "fail":
+        raise ProtocolError(f"a test's fault drops its {name} request")
+    error = KafkaError(last.error_code, "A test asked for this error.")
+    if api.key == FETCH:
+        return _failed_fetch(context, request, error)
+    try:
+        return error_response(api, MESSAGES[api.key].response, request, error, context.api_version)
+    except TypeError:
+        answer = await _answer(api, context, request)
+        _set_errors(answer, last.error_code)
+        return answer
+
+
+async def _answer(api: AnyApi, context: Context, request: Any) -> Any:
+    """What the handler's answer comes to."""
+    result: Any = api.handle(context, request)
+    while isinstance(result, Holding) or isawaitable(result):
+        result = await (cast(Holding[Any], result).work if isinstance(result, Holding) else result)
+    return cast(Large[Any], result).response if isinstance(result, Large) else result
+
+
+def _failed_fetch(context: Context, request: FetchRequest, error: KafkaError) -> FetchResponse:
+    """The error for each partition that is fetched. The session ends, so that the client names all
+    of them next time."""
+    wanted = {
+        (topic.topic, topic.topic_id, partition.partition): None
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    session = context.broker.sessions.close(request.session_id)
+    if session is not None:
+        by_id = context.api_version >= VERSION_TOPIC_ID
+        for fetched in session.partitions.values():
+            name, topic_id = ("", fetched.topic_id) if by_id else (fetched.topic, ZERO_UUID)
+            wanted.setdefault((name, topic_id, fetched.partition))
+    return FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic=topic,
+                topic_id=topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=index, error_code=error.code, high_watermark=-1, records=b""
+                    )
+                ],
+            )
+            for topic, topic_id, index in wanted
+        ]
+    )
+
+
+def _set_errors(value: Any, code: int) -> None:
+    """Set every error code within a response."""
+    if isinstance(value, list):
+        for item in cast(list[Any], value):
+            _set_errors(item, code)
+    elif isinstance(value, Struct):
+        for name in value.FIELDS:
+            if name == "error_code":
+                setattr(value, name, code)
+            else:
+                _set_errors(getattr(value, name), code)
+
+
+def _seen(context: Context, request: Any) -> SeenRequest:
+    """A request as it is remembered: without views of the connection's buffer, which receives the
+    next requests."""
+    size = 0
+    if isinstance(request, ProduceRequest):
+        copied: list[TopicProduceData] = []
+        for topic in request.topic_data:
+            partitions: list[PartitionProduceData] = []
+            for data in topic.partition_data:
+                records = bytes(data.records or b"")
+                size += len(records)
+                partitions.append(PartitionProduceData(index=data.index, records=records))
+            copied.append(
+                TopicProduceData(
+                    name=topic.name, topic_id=topic.topic_id, partition_data=partitions
+                )
+            )
+        request = ProduceRequest(
+            transactional_id=request.transactional_id,
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            topic_data=copied,
+        )
+    return SeenRequest(
+        context.api_key,
+        context.api_version,
+        context.client_id,
+        context.connection_id,
+        request,
+        size,
+    )

@@ -1,0 +1,20 @@
+"""InitializeShareGroupState (83), version 0: the coordinator of a group gives share partitions a
+beginning (KIP-932)."""
+
+from pk.core.api.registry import Api
+from pk.core.broker.coordinator.share_state_requests import INITIALIZE
+from pk.core.broker.requests.context import Context
+from pk.core.wire.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+)
+
+
+async def handle(
+    context: Context, request: InitializeShareGroupStateRequest
+) -> InitializeShareGroupStateResponse:
+    """Ask the share coordinator of each share partition."""
+    return await context.broker.share_coordinators.initialize(request)
+
+
+API = Api(key=83, versions=(0, 0), handle=handle, error_response=INITIALIZE.refuse, parks=True)

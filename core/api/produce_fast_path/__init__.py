@@ -1,0 +1,2 @@
+"""The fast path of Produce: appends the batches that most producers send in runs, without decoding
+the request."""

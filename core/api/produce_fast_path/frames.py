@@ -1,0 +1,294 @@
+"""The frames of a producer's requests and their answers, as bytes: what repeats is compared or
+copied, not decoded.
+
+A producer's requests have the same header, `acks` and timeout every time; only the correlation id
+and the topics change. So a `FramePattern` is made from the first of them, and `batches` of a later
+frame compares those bytes, then steps through the topics to find where each batch lies.
+
+The answer to a request that was appended repeats the request: its topics, each encoded as it came,
+with as many partitions, and each partition's index; between these stand offsets. `Batch.before` is
+what the answer says before a batch's offsets.
+
+Versions 3 to 13, of which 9 and later are flexible (compact lengths, tagged fields), and 13 names
+topics by id. Whatever is rare (a transactional id, tagged fields, a topic name or a list of more
+than 126 elements, bytes left over) is no match.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple, Self
+
+from pk.core.errors import ProtocolError
+from pk.core.values import new_tuple
+from pk.core.wire.emit import uvarint_tail
+from pk.core.wire.header import parse_request_header
+
+PRODUCE: Final = 0
+VERSION_FIRST: Final = 3
+VERSION_LOG_START: Final = 5
+VERSION_RECORD_ERRORS: Final = 8
+VERSION_FLEXIBLE: Final = 9
+VERSION_TOPIC_ID: Final = 13
+VERSION_LAST: Final = 13
+
+_ID_BYTES: Final = 16
+_VARINT_MAX: Final = 127
+"""The greatest compact length of one byte. It is one more than what it measures."""
+_NO_ERROR: Final = b"\0\0"
+
+_ENDS: Final = b"\0\0\0"
+"""The tagged fields of a partition, its topic and the request."""
+_KEY: Final = b"\0\0"
+_PREFIX: Final = Struct(">ii")
+_ACKS_TIMEOUT: Final = Struct(">hi")
+_NULL: Final = b"\xff\xff"
+_unpack_int16 = Struct(">h").unpack_from
+_unpack_int32 = Struct(">i").unpack_from
+_unpack_acks = _ACKS_TIMEOUT.unpack_from
+_pack_two = Struct(">qq").pack
+_prefix = _PREFIX.pack
+_new = new_tuple
+
+
+class Batch(NamedTuple):
+    """Where a frame holds one partition's batch."""
+
+    topic: bytes
+    """The topic's name in UTF-8, from version 13 on its id."""
+    partition: int
+    entry: int
+    """Which of the request's topics it belongs to: the same topic may stand there twice."""
+    before: bytes
+    """What the answer says between the last batch's offsets, or the correlation id, and this
+    one's."""
+    start: int
+    stop: int
+
+
+class _Single(NamedTuple):
+    """A request for one partition: a producer that sends one is likely to send the same again."""
+
+    tail: bytes
+    """All between the correlation id and the length of the batch."""
+    topic: bytes
+    partition: int
+    before: bytes
+
+
+class FramePattern:
+    """What the requests of one producer have in common."""
+
+    __slots__ = (
+        "_answer_end",
+        "_flexible",
+        "_head",
+        "_partition_end",
+        "_single",
+        "_tail",
+        "_topics_at",
+        "acks",
+        "client_id",
+        "pack_offsets",
+        "timeout_ms",
+        "version",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        client_id: str | None,
+        acks: int,
+        timeout_ms: int,
+        head: bytes,
+        tail: bytes,
+    ) -> None:
+        """`head` is what stands before the correlation id, `tail` all between it and the topics.
+        Made by `of`."""
+        self.version, self.client_id = version, client_id
+        self.acks, self.timeout_ms = acks, timeout_ms
+        self._head, self._tail = head, tail
+        self._topics_at = 8 + len(tail)
+        self._flexible = flexible = version >= VERSION_FLEXIBLE
+        self._single: _Single | None = None
+        with_start = version >= VERSION_LOG_START
+        self.pack_offsets = Struct(">qqq").pack if with_start else _without_start
+        """A partition's offsets in the answer: base offset, log append time and, from version 5 on,
+        log start offset."""
+        self._partition_end = b""
+        if flexible:
+            self._partition_end = b"\1\0\0"  # no record errors, no message, no tagged fields
+        elif version >= VERSION_RECORD_ERRORS:
+            self._partition_end = b"\0\0\0\0\xff\xff"
+        self._answer_end = self._partition_end + (b"\0\0\0\0\0\0" if flexible else b"\0\0\0\0")
+        """Of a flexible answer: the topic's tagged fields, the throttle time, tagged fields."""
+
+    @classmethod
+    def of(cls, frame: bytes | bytearray | memoryview) -> Self | None:
+        """The pattern of a request, its size left out; None where requests like it are not for the
+        fast path."""
+        try:
+            head = parse_request_header(frame)
+            if head.api_key != PRODUCE or not VERSION_FIRST <= head.api_version <= VERSION_LAST:
+                return None
+            at = head.body_position
+            null = b"\0" if head.api_version >= VERSION_FLEXIBLE else _NULL
+            if bytes(frame[at : at + len(null)]) != null:
+                return None  # a transactional id
+            at += len(null)
+            acks, timeout_ms = _unpack_acks(frame, at)
+        except (ProtocolError, StructError):
+            return None
+        if not -1 <= acks <= 1:
+            return None
+        tail = bytes(frame[8 : at + _ACKS_TIMEOUT.size])
+        return cls(head.api_version, head.client_id, acks, timeout_ms, bytes(frame[:4]), tail)
+
+    def batches(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
+        """The batches of the frame from `start` to `end`: at least one, and none of them empty.
+        None where it is no such request, or holds anything else."""
+        single = self._single
+        try:
+            if not data.startswith(self._head, start):
+                return None
+            if single is None or not data.startswith(single.tail, start + 8):
+                if not data.startswith(self._tail, start + 8):
+                    return None
+                return (self._compact if self._flexible else self._plain)(data, start, end)
+            tail, topic, index, before = single
+            at = start + 8 + len(tail)
+            if self._flexible:
+                size = data[at]
+                at += 1
+                if size > _VARINT_MAX:
+                    size, at = uvarint_tail(data, at, size)
+                stop = at + size - 1
+                if stop + 3 != end or not data.startswith(_ENDS, stop):
+                    return None
+            else:
+                stop = at + 4 + _unpack_int32(data, at)[0]
+                at += 4
+                if stop != end:
+                    return None
+        except (IndexError, StructError, ProtocolError):
+            return None
+        return [_new(Batch, (topic, index, 0, before, at, stop))] if at < stop else None
+
+    def _compact(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
+        """A flexible request of any partitions."""
+        found: list[Batch] = []
+        begin = at = start + self._topics_at
+        topics = data[at]
+        at += 1
+        if not 1 < topics <= _VARINT_MAX:
+            return None
+        records_at, before = 0, b"\0"  # the tagged fields of the answer's header
+        for entry in range(topics - 1):
+            if self.version >= VERSION_TOPIC_ID:
+                topic = bytes(data[at : at + _ID_BYTES])
+                at += _ID_BYTES
+            else:
+                size = data[at]
+                topic = bytes(data[at + 1 : at + size])
+                at += size
+                if not 1 < size <= _VARINT_MAX:
+                    return None
+            partitions = data[at]
+            at += 1
+            if not 1 < partitions <= _VARINT_MAX:
+                return None
+            before += bytes(data[begin:at])
+            for _ in range(partitions - 1):
+                index = _unpack_int32(data, at)[0]
+                before += bytes(data[at : at + 4]) + _NO_ERROR
+                size = data[at + 4]
+                records_at = at + 4
+                at += 5
+                if size > _VARINT_MAX:
+                    size, at = uvarint_tail(data, at, size)
+                stop = at + size - 1
+                if not at < stop < end or data[stop]:
+                    return None
+                found.append(Batch(topic, index, entry, before, at, stop))
+                at, before = stop + 1, self._partition_end
+            if data[at]:
+                return None
+            at += 1
+            begin, before = at, before + b"\0"
+        if at + 1 != end or data[at]:
+            return None
+        self._remember(found, data, start, records_at)
+        return found
+
+    def _plain(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
+        """A request of a version that is not flexible, of any partitions."""
+        found: list[Batch] = []
+        begin = at = start + self._topics_at
+        topics = _unpack_int32(data, at)[0]
+        at += 4
+        if not 0 < topics <= _VARINT_MAX:
+            return None
+        records_at, before = 0, b""
+        for entry in range(topics):
+            size = _unpack_int16(data, at)[0]
+            at += 2
+            topic = bytes(data[at : at + size])
+            at += size
+            if size <= 0 or at > end:
+                return None
+            partitions = _unpack_int32(data, at)[0]
+            at += 4
+            if not 0 < partitions <= _VARINT_MAX:
+                return None
+            before += bytes(data[begin:at])
+            for _ in range(partitions):
+                index = _unpack_int32(data, at)[0]
+                before += bytes(data[at : at + 4]) + _NO_ERROR
+                records_at = at + 4
+                at += 8
+                stop = at + _unpack_int32(data, records_at)[0]
+                if not at < stop <= end:
+                    return None
+                found.append(Batch(topic, index, entry, before, at, stop))
+                at, before = stop, self._partition_end
+            begin = at
+        if at != end:
+            return None
+        self._remember(found, data, start, records_at)
+        return found
+
+    def _remember(self, found: list[Batch], data: bytearray, start: int, records_at: int) -> None:
+        """Expect the same partition again, where it was only one; its batch's length stands at
+        `records_at`."""
+        if len(found) == 1:
+            topic, index, _, before, _, _ = found[0]
+            self._single = _Single(bytes(data[start + 8 : records_at]), topic, index, before)
+
+    def answer(self, correlation_id: int, pieces: list[bytes], throttle_ms: int = 0) -> bytes:
+        """The answer to a request whose batches are all appended; `pieces` are `Batch.before` and
+        the packed offsets of each."""
+        pieces.append(self._answer_end if not throttle_ms else self._throttled_end(throttle_ms))
+        body = b"".join(pieces)
+        return _prefix(len(body) + 4, correlation_id) + body
+
+    def _throttled_end(self, throttle_ms: int) -> bytes:
+        """The end of an answer that tells its client to wait."""
+        end, after = self._answer_end, 1 if self._flexible else 0
+        at = len(end) - 4 - after
+        return end[:at] + throttle_ms.to_bytes(4, "big") + end[at + 4 :]
+
+
+def _without_start(base_offset: int, log_append_time_ms: int, _: int) -> bytes:
+    """A partition's offsets before version 5."""
+    return _pack_two(base_offset, log_append_time_ms)
+
+
+def is_produce(data: bytearray, start: int) -> bool:
+    """Whether the frame that begins at `start` is a Produce request."""
+    return data.startswith(_KEY, start)
+
+
+def correlation_id_of(data: bytearray, start: int) -> int:
+    """The correlation id of the frame that begins at `start`."""
+    return _unpack_int32(data, start + 4)[0]

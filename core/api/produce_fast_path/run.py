@@ -1,0 +1,87 @@
+"""A run: the batches that one connection's pipelined requests bring for one partition, appended
+together."""
+
+from __future__ import annotations
+
+from pk.core.broker.broker_metrics import TopicMetrics
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.requests.record_validation import Admitted
+from pk.core.errors import KafkaError
+from pk.core.log.failures import StorageError
+from pk.core.log.log import Appended, Origin
+
+Outcome = int | Appended | Exception
+"""What became of a batch: its base offset, where it went if it was not simply appended, or why it
+was refused."""
+
+
+class Run:
+    """What was taken for one partition, in order."""
+
+    __slots__ = ("_counted", "batches", "log_start_offset", "outcomes", "partition")
+
+    def __init__(self, partition: Partition, counted: TopicMetrics) -> None:
+        self.partition = partition
+        self._counted = counted
+        self.batches: list[Admitted] = []
+        self.outcomes: list[Outcome] = []
+        """Of each batch, after `append`."""
+        self.log_start_offset = 0
+        """After `append`."""
+
+    def append(self, now_ms: int, *, acks_all: bool) -> None:
+        """Append the batches: as many as possible by one write, what the log does not take so one
+        by one, as the general way does. An exception that is no KafkaError is a bug; it is the
+        outcome of the batches that met it."""
+        partition, batches, outcomes = self.partition, self.batches, self.outcomes
+        before = partition.log.log_end_offset
+        while len(outcomes) < len(batches):
+            rest = batches[len(outcomes) :] if outcomes else batches
+            try:
+                outcomes += partition.append_run(rest, now_ms, acks_all=acks_all)
+            except StorageError as e:
+                if not e.undone or len(rest) == 1:
+                    outcomes.append(e)  # this batch has found it out; else each is tried for itself
+            except KafkaError:
+                pass  # nothing was appended; each batch is refused for itself
+            except Exception as e:  # noqa: BLE001 (whatever it is, the clients get an answer)
+                outcomes += [e] * len(rest)
+            if len(outcomes) < len(batches):
+                outcomes.append(self._append_one(batches[len(outcomes)], now_ms, acks_all))
+
+        self.log_start_offset = partition.log.log_start_offset
+        counted = self._counted
+        counted.messages_in += partition.log.log_end_offset - before
+        for batch, outcome in zip(batches, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                counted.failed_produce += 1
+            else:
+                counted.bytes_in += len(batch[0])
+
+    def place(self, number: int) -> Appended | Exception:
+        """Where a batch went, or why it was refused."""
+        outcome = self.outcomes[number]
+        if not isinstance(outcome, int):
+            return outcome
+        last_offset = outcome + self.batches[number].header.last_offset_delta
+        return Appended(outcome, last_offset, -1, self.log_start_offset, False)
+
+    def _append_one(self, admitted: Admitted, now_ms: int, acks_all: bool) -> Appended | Exception:
+        batch, header, timestamps = admitted
+        try:
+            return self.partition.append(
+                batch,
+                header,
+                now_ms=now_ms,
+                acks_all=acks_all,
+                origin=Origin.CLIENT,
+                timestamps=timestamps,
+            )
+        except Exception as e:  # noqa: BLE001 (a refusal, or a bug: the client gets an answer)
+            return e
+
+    def must_wait(self, next_offset: int, *, acks_all: bool) -> bool:
+        """Whether a batch that ends before `next_offset` may not be answered yet: replicas have not
+        fetched it, or a sync is under way."""
+        partition = self.partition
+        return partition.high_watermark < next_offset if acks_all else partition.flushing

@@ -1,0 +1,20 @@
+"""ReadShareGroupStateSummary (87), versions 0–1: the coordinator of a group asks where delivery is
+(KIP-932)."""
+
+from pk.core.api.registry import Api
+from pk.core.broker.coordinator.share_state_requests import READ_SUMMARY
+from pk.core.broker.requests.context import Context
+from pk.core.wire.messages.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+)
+
+
+async def handle(
+    context: Context, request: ReadShareGroupStateSummaryRequest
+) -> ReadShareGroupStateSummaryResponse:
+    """Ask the share coordinator of each share partition."""
+    return await context.broker.share_coordinators.read_summary(request)
+
+
+API = Api(key=87, versions=(0, 1), handle=handle, error_response=READ_SUMMARY.refuse, parks=True)

@@ -1,0 +1,119 @@
+"""What ShareFetch and ShareAcknowledge have in common: whose session it is, and what is said of
+records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from pk.core.api.authorization import allows
+from pk.core.api.long_requests import in_turns
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.requests.context import Context
+from pk.core.broker.share.share_leader import Stored
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.share.partition import Acknowledgement, AcknowledgeType
+from pk.core.share.sessions import SessionKey
+from pk.core.values import TopicIdPartition
+
+Acknowledgements = Mapping[TopicIdPartition, list[Any]]
+"""By partition, the batches of acknowledgements of the request."""
+
+LEADER_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class Leader(NamedTuple):
+    """Who leads a partition now, and where it listens (KIP-951)."""
+
+    leader_id: int
+    leader_epoch: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def session_key(group_id: str | None, member_id: str | None) -> SessionKey:
+    """Whose session a request belongs to. Raises INVALID_REQUEST."""
+    if group_id is None or not member_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    return SessionKey(group_id, member_id)
+
+
+async def acknowledgements_of(topics: Iterable[Any]) -> dict[TopicIdPartition, list[Any]]:
+    """The partitions of a request of which something is said."""
+    said: dict[TopicIdPartition, list[Any]] = {}
+    async for topic, partition in in_turns((t, p) for t in topics for p in t.partitions):
+        if partition.acknowledgement_batches:
+            tp = TopicIdPartition(topic.topic_id, partition.partition_index)
+            said[tp] = partition.acknowledgement_batches
+    return said
+
+
+async def acknowledge(
+    context: Context, key: SessionKey, said: Acknowledgements, *, renews: bool
+) -> dict[TopicIdPartition, KafkaError | None]:
+    """Have what a member says stored; what went wrong, by partition. All partitions are stored at
+    once. `renews`: whether locks may be renewed by this request."""
+    found: dict[TopicIdPartition, KafkaError | None] = {}
+    waiting: dict[TopicIdPartition, Stored] = {}
+    async for tp, batches in in_turns(said.items()):
+        found[tp] = None
+        try:
+            check_read(context, tp)
+            _check(batches, renews=renews)
+            leader = context.broker.share_partitions.find(key.group_id, tp)
+            if leader.is_loading:
+                await leader.wait_until_loaded()
+            stored = leader.acknowledge(
+                key.member_id,
+                [
+                    Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types)
+                    for one in batches
+                ],
+            )
+            if stored is not None:
+                waiting[tp] = stored
+        except KafkaError as e:
+            found[tp] = e
+    for tp, stored in waiting.items():
+        try:
+            await stored.wait()
+        except KafkaError as e:
+            found[tp] = e
+    return found
+
+
+def check_read(context: Context, tp: TopicIdPartition) -> None:
+    """Raises TOPIC_AUTHORIZATION_FAILED if the asker may not read a topic. A topic that does not
+    exist passes."""
+    topic = context.broker.image.topic_by_id(tp.topic_id)
+    if topic is not None and not allows(context, Operation.READ, ResourceType.TOPIC, topic.name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _check(batches: Iterable[Any], *, renews: bool) -> None:
+    """Raise INVALID_REQUEST for what no share partition can take."""
+    highest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
+    previous = -1
+    for one in batches:
+        size = one.last_offset - one.first_offset + 1
+        if (
+            size < 1
+            or one.first_offset <= previous
+            or len(one.acknowledge_types) not in (1, size)
+            or min(one.acknowledge_types) < 0
+            or max(one.acknowledge_types) > highest
+        ):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        previous = one.last_offset
+
+
+def leader_of(context: Context, tp: TopicIdPartition) -> Leader | None:
+    """The leader of a partition; None if it has none, or none with a known endpoint."""
+    broker = context.broker
+    topic = broker.image.topic_by_id(tp.topic_id)
+    led = None if topic is None else broker.state.leader_of(topic.name, tp.partition)
+    if led is None:
+        return None
+    endpoint = broker.state.endpoint(led[0], context.listener)
+    return None if endpoint is None else Leader(*led, *endpoint)

@@ -1,0 +1,30 @@
+"""ShareGroupHeartbeat (76), version 1: a member of a share group joins, says what it reads, learns
+which share partitions it may fetch from, and leaves (KIP-932)."""
+
+from __future__ import annotations
+
+from pk.core.api.authorization import check_subscription
+from pk.core.api.registry import Answer, Api
+from pk.core.broker.requests.context import Context
+from pk.core.group.settings import Client
+from pk.core.wire.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+
+
+def handle(
+    context: Context, request: ShareGroupHeartbeatRequest
+) -> Answer[ShareGroupHeartbeatResponse]:
+    """Let the group's coordinator decide."""
+    client = Client(context.client_id or "", context.client_host)
+    coordinators = context.broker.coordinators
+    coordinators.check_share_protocol()
+    check_subscription(context, request.subscribed_topic_names)
+    return coordinators.submit(
+        request.group_id,
+        lambda machine, _, now_ms: machine.share_heartbeat(request, client, now_ms),
+    )
+
+
+API = Api(key=76, versions=(1, 1), handle=handle, parks=True)

@@ -1,0 +1,64 @@
+"""StreamsGroupHeartbeat (88), version 0: a member of a streams group joins with its topology,
+learns which tasks it has, and leaves (KIP-1071).
+
+What the cluster lacks for the topology is a status of an answer that is no error. The broker makes
+internal topics that are missing (core/group/streams/groups.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from inspect import isawaitable
+
+from pk.core.api.authorization import allows_cluster, check, check_subscription, is_on
+from pk.core.api.long_requests import large_or_not
+from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.requests.context import Context
+from pk.core.group.settings import Client
+from pk.core.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
+
+
+def handle(
+    context: Context, request: StreamsGroupHeartbeatRequest
+) -> Answer[StreamsGroupHeartbeatResponse]:
+    """Let the group's coordinator decide."""
+    client = Client(context.client_id or "", context.client_host)
+    coordinators = context.broker.coordinators
+    coordinators.check_streams_protocol()
+    if request.topology is not None and is_on(context):
+        _check_topology(context, request.topology)
+    answer = coordinators.submit(
+        request.group_id,
+        lambda machine, _, now_ms: machine.streams_heartbeat(request, client, now_ms),
+    )
+    return _later(answer) if isawaitable(answer) else large_or_not(answer)
+
+
+def _check_topology(context: Context, topology: Topology) -> None:
+    """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) where the member may not describe what it reads
+    and writes, or not create what the broker would make for it."""
+    internal = {
+        topic.name
+        for part in topology.subtopologies
+        for topic in (*part.repartition_source_topics, *part.state_changelog_topics)
+    }
+    read = {name for part in topology.subtopologies for name in part.source_topics}
+    check_subscription(context, list(read | internal))
+    missing = internal - set(context.broker.image.topics)
+    if missing and not allows_cluster(context, Operation.CREATE, log=False):
+        for name in sorted(missing):
+            check(context, Operation.CREATE, ResourceType.TOPIC, name)
+
+
+async def _later(
+    answer: Awaitable[StreamsGroupHeartbeatResponse],
+) -> Outcome[StreamsGroupHeartbeatResponse]:
+    return large_or_not(await answer)
+
+
+API = Api(key=88, versions=(0, 0), handle=handle, parks=True)

@@ -1,0 +1,305 @@
+"""ACLs (KIP-11, KIP-290): the rules that say which principal may do what to which resource.
+
+`AclBinding` is one rule, `AclFilter` selects some of them, and `Acls` is the set of all rules of a
+cluster. The numbers of the enumerations are those of the protocol (CreateAcls, DescribeAcls,
+DeleteAcls).
+
+`Acls` is an index, because a broker with ten thousand rules asks it for each request: the rules of
+a resource are found by its name, by each length that a prefix has, and by the wildcard `*`, and
+among them those of a principal. It is immutable; `changed` copies only the dictionaries that its
+rules touch, so old images of the cluster stay as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+WILDCARD: Final = "*"
+"""As the name of a literal pattern: every resource. As the host of a rule: every host."""
+
+WILDCARD_PRINCIPAL: Final = "User:*"
+"""The principal of a rule that is about everyone."""
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the only resource of type CLUSTER."""
+
+
+class ResourceType(IntEnum):
+    """What kind of resource a rule protects."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How the name in a rule, or in a filter of rules, matches names of resources (KIP-290)."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """What an API does to a resource, as ACLs name it."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """Whether a rule forbids or allows."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AclBinding(NamedTuple):
+    """One rule: the resources that it is about, and who may, or may not, do what to them from
+    where."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    """`TYPE:NAME`, as `User:alice`."""
+    host: str
+    operation: int
+    permission: int
+
+    def __str__(self) -> str:
+        permission = Permission(self.permission).name
+        operation, pattern = Operation(self.operation).name, PatternType(self.pattern_type).name
+        resource = f"{ResourceType(self.resource_type).name}:{pattern}:{self.resource_name}"
+        return f"{permission} {self.principal} {operation} {resource} from {self.host}"
+
+
+class AclFilter(NamedTuple):
+    """Selects rules. None, and ANY where there is a number, match everything. The pattern type
+    MATCH selects the rules that are about the resource of that name, literally, by prefix or by
+    wildcard."""
+
+    resource_type: int = ResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: int = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = Operation.ANY
+    permission: int = Permission.ANY
+
+    def matches(self, rule: AclBinding) -> bool:
+        """Whether the filter selects `rule`."""
+        return (
+            self.resource_type in (ResourceType.ANY, rule.resource_type)
+            and self.operation in (Operation.ANY, rule.operation)
+            and self.permission in (Permission.ANY, rule.permission)
+            and (self.principal is None or self.principal == rule.principal)
+            and (self.host is None or self.host == rule.host)
+            and self._matches_name(rule)
+        )
+
+    def _matches_name(self, rule: AclBinding) -> bool:
+        wanted = self.pattern_type
+        if wanted not in (PatternType.ANY, PatternType.MATCH, rule.pattern_type):
+            return False
+        name = self.resource_name
+        if name is None or name == rule.resource_name:
+            return True
+        if wanted != PatternType.MATCH:
+            return False
+        if rule.pattern_type == PatternType.PREFIXED:
+            return name.startswith(rule.resource_name)
+        return rule.resource_name == WILDCARD
+
+    @property
+    def selects_one(self) -> bool:
+        """Whether the filter names one rule in full."""
+        return (
+            None not in (self.resource_name, self.principal, self.host)
+            and self.resource_type > ResourceType.ANY
+            and self.pattern_type > PatternType.MATCH
+            and self.operation > Operation.ANY
+            and self.permission > Permission.ANY
+        )
+
+
+Entry = tuple[int, int, str]
+"""What is left of a rule under its resource and its principal: operation, permission, host."""
+
+Entries = Mapping[str, tuple[Entry, ...]]
+"""The rules of one pattern by their principals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """The rules of one resource type."""
+
+    literal: Mapping[str, Entries] = field(default_factory=dict[str, Entries])
+    prefixed: Mapping[str, Entries] = field(default_factory=dict[str, Entries])
+    lengths: tuple[int, ...] = ()
+    """Of the prefixes, in characters, each once, the shortest first."""
+
+
+_NO_PATTERNS: Final = Patterns()
+
+
+@dataclass(frozen=True, slots=True)
+class Acls:
+    """All rules of a cluster."""
+
+    rules: Mapping[AclBinding, None] = field(default_factory=dict[AclBinding, None])
+    """The rules, in the order in which they came."""
+    by_type: Mapping[int, Patterns] = field(default_factory=dict[int, Patterns], repr=False)
+    """The same, for `about` and `of_type`."""
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __iter__(self) -> Iterator[AclBinding]:
+        return iter(self.rules)
+
+    def __contains__(self, rule: object) -> bool:
+        return rule in self.rules
+
+    def about(self, resource_type: int, name: str) -> Iterator[tuple[str, int, Entries]]:
+        """The rules whose pattern matches a resource: (name of the pattern, its type, the rules by
+        principal). Exact matches come first, then prefixes, the longest first, then the
+        wildcard."""
+        patterns = self.by_type.get(resource_type)
+        if patterns is None:
+            return
+        found = patterns.literal.get(name)
+        if found is not None:
+            yield name, PatternType.LITERAL, found
+        prefixed, length_max = patterns.prefixed, len(name)
+        for length in reversed(patterns.lengths):
+            if length <= length_max:
+                prefix = name[:length]
+                found = prefixed.get(prefix)
+                if found is not None:
+                    yield prefix, PatternType.PREFIXED, found
+        if name != WILDCARD:
+            found = patterns.literal.get(WILDCARD)
+            if found is not None:
+                yield WILDCARD, PatternType.LITERAL, found
+
+    def of_type(self, resource_type: int) -> Iterator[tuple[str, int, Entries]]:
+        """The rules of a resource type: (name of the pattern, its type, the rules by principal)."""
+        patterns = self.by_type.get(resource_type, _NO_PATTERNS)
+        for name, found in patterns.literal.items():
+            yield name, PatternType.LITERAL, found
+        for name, found in patterns.prefixed.items():
+            yield name, PatternType.PREFIXED, found
+
+    def selected(self, wanted: AclFilter) -> list[AclBinding]:
+        """The rules that a filter selects."""
+        if wanted.selects_one:
+            only = AclBinding(*wanted)  # type: ignore[arg-type]  # all its fields are given
+            return [only] if only in self.rules else []
+        return [rule for rule in self.rules if wanted.matches(rule)]
+
+    def changed(self, added: Iterable[AclBinding], removed: Iterable[AclBinding]) -> Acls:
+        """These rules without `removed` and with `added`. Removing a missing rule, or adding one
+        twice, changes nothing."""
+        edit = AclsEdit(self)
+        for rule in removed:
+            edit.remove(rule)
+        for rule in added:
+            edit.add(rule)
+        return edit.finish()
+
+
+class AclsEdit:
+    """Rules while they change: a dictionary is copied when it is first written to."""
+
+    def __init__(self, acls: Acls) -> None:
+        self._acls = acls
+        self.rules = dict(acls.rules)
+        self._names: dict[tuple[int, int], dict[str, Entries]] = {}
+        self._own: dict[tuple[int, int, str], dict[str, tuple[Entry, ...]]] = {}
+
+    def add(self, rule: AclBinding) -> None:
+        """Add a rule, unless it is one of them."""
+        if rule in self.rules:
+            return
+        self.rules[rule] = None
+        own, entry = self._principals_of(rule), (rule.operation, rule.permission, rule.host)
+        own[rule.principal] = (*own.get(rule.principal, ()), entry)
+
+    def remove(self, rule: AclBinding) -> None:
+        """Remove a rule, if it is one of them."""
+        if rule not in self.rules:
+            return
+        del self.rules[rule]
+        own, entry = self._principals_of(rule), (rule.operation, rule.permission, rule.host)
+        left = tuple(one for one in own[rule.principal] if one != entry)
+        if left:
+            own[rule.principal] = left
+        else:
+            del own[rule.principal]
+
+    def finish(self) -> Acls:
+        """The rules as they are now. Call nothing after it."""
+        for (resource_type, pattern_type, name), own in self._own.items():
+            names = self._names[resource_type, pattern_type]
+            if own:
+                names[name] = own
+            else:
+                names.pop(name, None)
+        by_type = dict(self._acls.by_type)
+        for resource_type in {resource_type for resource_type, _ in self._names}:
+            old = by_type.get(resource_type, _NO_PATTERNS)
+            literal = self._names.get((resource_type, PatternType.LITERAL), old.literal)
+            prefixed = self._names.get((resource_type, PatternType.PREFIXED), old.prefixed)
+            lengths = tuple(sorted({len(name) for name in prefixed}))
+            if literal or prefixed:
+                by_type[resource_type] = Patterns(literal, prefixed, lengths)
+            else:
+                by_type.pop(resource_type, None)
+        return Acls(self.rules, by_type)
+
+    def _principals_of(self, rule: AclBinding) -> dict[str, tuple[Entry, ...]]:
+        key = (rule.resource_type, rule.pattern_type, rule.resource_name)
+        own = self._own.get(key)
+        if own is None:
+            names = self._names_of(rule.resource_type, rule.pattern_type)
+            own = self._own[key] = dict(names.get(rule.resource_name, {}))
+        return own
+
+    def _names_of(self, resource_type: int, pattern_type: int) -> dict[str, Entries]:
+        names = self._names.get((resource_type, pattern_type))
+        if names is None:
+            patterns = self._acls.by_type.get(resource_type, _NO_PATTERNS)
+            literal = pattern_type == PatternType.LITERAL
+            names = dict(patterns.literal if literal else patterns.prefixed)
+            self._names[resource_type, pattern_type] = names
+        return names
+
+
+NO_ACLS: Final = Acls()

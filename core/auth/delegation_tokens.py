@@ -1,0 +1,99 @@
+"""Delegation tokens (KIP-48): a user has the cluster make a second login of its own, which ends by
+itself.
+
+A token has an id, and its HMAC by the brokers' shared secret (`delegation.token.secret.key`) is its
+password: a client that shows both by SCRAM (`tokenauth=true`) is the token's owner. The HMAC is in
+no log and in no file: every broker computes it.
+"""
+
+from __future__ import annotations
+
+import hmac as hmac_of_hash
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+
+from pk.core.auth.principal import KafkaPrincipal
+from pk.core.auth.scram import ITERATIONS_MIN, Mechanism, ScramCredential, TokenLogin
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """What the metadata knows of a token. Times are in ms since 1970."""
+
+    token_id: str
+    owner: KafkaPrincipal
+    requester: KafkaPrincipal
+    """Who had it made: the owner, or somebody who may make tokens for the owner (KIP-373)."""
+    renewers: tuple[KafkaPrincipal, ...]
+    """Who may renew and expire it besides its owner."""
+    issue_ms: int
+    expiry_ms: int
+    """When it ends unless it is renewed."""
+    max_ms: int
+    """When it ends for good."""
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it has expired."""
+        return self.expiry_ms < now_ms or self.max_ms < now_ms
+
+    def belongs_to(self, principal: KafkaPrincipal) -> bool:
+        """Whether `principal` is its owner or one of its renewers."""
+        return principal == self.owner or principal in self.renewers
+
+
+Tokens = Mapping[str, DelegationToken]
+"""Id → token."""
+
+
+class TokenSecret:
+    """The brokers' shared secret."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+        self._known: dict[str, bytes] = {}
+        self._by_hmac: dict[bytes, str] = {}
+
+    def hmac(self, token_id: str) -> bytes:
+        """The HMAC of a token."""
+        return hmac_of_hash.digest(self._secret, token_id.encode(), "sha512")
+
+    def find(self, tokens: Tokens, hmac: bytes) -> DelegationToken | None:
+        """The token with this HMAC, None where there is none."""
+        token_id = self._by_hmac.get(hmac)
+        if token_id is None or token_id not in tokens:
+            self._learn(tokens)
+            token_id = self._by_hmac.get(hmac)
+        return None if token_id is None else tokens.get(token_id)
+
+    def login(self, token: DelegationToken, mechanism: Mechanism) -> TokenLogin:
+        """How somebody logs in by a token. Slow on purpose, the first time."""
+        password = b64encode(self.hmac(token.token_id)).decode()
+        credential = _credential(mechanism, token.token_id, password)
+        return TokenLogin(token.owner.name, token.expiry_ms, credential)
+
+    def _learn(self, tokens: Tokens) -> None:
+        """Compute the HMACs of new tokens, and forget those that are gone."""
+        for token_id in self._known.keys() - tokens.keys():
+            del self._by_hmac[self._known.pop(token_id)]
+        for token_id in tokens.keys() - self._known.keys():
+            self._known[token_id] = found = self.hmac(token_id)
+            self._by_hmac[found] = token_id
+
+
+@lru_cache(maxsize=4)
+def token_secret(secret: str) -> TokenSecret:
+    """The state of a secret: one in a process."""
+    return TokenSecret(secret)
+
+
+_LOGINS_KEPT: Final = 1000
+
+
+@lru_cache(maxsize=_LOGINS_KEPT)
+def _credential(mechanism: Mechanism, token_id: str, password: str) -> ScramCredential:
+    salt = sha256(f"{mechanism.sasl_name}\0{token_id}\0{password}".encode()).digest()
+    return ScramCredential.of_password(mechanism, password, salt, ITERATIONS_MIN)

@@ -1,0 +1,24 @@
+"""As much of DER, the form of certificates and keys, as is needed to find something in it."""
+
+from __future__ import annotations
+
+
+class DerError(ValueError):
+    """Bytes that are no DER."""
+
+
+def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:
+    """The element at `position`: (tag, content, where the next one begins). Raises DerError."""
+    try:
+        tag, length = data[position], data[position + 1]
+    except IndexError as e:
+        raise DerError("it ends too soon") from e
+    start = position + 2
+    if length & 0x80:
+        count = length & 0x7F
+        length = int.from_bytes(data[start : start + count], "big")
+        start += count
+    end = start + length
+    if end > len(data):
+        raise DerError("it ends too soon")
+    return tag, data[start:end], end

@@ -1,0 +1,132 @@
+"""SASL GSSAPI (RFC 4752), by which Kerberos logs in.
+
+First the two sides pass the tokens of a GSS context until it stands; each then knows the other.
+Then they agree on a security layer, in one wrapped message each way: the server offers, the client
+chooses and may name an authorization id. Kafka has one layer only, none: TLS encrypts, where it
+must. As at Apache Kafka, the authorization id does not count: a client is who its ticket says.
+
+The context is somebody else's business (`net/kerberos.py`); this file does no I/O but by its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from pk.core.auth.principal_mapping import RuleError
+from pk.core.auth.sasl import SaslError
+
+NO_LAYER: Final = 1
+"""The bit of the only security layer."""
+_OFFER: Final = bytes((NO_LAYER, 0, 0, 0))
+"""Layers, and the bytes that a wrapped message may have: 0 where no layer wraps any."""
+_STEPS_MAX: Final = 8
+"""Of a context: Kerberos needs one or two."""
+
+
+class GssFailed(Exception):
+    """A step of a context failed. The text is for the log."""
+
+
+class GssContext(Protocol):
+    """One side of a GSS context. All methods raise GssFailed."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the context stands."""
+        ...
+
+    @property
+    def initiator(self) -> str:
+        """The principal that began, once the context stands."""
+        ...
+
+    def step(self, token: bytes) -> bytes:
+        """The token that answers the other side's; b"" begins, and b"" is no answer."""
+        ...
+
+    def wrap(self, data: bytes) -> bytes:
+        """`data`, signed."""
+        ...
+
+    def unwrap(self, data: bytes) -> bytes:
+        """What the other side wrapped."""
+        ...
+
+
+class GssapiServer:
+    """The server's side of one exchange."""
+
+    def __init__(self, context: GssContext, local_name: Callable[[str], str]) -> None:
+        """`local_name` makes the user of a principal, and raises RuleError."""
+        self._context = context
+        self._local_name = local_name
+        self._steps = 0
+        self._offered = False
+        self.user: str | None = None
+        self.expires_ms: int | None = None
+        self.by_token = False
+
+    def step(self, data: bytes) -> bytes:
+        """The answer to a token, to the empty message after the last, or to the choice of a layer.
+        Raises SaslError."""
+        try:
+            return self._step(data)
+        except (GssFailed, RuleError) as e:
+            raise SaslError(str(e)) from e
+
+    def _step(self, data: bytes) -> bytes:
+        context = self._context
+        if not context.complete:
+            if not data or self._steps == _STEPS_MAX:
+                raise SaslError("Kerberos did not come to an end" if data else "an empty token")
+            self._steps += 1
+            answer = context.step(data)
+            return answer if answer or not context.complete else self._offer(b"")
+        if not self._offered:
+            return self._offer(data)
+        choice = context.unwrap(data)
+        if len(choice) < len(_OFFER) or choice[0] != NO_LAYER:
+            raise SaslError("the client chose a security layer that was not offered")
+        self.user = self._local_name(context.initiator)
+        return b""
+
+    def _offer(self, data: bytes) -> bytes:
+        if data:
+            raise SaslError("Handshake expecting no response data from server")
+        self._offered = True
+        return self._context.wrap(_OFFER)
+
+
+class GssapiClient:
+    """The client's side."""
+
+    def __init__(self, context: GssContext) -> None:
+        self._context = context
+        self._steps = 0
+        self.complete = False
+
+    def step(self, data: bytes) -> bytes:
+        """The message that answers the server's. Raises SaslError."""
+        try:
+            return self._step(data)
+        except GssFailed as e:
+            raise SaslError(str(e)) from e
+
+    def _step(self, data: bytes) -> bytes:
+        context = self._context
+        if self.complete:
+            if data:
+                raise SaslError("the server went on after the end of GSSAPI")
+            return b""
+        if not context.complete:
+            if self._steps == _STEPS_MAX:
+                raise SaslError("Kerberos did not come to an end")
+            self._steps += 1
+            return context.step(data)
+        offer = context.unwrap(data)
+        if len(offer) != len(_OFFER) or not offer[0] & NO_LAYER:
+            raise SaslError("the server asks for a security layer of Kerberos; pk has TLS instead")
+        answer = context.wrap(_OFFER + context.initiator.encode())
+        self.complete = True
+        return answer

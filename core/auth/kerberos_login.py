@@ -1,0 +1,81 @@
+"""How a node or a client says who it is to Kerberos: the options of Java's Krb5LoginModule.
+
+A keytab holds the keys of a principal; a ticket cache holds what `kinit` fetched. Servers need a
+keytab. Options that only say how Java does it (`storeKey`, `doNotPrompt`, `debug` …) change nothing
+here: there is never a prompt, and the keys are read when they are needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pk.core.auth.jaas import KERBEROS_LOGIN, JaasError, Login, parse_jaas
+
+_JAVAS: Final = frozenset(
+    {"storekey", "donotprompt", "debug", "isinitiator", "refreshkrb5config", "renewtgt"}
+)
+_OPTIONS: Final = frozenset(
+    {"usekeytab", "keytab", "principal", "useticketcache", "ticketcache", "servicename"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """Where the credentials are."""
+
+    principal: str | None
+    keytab: str | None
+    """The file; None where a ticket cache counts."""
+    ticket_cache: str | None
+    """The file; None for the default cache."""
+    service_name: str | None
+
+    @staticmethod
+    def parse(text: str) -> KerberosLogin:
+        """Of a `sasl.jaas.config`. Raises JaasError."""
+        return KerberosLogin.of(parse_jaas(text))
+
+    @staticmethod
+    def of(login: Login) -> KerberosLogin:
+        """Raises JaasError."""
+        if login.module != KERBEROS_LOGIN:
+            raise JaasError(f"the login module of GSSAPI is {KERBEROS_LOGIN}")
+        options = {key.lower(): value for key, value in login.options.items()}
+        unknown = [key for key in login.options if key.lower() not in _JAVAS | _OPTIONS]
+        if unknown:
+            raise JaasError(f"pk has no option {unknown[0]} of Krb5LoginModule")
+        by_keytab = options.get("usekeytab", "false").lower() == "true"
+        by_cache = options.get("useticketcache", "false").lower() == "true"
+        keytab, principal = options.get("keytab"), options.get("principal")
+        if by_keytab and not (keytab and principal):
+            raise JaasError("useKeyTab=true needs keyTab and principal")
+        if not by_keytab and not by_cache:
+            raise JaasError("GSSAPI needs useKeyTab=true or useTicketCache=true: pk never prompts")
+        return KerberosLogin(
+            principal=principal,
+            keytab=_path(keytab) if by_keytab and keytab else None,
+            ticket_cache=_path(options["ticketcache"]) if "ticketcache" in options else None,
+            service_name=options.get("servicename"),
+        )
+
+    def service(self, given: str | None) -> str:
+        """The Kerberos name of the brokers: the login's, or `sasl.kerberos.service.name`. Raises
+        JaasError where there is none, or they differ."""
+        if self.service_name and given and self.service_name != given:
+            raise JaasError(
+                "Conflicting serviceName values found in JAAS and Kafka configs: value in JAAS"
+                f" {self.service_name}, value in Kafka config {given}"
+            )
+        name = self.service_name or given
+        if not name:
+            raise JaasError(
+                "No serviceName defined in either JAAS or Kafka config: set"
+                " sasl.kerberos.service.name, usually to kafka"
+            )
+        return name
+
+
+def _path(text: str) -> str:
+    """A file's path, which Java also takes with FILE: before it."""
+    return text.removeprefix("FILE:")

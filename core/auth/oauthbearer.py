@@ -1,0 +1,122 @@
+"""SASL OAUTHBEARER (RFC 7628, KIP-255): the client shows a token that somebody else signed.
+
+The client's only message has the token. A server that refuses it does not fail at once: it answers
+with JSON that says so, the client acknowledges with one byte, and then the login fails. What a
+token must look like is not this file's business: `validate` says whose it is, or why it does not
+count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from pk.core.auth.sasl import AuthenticationFailed, SaslError
+
+ACKNOWLEDGED: Final = b"\x01"
+"""What a client answers to a refusal."""
+INVALID_TOKEN: Final = '{"status":"invalid_token"}'
+
+_SASL_NAME: Final = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
+_VALUE: Final = r"[\x21-\x7E \t\r\n]+"
+_CLIENT_FIRST: Final = re.compile(
+    rf"n,(?:a=(?P<name>{_SASL_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+={_VALUE}\x01)*)\x01"
+)
+_AUTH: Final = re.compile(r"(?i:bearer) +([-_.~+/A-Za-z0-9]+=*)")
+_TOKEN: Final = re.compile(r"[-_.~+/A-Za-z0-9]+=*")
+_EXTENSION: Final = re.compile(rf"[A-Za-z]+={_VALUE}")
+
+
+class TokenRefused(Exception):
+    """A token does not count. The text is for the log, and quotes nothing of the token."""
+
+
+class KeysNeeded(Exception):
+    """Whether a token counts cannot be said before the provider's keys are fetched again. Then the
+    same step may be repeated."""
+
+
+class ValidToken(NamedTuple):
+    """What a token proves."""
+
+    name: str
+    expires_ms: int
+    """Since 1970."""
+
+
+class OAuthBearerServer:
+    """The server's side of one exchange."""
+
+    def __init__(self, validate: Callable[[str], ValidToken]) -> None:
+        """`validate` raises TokenRefused, KeysNeeded."""
+        self._validate = validate
+        self._refusal: str | None = None
+        self.user: str | None = None
+        self.expires_ms: int | None = None
+        self.by_token = False
+
+    def step(self, data: bytes) -> bytes:
+        """The answer to the client's token, or to its acknowledgement of a refusal. Raises
+        SaslError, KeysNeeded."""
+        if self._refusal is not None:
+            if data != ACKNOWLEDGED:
+                raise SaslError(f"{self._refusal}; and the client did not acknowledge that")
+            raise AuthenticationFailed(INVALID_TOKEN, self._refusal)
+        name, token = _parse(data)
+        try:
+            found = self._validate(token)
+        except TokenRefused as e:
+            self._refusal = f"the token is refused: {e}"
+            return INVALID_TOKEN.encode()
+        if name and name != found.name:
+            raise AuthenticationFailed(
+                f"Authentication failed: Client requested an authorization id ({name}) that is"
+                f" different from the token's principal name ({found.name})"
+            )
+        self.user, self.expires_ms = found.name, found.expires_ms
+        return b""
+
+
+class OAuthBearerClient:
+    """The client's side of one exchange."""
+
+    def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
+        """Raises SaslError where the token or the extensions hold what cannot be sent."""
+        pairs = [f"{key}={value}" for key, value in (extensions or {}).items()]
+        for pair in pairs:
+            if not _EXTENSION.fullmatch(pair) or pair.startswith("auth="):
+                raise SaslError(f"the SASL extension {pair.partition('=')[0]!r} cannot be sent")
+        if not _TOKEN.fullmatch(token):
+            raise SaslError("the token is not one: it has other characters than base64's and dots")
+        self._first = "\x01".join(["n,,", f"auth=Bearer {token}", *pairs, "", ""]).encode()
+        self._begun = False
+        self.complete = False
+
+    def step(self, data: bytes) -> bytes:
+        """The message with the token, then nothing; or the acknowledgement of a refusal."""
+        if not self._begun:
+            self._begun = True
+            return self._first
+        if data:
+            return ACKNOWLEDGED
+        self.complete = True
+        return b""
+
+
+def _parse(data: bytes) -> tuple[str, str]:
+    """The authorization id, often empty, and the token."""
+    try:
+        match = _CLIENT_FIRST.fullmatch(data.decode())
+    except UnicodeDecodeError:
+        match = None
+    if match is None:
+        raise SaslError("Invalid OAUTHBEARER client first message")
+    pairs = [pair.partition("=") for pair in match["pairs"].split("\x01") if pair]
+    auth = [value for key, _, value in pairs if key == "auth"]
+    if len(auth) != 1:
+        raise SaslError("Invalid OAUTHBEARER client first message: 'auth' not specified")
+    shown = _AUTH.fullmatch(auth[0])
+    if shown is None:
+        raise SaslError("Invalid OAUTHBEARER client first message: invalid 'auth' format")
+    return (match["name"] or "").replace("=2C", ",").replace("=3D", "="), shown[1]

@@ -1,0 +1,41 @@
+"""Who asks: Kafka's principals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+USER: Final = "User"
+"""The type of every principal that a connection of Kafka's own protocols authenticates as."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaPrincipal:
+    """The name under which ACLs and quotas know a client: `User:alice`."""
+
+    type: str
+    name: str
+    token_authenticated: bool = field(default=False, compare=False)
+    """Whether a delegation token proved it. As in Kafka, that makes no other principal of it."""
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> KafkaPrincipal:
+        """The principal that `TYPE:NAME` names; the name may hold colons. Raises ValueError in
+        Apache's words."""
+        kind, colon, name = text.partition(":")
+        if not text:
+            raise ValueError(
+                "expected a string in format principalType:principalName but got empty string"
+            )
+        if not colon or not kind:
+            raise ValueError(
+                f"expected a string in format principalType:principalName but got {text}"
+            )
+        return cls(kind, name)
+
+
+ANONYMOUS: Final = KafkaPrincipal(USER, "ANONYMOUS")
+"""The principal of a connection that did not authenticate."""

@@ -1,0 +1,62 @@
+"""What every SASL mechanism has in common: an exchange of messages that ends with a user's name, or
+fails."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+PLAIN: Final = "PLAIN"
+SCRAM_SHA_256: Final = "SCRAM-SHA-256"
+SCRAM_SHA_512: Final = "SCRAM-SHA-512"
+OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
+
+
+class SaslError(Exception):
+    """An exchange failed. The text is for the log: the peer learns only that it failed."""
+
+
+class AuthenticationFailed(SaslError):
+    """An exchange failed, and the peer may learn the text. It is the same whether the user or the
+    password is wrong."""
+
+    def __init__(self, said: str, why: str | None = None) -> None:
+        """`said` is for the peer; `why`, where it says more, for the log."""
+        super().__init__(said)
+        self.why = why or said
+
+
+class ServerExchange(Protocol):
+    """The server's side of one mechanism."""
+
+    @property
+    def user(self) -> str | None:
+        """The authenticated user, once the exchange is complete."""
+        ...
+
+    @property
+    def expires_ms(self) -> int | None:
+        """When what proved the user ends, in ms since 1970; None where it does not."""
+        ...
+
+    @property
+    def by_token(self) -> bool:
+        """Whether a delegation token proved the user."""
+        ...
+
+    def step(self, data: bytes) -> bytes:
+        """The answer to the client's message. Raises SaslError, and KeysNeeded (`oauthbearer`)."""
+        ...
+
+
+class ClientExchange(Protocol):
+    """The client's side of one mechanism."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the client has nothing more to send, and the server has proved what it must."""
+        ...
+
+    def step(self, data: bytes) -> bytes:
+        """The message that answers the server's; the first one answers b"". Raises SaslError."""
+        ...

@@ -1,0 +1,299 @@
+"""What a broker's keys say about SASL on one listener, read as Apache Kafka reads them.
+
+A key may be a listener's own (`listener.name.clients.sasl.enabled.mechanisms`), and a login must be
+a listener's and a mechanism's (`listener.name.clients.plain.sasl.jaas.config`): without these names
+Kafka's brokers do not read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final, cast
+
+from pk.core.auth.gssapi import GssapiServer, GssContext
+from pk.core.auth.jaas import (
+    KERBEROS_LOGIN,
+    OAUTH_LOGIN,
+    PLAIN_LOGIN,
+    SCRAM_LOGIN,
+    JaasError,
+    Login,
+    parse_jaas,
+)
+from pk.core.auth.kerberos_login import KerberosLogin
+from pk.core.auth.kerberos_names import check_short_name_rules, short_name
+from pk.core.auth.oauthbearer import OAuthBearerServer, ValidToken
+from pk.core.auth.plain import PlainServer
+from pk.core.auth.principal_mapping import RuleError
+from pk.core.auth.sasl import GSSAPI, OAUTHBEARER, PLAIN, ServerExchange
+from pk.core.auth.scram import (
+    ITERATIONS_MIN,
+    Mechanism,
+    ScramCredential,
+    ScramServer,
+    Shape,
+    TokenLogin,
+    stranger,
+)
+from pk.core.config import BrokerConfig, ConfigError, base_name
+from pk.core.values import SASL_MECHANISMS
+
+JAAS: Final = "sasl.jaas.config"
+_NAMED_JAAS_PARTS: Final = len(f"listener.name.L.M.{JAAS}".split("."))
+SASL_PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+_MODULES: Final = {PLAIN: PLAIN_LOGIN, OAUTHBEARER: OAUTH_LOGIN, GSSAPI: KERBEROS_LOGIN}
+JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+SHORT_NAMES: Final = "sasl.kerberos.principal.to.local.rules"
+SERVICE_NAME: Final = "sasl.kerberos.service.name"
+TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+
+
+def listener_key(listener: str, key: str, mechanism: str = "") -> str:
+    """The name of a listener's own key: `listener.name.clients.plain.sasl.jaas.config`."""
+    middle = f"{mechanism.lower()}." if mechanism else ""
+    return f"listener.name.{listener.lower()}.{middle}{key}"
+
+
+def listener_value(config: BrokerConfig, listener: str, key: str, mechanism: str = "") -> object:
+    """The value of a key for a listener: its own for the mechanism, its own, or the broker's."""
+    names = [listener_key(listener, key)]
+    if mechanism:
+        names.insert(0, listener_key(listener, key, mechanism))
+    name = next((name for name in names if config.given(name) is not None), key)
+    return config[name]
+
+
+def enabled_mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
+    """`sasl.enabled.mechanisms` of a listener."""
+    return cast("tuple[str, ...]", listener_value(config, listener, "sasl.enabled.mechanisms"))
+
+
+def login_of(config: BrokerConfig, listener: str, mechanism: str) -> Login | None:
+    """The login of a listener and a mechanism, None where there is none. Raises ConfigError, which
+    quotes nothing of it."""
+    name = listener_key(listener, JAAS, mechanism)
+    text = config.given(name)
+    if text is None:
+        return None
+    try:
+        login = parse_jaas(text)
+    except JaasError as e:
+        raise ConfigError(f"{name}: {e}") from None
+    wanted = _MODULES.get(mechanism, SCRAM_LOGIN)
+    if login.module != wanted:
+        raise ConfigError(f"{name}: the login module of {mechanism} is {wanted}")
+    return login
+
+
+def kerberos_login(config: BrokerConfig, listener: str) -> KerberosLogin:
+    """The keytab and the principal of a listener that enables GSSAPI. Raises ConfigError."""
+    name = listener_key(listener, JAAS, GSSAPI)
+    login = login_of(config, listener, GSSAPI)
+    if login is None:
+        raise ConfigError(
+            f"listener {listener} enables GSSAPI, so it needs {name} with a keytab and a principal:"
+            f' {KERBEROS_LOGIN} required useKeyTab=true storeKey=true keyTab="FILE"'
+            ' principal="kafka/HOST@REALM";'
+        )
+    try:
+        found = KerberosLogin.of(login)
+    except JaasError as e:
+        raise ConfigError(f"{name}: {e}") from None
+    if found.keytab is None:
+        raise ConfigError(f"{name}: a listener needs useKeyTab=true, keyTab and principal")
+    return found
+
+
+def short_name_rules(config: BrokerConfig, listener: str) -> tuple[str, ...]:
+    """`sasl.kerberos.principal.to.local.rules` of a listener."""
+    return cast("tuple[str, ...]", listener_value(config, listener, SHORT_NAMES, GSSAPI))
+
+
+def check_changed_login(name: str, text: str) -> None:
+    """Raises ConfigError where a login that is set while brokers run is none, or belongs to no
+    listener and mechanism."""
+    if base_name(name) != JAAS:
+        return
+    _check_name(name)
+    try:
+        parse_jaas(text)
+    except JaasError as e:
+        raise ConfigError(f"{name}: {e}") from None
+
+
+def check_listener(config: BrokerConfig, listener: str) -> None:
+    """Raises ConfigError where a listener cannot authenticate anybody as its keys say."""
+    names = enabled_mechanisms(config, listener)
+    if not names:
+        raise ConfigError(f"sasl.enabled.mechanisms is empty, and listener {listener} uses SASL")
+    for name in names:
+        if name not in SASL_MECHANISMS:
+            raise ConfigError(
+                f"pk has no SASL mechanism {name}: set "
+                f"{listener_key(listener, 'sasl.enabled.mechanisms')} (or "
+                f"sasl.enabled.mechanisms) to some of {', '.join(SASL_MECHANISMS)}"
+            )
+        if name == GSSAPI:
+            kerberos_login(config, listener)
+            try:
+                check_short_name_rules(short_name_rules(config, listener))
+            except RuleError as e:
+                raise ConfigError(f"{SHORT_NAMES}: {e}") from None
+            continue
+        login = login_of(config, listener, name)
+        if name == PLAIN and login is None:
+            raise ConfigError(
+                f"listener {listener} enables PLAIN, so it needs"
+                f" {listener_key(listener, JAAS, PLAIN)} with its users"
+            )
+        if name == OAUTHBEARER and not listener_value(config, listener, JWKS_URL, name):
+            raise ConfigError(
+                f"listener {listener} enables OAUTHBEARER, so it needs {JWKS_URL}: the keys of who"
+                " signs tokens"
+            )
+
+
+def check_sasl(config: BrokerConfig) -> None:
+    """Raises ConfigError where a node cannot authenticate its peers, or itself to them, as its keys
+    say."""
+    for name in config.static:
+        if base_name(name) == JAAS:
+            _check_name(name)
+    for listener in config.listeners:
+        if listener.security_protocol in SASL_PROTOCOLS:
+            check_listener(config, listener.name)
+    if config.is_broker:
+        _check_own_login(config, "sasl.mechanism.inter.broker.protocol", config.inter_broker_login)
+    if config.controller_listener_names:
+        _check_own_login(config, "sasl.mechanism.controller.protocol", config.controller_login)
+
+
+def _check_name(name: str) -> None:
+    if len(name.split(".")) < _NAMED_JAAS_PARTS:
+        raise ConfigError(
+            f"{name} belongs to no listener and mechanism, so no broker reads it: write"
+            f" listener.name.NAME.MECHANISM.{JAAS}, the names in lower case"
+        )
+
+
+def _check_own_login(config: BrokerConfig, key: str, how: tuple[str, str, str]) -> None:
+    """Whether this node can log in where other nodes listen."""
+    listener, protocol, mechanism = how
+    if protocol not in SASL_PROTOCOLS:
+        return
+    if mechanism not in SASL_MECHANISMS:
+        raise ConfigError(f"{key}={mechanism}: pk has {', '.join(SASL_MECHANISMS)}")
+    if mechanism not in enabled_mechanisms(config, listener):
+        raise ConfigError(
+            f"{key} must be included in sasl.enabled.mechanisms when SASL is used for inter-broker "
+            "communication"
+        )
+    login = login_of(config, listener, mechanism)
+    if mechanism == OAUTHBEARER:
+        if not listener_value(config, listener, TOKEN_URL, mechanism):
+            raise ConfigError(f"{TOKEN_URL} is missing: nodes log in at {listener} with its tokens")
+        return
+    if mechanism == GSSAPI:
+        service = listener_value(config, listener, SERVICE_NAME, GSSAPI)
+        try:
+            kerberos_login(config, listener).service(cast("str | None", service))
+        except JaasError as e:
+            raise ConfigError(f"nodes log in at {listener} by GSSAPI: {e}") from None
+        return
+    if login is None or not login.username or not login.password:
+        raise ConfigError(
+            f"{listener_key(listener, JAAS, mechanism)} must have a username and a password: nodes"
+            f" log in at {listener} with them"
+        )
+
+
+@lru_cache(maxsize=64)
+def _own_credential(mechanism: Mechanism, username: str, password: str) -> ScramCredential:
+    salt = sha256(f"{mechanism.sasl_name}\0{username}\0".encode() + password.encode()).digest()
+    return ScramCredential.of_password(mechanism, password, salt, ITERATIONS_MIN)
+
+
+class ListenerMechanisms:
+    """`sasl_server.Mechanisms` of one listener, as its keys and the cluster's users are when a
+    client comes."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        listener: str,
+        find_user: Callable[[str, Mechanism], ScramCredential | None],
+        shape: Callable[[Mechanism], Shape],
+        secret: bytes,
+        nonce: Callable[[], str],
+        find_token: Callable[[str, Mechanism], TokenLogin | None],
+        validate: Callable[[str], ValidToken],
+        now_ms: Callable[[], int],
+        accept: Callable[[KerberosLogin], GssContext],
+        default_realm: Callable[[], str],
+    ) -> None:
+        """`find_user` has the cluster's SCRAM users, `shape` says what most of their credentials
+        look like, `secret` makes the salts of strangers, `find_token` has the cluster's delegation
+        tokens that are not over, `validate` checks tokens of OAUTHBEARER, `accept` begins contexts
+        of Kerberos and raises ConfigError."""
+        self._config = config
+        self._listener = listener
+        self._find_user = find_user
+        self._shape = shape
+        self._secret = secret
+        self._nonce = nonce
+        self._find_token = find_token
+        self._validate = validate
+        self._now_ms = now_ms
+        self._accept = accept
+        self._default_realm = default_realm
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See `sasl_server.Mechanisms`."""
+        return enabled_mechanisms(self._config, self._listener)
+
+    def begin(self, name: str) -> ServerExchange:
+        """See `sasl_server.Mechanisms`."""
+        if name == OAUTHBEARER:
+            return OAuthBearerServer(self._validate)
+        if name == GSSAPI:
+            context = self._accept(kerberos_login(self._config, self._listener))
+            return GssapiServer(context, self._short_name)
+        login = login_of(self._config, self._listener, name)
+        if name == PLAIN:
+            return PlainServer(login.plain_users if login is not None else {})
+        mechanism = Mechanism.named(name)
+
+        def find(user: str) -> ScramCredential | None:
+            return self._find_user(user, mechanism) or _of_login(login, mechanism, user)
+
+        def instead(user: str) -> ScramCredential:
+            return stranger(mechanism, user, self._secret, self._shape(mechanism))
+
+        def find_token(token_id: str) -> TokenLogin | None:
+            return self._find_token(token_id, mechanism)
+
+        return ScramServer(mechanism, find, instead, self._nonce(), find_token)
+
+    def _short_name(self, principal: str) -> str:
+        rules = short_name_rules(self._config, self._listener)
+        return short_name(rules, principal, self._default_realm())
+
+    def session_ms_max(self, name: str) -> int:
+        """See `sasl_server.Mechanisms`."""
+        value = listener_value(self._config, self._listener, "connections.max.reauth.ms", name)
+        return cast(int, value)
+
+    def now_ms(self) -> int:
+        """See `sasl_server.Mechanisms`."""
+        return self._now_ms()
+
+
+def _of_login(login: Login | None, mechanism: Mechanism, user: str) -> ScramCredential | None:
+    """The credential of the brokers' own user, with which they meet before the metadata holds
+    any."""
+    if login is None or login.password is None or login.username != user:
+        return None
+    return _own_credential(mechanism, user, login.password)

@@ -1,0 +1,253 @@
+"""A connection's way to a principal: SaslHandshake, then the messages of a mechanism (KIP-43,
+KIP-152, KIP-368).
+
+After SaslHandshake v0 the mechanism's messages are bare frames, after v1 they travel in
+SaslAuthenticate requests. Before the handshake a client may ask for ApiVersions, once; every other
+request ends the connection, before its body is read. A client that authenticates again goes the
+same way on the open connection, and must come out as the same principal.
+
+The machine takes whole frames and gives whole frames; what fails raises `Refused`, which holds the
+last answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Protocol
+
+from pk.core.auth.principal import USER, KafkaPrincipal
+from pk.core.auth.sasl import GSSAPI, AuthenticationFailed, SaslError, ServerExchange
+from pk.core.errors import ErrorCode, ProtocolError
+from pk.core.wire.codec import decode
+from pk.core.wire.header import RequestHead, frame_response, parse_request_header
+from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from pk.core.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from pk.core.wire.types import Part
+
+API_VERSIONS: Final = 18
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+HANDSHAKE_VERSIONS: Final = (0, 1)
+AUTHENTICATE_VERSIONS: Final = (0, 2)
+
+
+class Refused(ProtocolError):
+    """The connection must end. `parts` is what the client still gets, later than at once
+    (`credentials_failed`)."""
+
+    def __init__(
+        self,
+        why: str,
+        parts: Sequence[Part] = (),
+        *,
+        credentials_failed: bool = False,
+        unexpected: RequestHead | None = None,
+    ) -> None:
+        super().__init__(why)
+        self.unexpected = unexpected
+        """A request that came instead of a token: it is answered ILLEGAL_SASL_STATE, as any
+        error."""
+        self.parts = list(parts)
+        self.credentials_failed = credentials_failed
+        """Whether somebody tried to log in: the next try must wait."""
+
+
+class Mechanisms(Protocol):
+    """What a listener lets clients log in with."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The enabled mechanisms, in their order in the configuration."""
+        ...
+
+    def begin(self, name: str) -> ServerExchange:
+        """A new exchange of an enabled mechanism."""
+        ...
+
+    def session_ms_max(self, name: str) -> int:
+        """How long a session lasts (`connections.max.reauth.ms`); 0 for ever."""
+        ...
+
+    def now_ms(self) -> int:
+        """The time of day, in ms since 1970."""
+        ...
+
+
+AnswerVersions = Callable[[RequestHead, memoryview], tuple[list[Part], bool]]
+"""(head, frame) → the answer to ApiVersions, and whether it was a good one."""
+
+
+class _Phase(Enum):
+    VERSIONS_OR_HANDSHAKE = 0
+    HANDSHAKE = 1
+    TOKENS = 2
+    COMPLETE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who a connection is, and until when."""
+
+    principal: KafkaPrincipal
+    mechanism: str
+    lifetime_ms: int
+    """0: for ever."""
+
+
+@dataclass(slots=True)
+class SaslServer:
+    """The way to one session. For a client that authenticates again, `before` is the session that
+    it has."""
+
+    mechanisms: Mechanisms
+    answer_versions: AnswerVersions
+    before: Session | None = None
+    session: Session | None = field(default=None, init=False)
+    """Set when the client is authenticated."""
+    _phase: _Phase = field(default=_Phase.VERSIONS_OR_HANDSHAKE, init=False)
+    _mechanism: str = field(default="", init=False)
+    _bare: bool = field(default=False, init=False)
+    _exchange: ServerExchange | None = field(default=None, init=False)
+
+    def take(self, frame: memoryview) -> list[Part]:
+        """The answer to one frame. Raises Refused, ProtocolError, and KeysNeeded, after which the
+        same frame may come again."""
+        if self._phase is not _Phase.TOKENS:
+            return self._before_tokens(frame)
+        if self._bare:
+            return self._bare_token(frame)
+        return self._authenticate(frame)
+
+    def _before_tokens(self, frame: memoryview) -> list[Part]:
+        head = parse_request_header(frame)
+        if head.api_key == SASL_HANDSHAKE and self._phase is not _Phase.COMPLETE:
+            return self._handshake(head, frame)
+        asks_first = self._phase is _Phase.VERSIONS_OR_HANDSHAKE and self.before is None
+        if head.api_key == API_VERSIONS and asks_first:
+            parts, good = self.answer_versions(head, frame)
+            if good:
+                self._phase = _Phase.HANDSHAKE
+            return parts
+        raise Refused(f"Unexpected Kafka request of type {_api_name(head)} during SASL handshake.")
+
+    def _handshake(self, head: RequestHead, frame: memoryview) -> list[Part]:
+        _check_version(head, HANDSHAKE_VERSIONS)
+        request, _ = decode(SaslHandshakeRequest, frame, head.api_version, head.body_position)
+        enabled = list(self.mechanisms.names)
+        known = request.mechanism in enabled
+        response = SaslHandshakeResponse(
+            error_code=ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+            mechanisms=enabled,
+        )
+        parts = frame_response(response, SASL_HANDSHAKE, head.api_version, head.correlation_id)
+        if not known:
+            raise Refused(
+                f"Unsupported SASL mechanism {request.mechanism[:40]!r}",
+                parts,
+                credentials_failed=True,
+            )
+        self._mechanism = request.mechanism
+        self._exchange = self.mechanisms.begin(request.mechanism)
+        self._bare = head.api_version == 0
+        self._phase = _Phase.TOKENS
+        return parts
+
+    def _bare_token(self, frame: memoryview) -> list[Part]:
+        try:
+            answer = self._step(bytes(frame))
+        except SaslError as e:
+            raise Refused(_why(e), credentials_failed=True) from e
+        if not answer and self.session is not None and self._mechanism == GSSAPI:
+            return []  # Java's server has no last message there
+        return [len(answer).to_bytes(4, "big") + answer]
+
+    def _authenticate(self, frame: memoryview) -> list[Part]:
+        head = parse_request_header(frame)
+        if head.api_key != SASL_AUTHENTICATE:
+            raise Refused(
+                f"Unexpected Kafka request of type {_api_name(head)} during SASL authentication.",
+                unexpected=head,
+            )
+        _check_version(head, AUTHENTICATE_VERSIONS)
+        request, _ = decode(SaslAuthenticateRequest, frame, head.api_version, head.body_position)
+        try:
+            answer = self._step(request.auth_bytes)
+        except SaslError as e:
+            response = SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=self._words(e)
+            )
+            raise Refused(
+                f"{_why(e)} (SASL mechanism {self._mechanism})",
+                _framed(response, head),
+                credentials_failed=True,
+            ) from e
+        lifetime_ms = self.session.lifetime_ms if self.session is not None else 0
+        return _framed(
+            SaslAuthenticateResponse(
+                error_message=None, auth_bytes=answer, session_lifetime_ms=lifetime_ms
+            ),
+            head,
+        )
+
+    def _step(self, token: bytes) -> bytes:
+        assert self._exchange is not None
+        if self.before is not None and self.before.mechanism != self._mechanism:
+            raise AuthenticationFailed(
+                f"SASL mechanism '{self._mechanism}' requested by client is not supported for"
+                f" re-authentication of mechanism '{self.before.mechanism}'"
+            )
+        exchange = self._exchange
+        answer = exchange.step(token)
+        if exchange.user is not None:
+            principal = KafkaPrincipal(USER, exchange.user, exchange.by_token)
+            self._complete(principal, exchange.expires_ms)
+        return answer
+
+    def _complete(self, principal: KafkaPrincipal, expires_ms: int | None) -> None:
+        if self.before is not None and principal != self.before.principal:
+            was = self.before.principal
+            raise AuthenticationFailed(
+                "Cannot change principals during re-authentication from"
+                f" {was.type}.{was.name}: {principal.type}.{principal.name}"
+            )
+        lifetime_ms = self.mechanisms.session_ms_max(self._mechanism)
+        if expires_ms is not None:
+            # 0 would be for ever, and what ended just now is over.
+            left_ms = max(expires_ms - self.mechanisms.now_ms(), 1)
+            lifetime_ms = min(lifetime_ms or left_ms, left_ms)
+        self.session = Session(principal, self._mechanism, lifetime_ms)
+        self._phase = _Phase.COMPLETE
+
+    def _words(self, error: SaslError) -> str:
+        if isinstance(error, AuthenticationFailed):
+            return str(error)
+        again = "authentication" if self.before is None else "re-authentication"
+        return (
+            f"Authentication failed during {again} due to invalid credentials"
+            f" with SASL mechanism {self._mechanism}"
+        )
+
+
+def _why(error: SaslError) -> str:
+    """Why an exchange failed, for the log."""
+    return error.why if isinstance(error, AuthenticationFailed) else str(error)
+
+
+def _framed(response: SaslAuthenticateResponse, head: RequestHead) -> list[Part]:
+    return frame_response(response, SASL_AUTHENTICATE, head.api_version, head.correlation_id)
+
+
+def _check_version(head: RequestHead, served: tuple[int, int]) -> None:
+    if not served[0] <= head.api_version <= served[1]:
+        raise Refused(f"{_api_name(head)} version {head.api_version} is not served here")
+
+
+def _api_name(head: RequestHead) -> str:
+    api = MESSAGES.get(head.api_key)
+    return api.name if api is not None else str(head.api_key)

@@ -1,0 +1,259 @@
+"""Asks the share coordinators, wherever they are: for group coordinators, and for the leaders of
+partitions.
+
+Which broker coordinates a share partition follows from the image: it leads the partition of
+`__share_group_state` that the share partition's key belongs to. The topic is created when it is
+first needed. What is asked about many share partitions goes out as one request for each broker;
+questions that reach a broker that is not (or no longer) the coordinator are asked again, until
+`PATIENCE_S` has passed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from pk.core.broker.coordinator.broker_links import BrokerLinks
+from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
+from pk.core.broker.coordinator.share_state_requests import (
+    DELETE,
+    INITIALIZE,
+    READ,
+    READ_SUMMARY,
+    WRITE,
+    StateRequest,
+)
+from pk.core.broker.peers import PeerLost
+from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.state import BrokerState
+from pk.core.broker.turns import in_turns
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.share.effects import InitializeShareState
+from pk.core.meta.image import MetadataImage
+from pk.core.share.batches import StateBatch
+from pk.core.share.coordinator import ReadState, StateSummary
+from pk.core.share.partition import StateWrite
+from pk.core.share.records import ShareKey
+from pk.core.values import NO_EPOCH, Uuid
+from pk.core.wire.messages import delete_share_group_state as deleting
+from pk.core.wire.messages import initialize_share_group_state as initializing
+from pk.core.wire.messages import read_share_group_state as reading
+from pk.core.wire.messages import read_share_group_state_summary as summarizing
+from pk.core.wire.messages import write_share_group_state as writing
+
+PATIENCE_S: Final = 30.0
+"""How long a coordinator is looked for."""
+PAUSE_S_MIN: Final = 0.02
+PAUSE_S_MAX: Final = 1.0
+"""Before a coordinator is asked again, doubling."""
+TIMEOUT_MS: Final = 10_000
+"""For one answer of another broker."""
+
+AGAIN: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""After these somebody else coordinates, or will in a moment."""
+
+Partitions = Mapping[Uuid, frozenset[int]]
+
+
+class Asked(NamedTuple):
+    """What a coordinator says of one share partition."""
+
+    error: KafkaError | None
+    answer: Any = None
+    """The partition's part of the response, None with an error."""
+
+
+class ShareState:
+    """One for each broker."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        coordinators: ShareCoordinators,
+        links: BrokerLinks,
+        purgatory: Purgatory,
+    ) -> None:
+        self._state = state
+        self._coordinators = coordinators
+        self._here: dict[StateRequest, Callable[[Any], Awaitable[Any]]] = {
+            INITIALIZE: coordinators.initialize,
+            READ: coordinators.read,
+            WRITE: coordinators.write,
+            DELETE: coordinators.delete,
+            READ_SUMMARY: coordinators.read_summary,
+        }
+        """Answers each of the requests, where this broker coordinates."""
+        self._links = links
+        self._purgatory = purgatory
+
+    def close(self) -> None:
+        """End the connections."""
+        self._links.close()
+
+    async def initialize(self, effect: InitializeShareState) -> tuple[Partitions, Partitions]:
+        """Give share partitions a beginning. Those that have one now, and those that could not be
+        given one."""
+        found = await self.initialize_all(effect)
+        done: dict[Uuid, set[int]] = defaultdict(set)
+        failed: dict[Uuid, set[int]] = defaultdict(set)
+        for key, asked in found.items():
+            (done if asked.error is None else failed)[key.topic_id].add(key.partition)
+        return (
+            {topic_id: frozenset(partitions) for topic_id, partitions in done.items()},
+            {topic_id: frozenset(partitions) for topic_id, partitions in failed.items()},
+        )
+
+    async def initialize_all(self, effect: InitializeShareState) -> dict[ShareKey, Asked]:
+        """The same, with what each of them was answered."""
+        about: dict[ShareKey, Any] = {}
+        async for topic_id, partition in in_turns(_each(effect.offsets)):
+            about[ShareKey(effect.group_id, topic_id, partition)] = initializing.PartitionData(
+                partition=partition,
+                state_epoch=effect.state_epoch,
+                start_offset=effect.offsets[topic_id][partition],
+            )
+        return await self._ask(INITIALIZE, effect.group_id, about)
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> ReadState:
+        """What is stored of a share partition; the leader's epoch fences earlier leaders. Raises
+        KafkaError."""
+        asked = reading.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
+        answer = await self._ask_one(READ, key, asked)
+        return ReadState(
+            answer.state_epoch,
+            answer.start_offset,
+            tuple(
+                StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
+                for b in answer.state_batches
+            ),
+        )
+
+    async def write(self, key: ShareKey, leader_epoch: int, write: StateWrite) -> None:
+        """Store what changed in a share partition. Raises KafkaError."""
+        asked = writing.PartitionData(
+            partition=key.partition,
+            state_epoch=write.state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=write.start_offset,
+            delivery_complete_count=write.delivery_complete_count,
+            state_batches=[writing.StateBatch(**batch._asdict()) for batch in write.batches],
+        )
+        await self._ask_one(WRITE, key, asked)
+
+    async def delete(self, group_id: str, partitions: Partitions) -> dict[ShareKey, Asked]:
+        """Have share partitions forgotten."""
+        about: dict[ShareKey, Any] = {}
+        async for topic_id, partition in in_turns(_each(partitions)):
+            asked = deleting.PartitionData(partition=partition)
+            about[ShareKey(group_id, topic_id, partition)] = asked
+        return await self._ask(DELETE, group_id, about)
+
+    async def summaries(
+        self, group_id: str, partitions: Partitions
+    ) -> dict[ShareKey, StateSummary | KafkaError]:
+        """Where delivery is."""
+        about: dict[ShareKey, Any] = {}
+        async for topic_id, partition in in_turns(_each(partitions)):
+            asked = summarizing.PartitionData(partition=partition, leader_epoch=NO_EPOCH)
+            about[ShareKey(group_id, topic_id, partition)] = asked
+        found = await self._ask(READ_SUMMARY, group_id, about)
+        return {
+            key: StateSummary(
+                asked.answer.state_epoch,
+                asked.answer.leader_epoch,
+                asked.answer.start_offset,
+                asked.answer.delivery_complete_count,
+            )
+            if asked.error is None
+            else asked.error
+            async for key, asked in in_turns(found.items())
+        }
+
+    # --- who coordinates ---
+
+    async def _ask_one(self, kind: StateRequest, key: ShareKey, asked: Any) -> Any:
+        """What the coordinator answers of one share partition. Raises KafkaError."""
+        found = (await self._ask(kind, key.group_id, {key: asked}))[key]
+        if found.error is not None:
+            raise found.error
+        return found.answer
+
+    async def _ask(
+        self, kind: StateRequest, group_id: str, about: Mapping[ShareKey, Any]
+    ) -> dict[ShareKey, Asked]:
+        """Ask the coordinators of all share partitions in `about`, and again those that are not
+        there."""
+        found: dict[ShareKey, Asked] = {}
+        left: Mapping[ShareKey, Any] = about
+        pause_s = PAUSE_S_MIN
+        deadline = trio.current_time() + PATIENCE_S
+        while left:
+            if self._coordinators.topic not in self._state.image.topics:
+                await self._coordinators.create_topic()
+            by_node: dict[int | None, dict[ShareKey, Any]] = defaultdict(dict)
+            async for key, asked in in_turns(left.items()):
+                by_node[self._coordinator_of(key)][key] = asked
+            for node, asked in by_node.items():
+                found.update(await self._ask_node(node, kind, group_id, asked))
+            left = {
+                key: asked
+                async for key, asked in in_turns(left.items())
+                if (error := found[key].error) is not None and error.code in AGAIN
+            }
+            if left:
+                if trio.current_time() + pause_s >= deadline:
+                    break
+                await self._purgatory.until(
+                    lambda image=self._state.image: self._state.image is not image,
+                    (MetadataImage,),
+                    trio.current_time() + pause_s,
+                )
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        return found
+
+    def _coordinator_of(self, key: ShareKey) -> int | None:
+        number = self._coordinators.partition_of(key.coordinator_key)
+        if number is None:
+            return None
+        led = self._state.leader_of(self._coordinators.topic, number)
+        return None if led is None or led[0] < 0 else led[0]
+
+    async def _ask_node(
+        self, node: int | None, kind: StateRequest, group_id: str, about: Mapping[ShareKey, Any]
+    ) -> dict[ShareKey, Asked]:
+        found = dict.fromkeys(about, Asked(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)))
+        if node is None:
+            return found
+        request = await kind.ask(group_id, about)
+        try:
+            if node == self._state.node_id:
+                response = await self._here[kind](request)
+            else:
+                response = await self._links.ask(node, request, timeout_ms=TIMEOUT_MS)
+        except (PeerLost, KafkaError):
+            return found
+        answers = ((topic.topic_id, one) for topic in response.results for one in topic.partitions)
+        async for topic_id, answer in in_turns(answers):
+            key = ShareKey(group_id, topic_id, answer.partition)
+            if key in found:
+                error = None
+                if answer.error_code:
+                    error = KafkaError(answer.error_code, answer.error_message or "")
+                found[key] = Asked(error, answer if error is None else None)
+        return found
+
+
+def _each(partitions: Mapping[Uuid, Iterable[int]]) -> Iterator[tuple[Uuid, int]]:
+    """(topic id, partition) of each share partition, in order within a topic."""
+    for topic_id, of_topic in partitions.items():
+        for partition in sorted(of_topic):
+            yield topic_id, partition

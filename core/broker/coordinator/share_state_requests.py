@@ -1,0 +1,124 @@
+"""The five requests to share coordinators, which have one shape.
+
+Each names a group, and share partitions as topics with partitions; the answer has the same topics
+and partitions, each partition with an error of its own. Here requests and answers are made, in
+turns where they name many.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from pk.core.broker.turns import in_turns, pause
+from pk.core.errors import KafkaError
+from pk.core.share.records import ShareKey
+from pk.core.turns import Pace
+from pk.core.values import Uuid
+from pk.core.wire.messages import delete_share_group_state as deleting
+from pk.core.wire.messages import initialize_share_group_state as initializing
+from pk.core.wire.messages import read_share_group_state as reading
+from pk.core.wire.messages import read_share_group_state_summary as summarizing
+from pk.core.wire.messages import write_share_group_state as writing
+
+Fields = Mapping[str, Any]
+"""What an answer says of one share partition, besides its number."""
+
+
+class StateRequest(NamedTuple):
+    """The classes of one of the five."""
+
+    request: Callable[..., Any]
+    topic: Callable[..., Any]
+    response: Callable[..., Any]
+    topic_result: Callable[..., Any]
+    partition_result: Callable[..., Any]
+
+    async def ask(self, group_id: str, about: Mapping[ShareKey, Any]) -> Any:
+        """The request about these share partitions, with what it says of each."""
+        topics: dict[Uuid, list[Any]] = defaultdict(list)
+        async for key, asked in in_turns(about.items()):
+            topics[key.topic_id].append(asked)
+        named = [
+            self.topic(topic_id=topic_id, partitions=partitions)
+            async for topic_id, partitions in in_turns(topics.items())
+        ]
+        return self.request(group_id=group_id, topics=named)
+
+    async def answer(
+        self, request: Any, answer_one: Callable[[ShareKey, Any], Awaitable[Fields]]
+    ) -> Any:
+        """The answer to a request, one share partition after another. As with Kafka there is none
+        for a topic without partitions, and none at all where no group is named."""
+        results: list[Any] = []
+        pace = Pace()
+        for topic in request.topics if request.group_id else ():
+            partitions: list[Any] = []
+            for asked in topic.partitions:
+                key = ShareKey(request.group_id, topic.topic_id, asked.partition)
+                fields = await answer_one(key, asked)
+                partitions.append(self.partition_result(partition=asked.partition, **fields))
+                if pace.due():
+                    await pause()
+            if partitions:
+                results.append(self.topic_result(topic_id=topic.topic_id, partitions=partitions))
+            elif pace.due():
+                await pause()
+        return self.response(results=results)
+
+    def refuse(self, request: Any, error: KafkaError, version: int) -> Any:
+        """The answer that says the same error of every share partition."""
+        return self.response(
+            results=[
+                self.topic_result(
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        self.partition_result(
+                            partition=asked.partition,
+                            error_code=error.code,
+                            error_message=error.message,
+                        )
+                        for asked in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+
+INITIALIZE: Final = StateRequest(
+    initializing.InitializeShareGroupStateRequest,
+    initializing.InitializeStateData,
+    initializing.InitializeShareGroupStateResponse,
+    initializing.InitializeStateResult,
+    initializing.PartitionResult,
+)
+READ: Final = StateRequest(
+    reading.ReadShareGroupStateRequest,
+    reading.ReadStateData,
+    reading.ReadShareGroupStateResponse,
+    reading.ReadStateResult,
+    reading.PartitionResult,
+)
+WRITE: Final = StateRequest(
+    writing.WriteShareGroupStateRequest,
+    writing.WriteStateData,
+    writing.WriteShareGroupStateResponse,
+    writing.WriteStateResult,
+    writing.PartitionResult,
+)
+DELETE: Final = StateRequest(
+    deleting.DeleteShareGroupStateRequest,
+    deleting.DeleteStateData,
+    deleting.DeleteShareGroupStateResponse,
+    deleting.DeleteStateResult,
+    deleting.PartitionResult,
+)
+READ_SUMMARY: Final = StateRequest(
+    summarizing.ReadShareGroupStateSummaryRequest,
+    summarizing.ReadStateSummaryData,
+    summarizing.ReadShareGroupStateSummaryResponse,
+    summarizing.ReadStateSummaryResult,
+    summarizing.PartitionResult,
+)

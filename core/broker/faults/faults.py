@@ -1,0 +1,228 @@
+"""Which requests a test wants failed, delayed or dropped, and which requests came.
+
+A broker has a `Faults` only where `pk.faults.enable` is true. Its server then serves wrapped APIs
+(core/api/faults.py), which ask here before each request; a broker without it serves the APIs as
+they are, so that faults cost nothing where they are off. Requests of other brokers are left alone:
+a test asks for faults that its clients meet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import trio
+
+from pk.core.broker.clock import ShiftedClock
+from pk.core.errors import ErrorCode, KafkaError
+
+Kind = Literal["fail", "delay", "drop", "drop-answer"]
+"""What happens to a request: it gets an error, or is answered late; or the connection closes before
+it is handled, or after."""
+KINDS: Final[tuple[Kind, ...]] = ("fail", "delay", "drop", "drop-answer")
+
+FAULTS_MAX: Final = 1_000
+"""How many faults may be in force."""
+REQUESTS_MAX: Final = 10_000
+"""How many requests are remembered, the newest."""
+REQUEST_BYTES_MAX: Final = 64 << 20
+"""How many bytes of records they may hold."""
+DELAY_MS_MAX: Final = 3_600_000
+
+NODE_CLIENT_IDS: Final = "pk-node-"
+"""How the client ids of other nodes begin."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """What happens to requests of one API."""
+
+    fault_id: int
+    kind: Kind
+    api_key: int
+    error_code: int = 0
+    delay_ms: int = 0
+    times: int = -1
+    """How many more requests it meets; -1 for all until it is cleared."""
+    client_id: str | None = None
+    """Only this client's; None for all."""
+    met: int = 0
+    """How many requests it has met."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRequest:
+    """A request that came."""
+
+    api_key: int
+    version: int
+    client_id: str | None
+    connection_id: int
+    message: Any
+    """The request message, decoded; its records are bytes."""
+    records_bytes: int = 0
+
+
+class Faults:
+    """See the top of this file. Used on the broker's loop only."""
+
+    def __init__(self, clock: ShiftedClock) -> None:
+        self._clock = clock
+        self._faults: dict[int, Fault] = {}
+        self._last_id = 0
+        self._seen: deque[SeenRequest] = deque()
+        self._seen_bytes = 0
+        self._clients: dict[int, str | None] = {}
+        """Connection → the client id of its last request."""
+        self._closers: dict[int, Callable[[], None]] = {}
+        self.arrived = trio.Event()
+        """Set with the next request, and then another."""
+        self.clock_moved: list[Callable[[], Awaitable[None]]] = []
+        """What looks at the time of day by itself only now and then."""
+
+    # Faults
+
+    def add(
+        self,
+        kind: str,
+        api_key: int,
+        *,
+        error_code: int = 0,
+        delay_ms: int = 0,
+        times: int = -1,
+        client_id: str | None = None,
+    ) -> int:
+        """Put a fault in force; its id. Raises KafkaError INVALID_REQUEST, POLICY_VIOLATION where
+        there are too many."""
+        known: Kind | None = next((k for k in KINDS if k == kind), None)
+        if known is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"a fault is one of {', '.join(KINDS)}, not {kind[:40]!r}",
+            )
+        if known == "fail" and error_code == ErrorCode.NONE:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "a request fails with an error, not with NONE"
+            )
+        if not 0 <= delay_ms <= DELAY_MS_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"a delay is from 0 to {DELAY_MS_MAX} ms, not {delay_ms}"
+            )
+        if times == 0 or times < -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"a fault meets 1 request or more, not {times}"
+            )
+        if len(self._faults) >= FAULTS_MAX:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"{FAULTS_MAX} faults are in force; clear some"
+            )
+        self._last_id += 1
+        fault = Fault(self._last_id, known, api_key, error_code, delay_ms, times, client_id)
+        self._faults[fault.fault_id] = fault
+        return fault.fault_id
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(list(self._faults.values()))
+
+    def clear(self, fault_id: int = -1) -> int:
+        """End a fault, or all of them (-1); how many. Raises KafkaError RESOURCE_NOT_FOUND."""
+        if fault_id < 0:
+            count = len(self._faults)
+            self._faults.clear()
+            return count
+        if self._faults.pop(fault_id, None) is None:
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"no fault {fault_id} is in force")
+        return 1
+
+    def met_by(self, api_key: int, client_id: str | None) -> list[Fault]:
+        """The faults that a request meets: all delays, and the first of those that end it. Each
+        counts it."""
+        met: list[Fault] = []
+        ended = False
+        for fault in list(self._faults.values()):
+            if fault.api_key != api_key or fault.client_id not in (None, client_id):
+                continue
+            if fault.kind != "delay":
+                if ended:
+                    continue
+                ended = True
+            met.append(fault)
+            fault.met += 1
+            if fault.times > 0:
+                fault.times -= 1
+                if fault.times == 0:
+                    del self._faults[fault.fault_id]
+        return met
+
+    # Requests
+
+    def came(self, seen: SeenRequest) -> None:
+        """Remember a request; the oldest make room."""
+        self._clients[seen.connection_id] = seen.client_id
+        self._seen.append(seen)
+        self._seen_bytes += seen.records_bytes
+        while len(self._seen) > REQUESTS_MAX or self._seen_bytes > REQUEST_BYTES_MAX:
+            self._seen_bytes -= self._seen.popleft().records_bytes
+        self.arrived.set()
+        self.arrived = trio.Event()
+
+    def requests(
+        self, api_key: int | None = None, client_id: str | None = None
+    ) -> list[SeenRequest]:
+        """The requests that came, oldest first; those of one API, or of one client."""
+        return [
+            seen
+            for seen in self._seen
+            if api_key in (None, seen.api_key) and client_id in (None, seen.client_id)
+        ]
+
+    def forget_requests(self) -> None:
+        """Remember none of those that came until now."""
+        self._seen.clear()
+        self._seen_bytes = 0
+
+    # Connections
+
+    def connected(self, connection_id: int, close: Callable[[], None]) -> None:
+        """A client's connection is open; `close` ends it at once."""
+        self._closers[connection_id] = close
+
+    def disconnected(self, connection_id: int) -> None:
+        """It has closed."""
+        self._closers.pop(connection_id, None)
+        self._clients.pop(connection_id, None)
+
+    def disconnect(self, client_id: str | None = None, *, but: int = -1) -> int:
+        """Close every client's connection, or those of one client, but for `but`; how many."""
+        count = 0
+        for connection_id, close in list(self._closers.items()):
+            sent_by = self._clients.get(connection_id)
+            if connection_id == but or is_node(sent_by):
+                continue
+            if client_id is None or sent_by == client_id:
+                close()
+                count += 1
+        return count
+
+    # The time of day
+
+    @property
+    def shift_ms(self) -> int:
+        """How far the broker's time of day is ahead of the machine's."""
+        return self._clock.shift_ms
+
+    async def set_clock(self, shift_ms: int) -> None:
+        """Move the time of day to `shift_ms` ahead of the machine's, and do what is due by then:
+        retention, and the expiry of partitions' producers."""
+        if abs(shift_ms) > 1 << 42:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"no clock is {shift_ms} ms wrong")
+        self._clock.shift_ms = shift_ms
+        for look in self.clock_moved:
+            await look()
+
+
+def is_node(client_id: str | None) -> bool:
+    """Whether a request comes from another node of the cluster."""
+    return client_id is not None and client_id.startswith(NODE_CLIENT_IDS)

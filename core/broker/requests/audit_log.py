@@ -1,0 +1,124 @@
+"""The audit log: a line for each refusal and each change of the ACLs, in the logger `pk.audit`.
+
+A client that is refused asks again, often many times a second. So a refusal that is like one of the
+last `REPEAT_S` seconds is only counted, and the next line about it says how often it happened
+meanwhile; and of different refusals at most `LINES_PER_S_MAX` a second are written, with one line
+that counts the others. Changes are always written.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from pk.core.auth.acls import AclBinding, Operation, ResourceType
+from pk.core.auth.authorizer import Verdict
+from pk.core.auth.principal import KafkaPrincipal
+from pk.core.wire.index import MESSAGES
+
+logger = logging.getLogger("pk.audit")
+
+REPEAT_S: Final = 10.0
+LINES_PER_S_MAX: Final = 50
+REMEMBERED_MAX: Final = 10_000
+"""How many different refusals are remembered; then all of them are forgotten."""
+
+NAME_CHARS_MAX: Final = 300
+"""How much of a name that a client made up a line shows."""
+
+
+class Who(Protocol):
+    """Who asked, as a `Context` knows it."""
+
+    api_key: int
+    client_id: str | None
+    client_host: str
+    listener: str
+    principal: KafkaPrincipal
+
+
+class AuditLog:
+    """Of one node."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        """`now_s` is a clock that never goes back, and that threads may read: large requests are
+        handled in them."""
+        self._now_s = now_s
+        self._last: dict[tuple[str, str, int, int, int, str], tuple[float, int]] = {}
+        """A refusal → when it was last written, and how often it happened since."""
+        self._second = float("-inf")
+        self._lines = 0
+        self._left_out = 0
+
+    def refused(
+        self,
+        who: Who,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        verdict: Verdict,
+    ) -> None:
+        """Somebody was refused something."""
+        principal, now_s = str(who.principal), self._now_s()
+        key = (principal, who.client_host, who.api_key, operation, resource_type, name)
+        written_s, count = self._last.get(key, (float("-inf"), 0))
+        if now_s - written_s < REPEAT_S:
+            self._last[key] = written_s, count + 1
+            return
+        if not self._may_write(now_s):
+            return
+        if len(self._last) >= REMEMBERED_MAX:
+            self._last.clear()
+        self._last[key] = now_s, 0
+        again = f"; {count} more times before" if count else ""
+        logger.info(
+            "refused %s from %s: %s on %s (%s, %s)%s",
+            _shown(principal),
+            _from(who),
+            operation.name,
+            resource(resource_type, name),
+            MESSAGES[who.api_key].name,
+            because(verdict),
+            again,
+        )
+
+    def changed(self, who: Who, verb: str, rule: AclBinding) -> None:
+        """Somebody changed a rule; `verb` is `added` or `deleted`."""
+        principal = _shown(str(who.principal))
+        logger.info("%s from %s %s the rule %s", principal, _from(who), verb, _shown(str(rule)))
+
+    def _may_write(self, now_s: float) -> bool:
+        if now_s - self._second >= 1:
+            if self._left_out:
+                logger.info("%d more refusals were not logged", self._left_out)
+            self._second, self._lines, self._left_out = now_s, 0, 0
+        self._lines += 1
+        if self._lines <= LINES_PER_S_MAX:
+            return True
+        self._left_out += 1
+        return False
+
+
+def because(verdict: Verdict) -> str:
+    """What decided, in words."""
+    if verdict.rule is not None:
+        return f"by the rule {_shown(str(verdict.rule))}"
+    return verdict.reason.value
+
+
+def resource(resource_type: int, name: str) -> str:
+    """`topic orders`, for a line of the log."""
+    return f"{ResourceType(resource_type).name.lower()} {_shown(name)}"
+
+
+def _from(who: Who) -> str:
+    client = f", client id {_shown(who.client_id)}" if who.client_id else ""
+    return f"{who.client_host.removeprefix('/') or 'here'} ({who.listener}{client})"
+
+
+def _shown(text: str) -> str:
+    """What a client made up, on one line: no control characters, not too long."""
+    cut = text if len(text) <= NAME_CHARS_MAX else f"{text[:NAME_CHARS_MAX]}…"
+    return cut if cut.isprintable() else repr(cut)

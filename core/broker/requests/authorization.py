@@ -1,0 +1,89 @@
+"""The authorizer that is in force on this node, and what it answers to requests.
+
+`authorizer.class.name` turns it on; without it, everybody may do everything. The rules are those of
+the image in force: `follow` makes another authorizer of them whenever they change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.auth.authorizer import Authorizer
+from pk.core.auth.principal import KafkaPrincipal
+from pk.core.broker.requests.audit_log import AuditLog
+from pk.core.config import BrokerConfig
+from pk.core.meta.image import Changes, MetadataImage
+
+
+class Asker(Protocol):
+    """Who asks for something, as a `Context` knows it."""
+
+    api_key: int
+    client_id: str | None
+    client_host: str
+    listener: str
+    principal: KafkaPrincipal
+    own: bool
+
+
+class Authorization:
+    """Of one node."""
+
+    def __init__(self, config: BrokerConfig, audit: AuditLog) -> None:
+        self.authorizer: Authorizer | None = None
+        """None without `authorizer.class.name`. Another object after each change of the rules."""
+        self.audit = audit
+        if config.authorizer_class_name:
+            self.authorizer = Authorizer(
+                super_users=config.super_users,
+                allow_if_no_acl=config.allow_everyone_if_no_acl_found,
+            )
+
+    def follow(self, image: MetadataImage, found: Changes) -> None:
+        """An image takes effect."""
+        old = self.authorizer
+        if old is not None and old.acls is not image.acls:
+            self.authorizer = replace(old, acls=image.acls, remembered={})
+
+    def allows(
+        self,
+        asker: Asker,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        log: bool = True,
+    ) -> bool:
+        """Whether `asker` may do `operation` to a resource. A refusal goes to the audit log, unless
+        `log` is False: for a question whose answer is only left out of a list, or that another
+        question follows."""
+        authorizer = self.authorizer
+        if authorizer is None or asker.own:
+            return True
+        principal, host = str(asker.principal), asker.client_host[1:]
+        if authorizer.allows(principal, host, operation, resource_type, name):
+            return True
+        if log:
+            verdict = authorizer.decide(principal, host, operation, resource_type, name)
+            self.audit.refused(asker, operation, resource_type, name, verdict)
+        return False
+
+    def allows_any(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether `asker` may do `operation` to at least one resource of a type."""
+        authorizer = self.authorizer
+        if authorizer is None or asker.own:
+            return True
+        host = asker.client_host[1:]
+        return authorizer.allows_any(str(asker.principal), host, operation, resource_type)
+
+    def operations(
+        self, asker: Asker, resource_type: ResourceType, name: str, supported: int
+    ) -> int:
+        """Which of the operations in a bitmap `asker` may do to a resource (KIP-430)."""
+        authorizer = self.authorizer
+        if authorizer is None or asker.own:
+            return supported
+        host = asker.client_host[1:]
+        return authorizer.operations(str(asker.principal), host, resource_type, name, supported)

@@ -1,0 +1,302 @@
+"""A share partition on the leader of its partition: the machine (core/share/partition.py) with what
+it needs of the broker.
+
+It loads what the share coordinator has stored, under the leader's epoch, which fences earlier
+leaders. It stores what changes, and reports to the machine what came of it. It has the locks run
+out. A fetch that waits for records waits on it (it is a key of the purgatory) besides on the
+partition: records that are released can be acquired again.
+
+It is used up when the partition's leadership changes, or when a share coordinator says that
+somebody newer is in charge; then it is loaded again for the next request.
+
+A group without a beginning here begins where `share.auto.offset.reset` says. That is stored at
+once. (Apache Kafka 4.3.1 stores it with the first acknowledgement: if a leader dies before, the
+next one begins somewhere else.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from pk.core.broker.clock import Clock
+from pk.core.broker.coordinator.share_state import ShareState
+from pk.core.broker.coordinator.timers import Timers
+from pk.core.broker.offload import offload
+from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.replication.partition import Partition
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.share.partition import (
+    Acknowledgement,
+    SharePartition,
+    SharePartitionSettings,
+    StateWrite,
+)
+from pk.core.share.records import ShareKey
+from pk.core.values import NO_OFFSET
+
+logger = logging.getLogger("pk.share")
+
+LOCKS: Final = "locks"
+"""The key of the timer of a share partition's locks."""
+
+_FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
+_ELSEWHERE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class Reset:
+    """Where a group without a beginning begins (`share.auto.offset.reset`)."""
+
+    __slots__ = ("after_ms", "earliest")
+
+    def __init__(self, *, earliest: bool = False, after_ms: int | None = None) -> None:
+        """At the earliest record; else at the first one not older than `after_ms` ms of the epoch;
+        else at the end."""
+        self.earliest = earliest
+        self.after_ms = after_ms
+
+
+class ShareLeader:
+    """See the top of this file. One for each share partition that this broker leads in one
+    epoch."""
+
+    def __init__(
+        self,
+        key: ShareKey,
+        partition: Partition,
+        share_state: ShareState,
+        *,
+        clock: Clock,
+        timers: Timers[ShareLeader],
+        purgatory: Purgatory,
+        start_soon: Callable[..., None],
+        settings: Callable[[], SharePartitionSettings],
+        reset: Callable[[], Reset],
+        dropped: Callable[[ShareLeader], None],
+    ) -> None:
+        """`settings` and `reset` are those of the group, asked for when they are needed. `dropped`
+        hears when it is used up."""
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state: SharePartition | None = None
+        """None until it is loaded."""
+        self.error: KafkaError | None = None
+        """Why it cannot be used any more."""
+        self._share_state = share_state
+        self._clock = clock
+        self._timers = timers
+        self._purgatory = purgatory
+        self._start_soon = start_soon
+        self._settings = settings
+        self._reset = reset
+        self._dropped = dropped
+        self._loaded = trio.Event()
+        self._unstored: list[tuple[StateWrite, Stored]] = []
+        """What waits for the write that is under way."""
+        self._is_storing = False
+        self._retires = False
+        self._lock_timer_ms: int | None = None
+
+    # --- its life ---
+
+    async def load(self) -> None:
+        """Take over what is stored; runs as a task of the broker's."""
+        try:
+            await self._load()
+        except KafkaError as e:
+            self.drop(_error_for_member(e))
+        except Exception:
+            logger.exception("%s of %s cannot be loaded", self.partition.tp, self.key.group_id)
+            self.drop(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    async def _load(self) -> None:
+        stored = await self._share_state.read(self.key, self.leader_epoch)
+        start_offset = stored.start_offset
+        if start_offset == NO_OFFSET:
+            start_offset = await self._first_offset()
+            first = StateWrite(0, stored.state_epoch, start_offset, 0, ())
+            await self._share_state.write(self.key, self.leader_epoch, first)
+        if self.error is None:
+            self.state = SharePartition(
+                self._settings(), stored.state_epoch, start_offset, stored.batches
+            )
+            self._loaded.set()
+
+    async def _first_offset(self) -> int:
+        reset, log = self._reset(), self.partition.log
+        if reset.earliest:
+            return log.log_start_offset
+        if reset.after_ms is not None:
+            after_ms = reset.after_ms
+            found = await offload(lambda: log.offset_for_time(after_ms), directory=log.log_dir.path)
+            if found is not None and found[0] < self.partition.high_watermark:
+                return found[0]
+        return self.partition.high_watermark
+
+    async def wait_until_loaded(self) -> None:
+        """Until it can be used. Raises KafkaError where it cannot."""
+        await self._loaded.wait()
+        self.loaded()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether the stored state is not known yet."""
+        return not self._loaded.is_set()
+
+    def loaded(self) -> SharePartition:
+        """The machine, with the settings in force. Raises KafkaError where it cannot be used."""
+        if self.error is not None:
+            raise self.error
+        assert self.state is not None
+        self.state.settings = self._settings()
+        return self.state
+
+    def drop(self, error: KafkaError) -> None:
+        """It is used up: requests that wait for it get `error`."""
+        if self.error is None:
+            self.error = error
+            self._timers.forget(self)
+            self._loaded.set()
+            self._dropped(self)
+            self.touch()
+
+    def retire(self) -> None:
+        """No session fetches from it now: it goes when everything is stored, unless one comes
+        before."""
+        self._retires = True
+        if not self._is_storing and not self.is_loading:
+            self.drop(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def keep(self) -> None:
+        """Somebody fetches from it."""
+        self._retires = False
+
+    def touch(self) -> None:
+        """Wake the requests that wait for records, to check again."""
+        self._purgatory.touch(self)
+
+    # --- what changes ---
+
+    def acknowledge(
+        self, member_id: str, acknowledgements: Sequence[Acknowledgement]
+    ) -> Stored | None:
+        """Take what a member says of records; None where nothing must be stored. Raises
+        KafkaError."""
+        state = self.loaded()
+        write = state.acknowledge(member_id, acknowledgements, self._clock.now_ms())
+        self.set_timer()
+        return None if write is None else self._store(write)
+
+    def release(self, member_id: str) -> None:
+        """Give back what a member holds. It is stored meanwhile."""
+        if self.state is not None and self.error is None:
+            write = self.state.release(member_id)
+            if write is not None:
+                self._store(write)
+
+    def expire(self) -> None:
+        """Locks may have run out."""
+        self._lock_timer_ms = None
+        if self.state is None or self.error is not None:
+            return
+        write = self.state.expire(self._clock.now_ms())
+        if write is not None:
+            self._store(write)
+            self.touch()
+        self.set_timer()
+
+    def set_timer(self) -> None:
+        """Have `expire` called when the next lock runs out."""
+        assert self.state is not None
+        when_ms = self.state.next_expiry_ms
+        if when_ms == self._lock_timer_ms:
+            return
+        self._lock_timer_ms = when_ms
+        if when_ms is None:
+            self._timers.cancel(self, LOCKS)
+        else:
+            left_s = max(0, when_ms - self._clock.now_ms()) / 1000
+            self._timers.set(self, LOCKS, self._clock.time() + left_s)
+
+    def _store(self, write: StateWrite) -> Stored:
+        stored = Stored()
+        self._unstored.append((write, stored))
+        if not self._is_storing:
+            self._is_storing = True
+            self._start_soon(self._store_all)
+        return stored
+
+    async def _store_all(self) -> None:
+        """Store what changed, one request after the other: a write that overtakes an earlier one
+        would say what is out of date. What changes meanwhile goes into the next request
+        together."""
+        while self._unstored:
+            unstored, self._unstored = self._unstored, []
+            error = await self._write([write for write, _ in unstored])
+            for write, stored in unstored:
+                if self.state is not None and write.write_id:
+                    self.state.written(write.write_id, stored=error is None)
+                stored.done(error)
+            if self.state is not None and self.error is None:
+                self.set_timer()
+            self.touch()
+        self._is_storing = False
+        if self._retires:
+            self.retire()
+
+    async def _write(self, writes: Sequence[StateWrite]) -> KafkaError | None:
+        """Have the share coordinator store these. Returns the error for the member where it does
+        not."""
+        assert self.state is not None
+        try:
+            await self._share_state.write(self.key, self.leader_epoch, self.state.merge(writes))
+        except KafkaError as e:
+            error = _error_for_member(e)
+            if e.code not in _ELSEWHERE:
+                # Somebody newer is in charge, or the group has given it up: what is in flight here
+                # counts no more.
+                self.drop(error)
+            return error
+        return None
+
+
+class Stored:
+    """What comes of something that is being stored."""
+
+    __slots__ = ("_done", "_error")
+
+    def __init__(self) -> None:
+        self._done = trio.Event()
+        self._error: KafkaError | None = None
+
+    def done(self, error: KafkaError | None) -> None:
+        """It is stored, or was refused."""
+        self._error = error
+        self._done.set()
+
+    async def wait(self) -> None:
+        """Until it is stored. Raises KafkaError."""
+        await self._done.wait()
+        if self._error is not None:
+            raise self._error
+
+
+def _error_for_member(error: KafkaError) -> KafkaError:
+    """The error that a member gets when a share coordinator answers `error`, as in Kafka."""
+    if error.code in _FENCED:
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if error.code in _ELSEWHERE:
+        return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
+    if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        return error
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)

@@ -1,0 +1,237 @@
+"""The share partitions that this broker leads, and the share sessions of the members who fetch from
+them.
+
+A share partition is loaded when it is first asked for. It goes when the partition's leadership
+changes, when its topic is deleted, and when the last session of its group on this broker ends: then
+nothing is in flight, and offsets that are set from outside count from the next session on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pk.core.broker.coordinator.share_state import ShareState
+from pk.core.broker.coordinator.timers import Timers
+from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.share.share_leader import Reset, ShareLeader
+from pk.core.broker.state import BrokerState
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.events import GROUP
+from pk.core.meta.image import Changes, MetadataImage
+from pk.core.share.partition import SharePartitionSettings
+from pk.core.share.records import ShareKey
+from pk.core.share.sessions import SessionKey, ShareSession, ShareSessions
+from pk.core.values import TopicIdPartition
+
+READ_COMMITTED: Final = "read_committed"
+
+_GONE: Final = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class SharePartitions:
+    """One for each broker."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        replicas: Replicas,
+        share_state: ShareState,
+        purgatory: Purgatory,
+        start_soon: Callable[..., None],
+    ) -> None:
+        self._state = state
+        self._replicas = replicas
+        self._share_state = share_state
+        self._purgatory = purgatory
+        self._start_soon = start_soon
+        self._timers: Timers[ShareLeader] = Timers()
+        self._ticking = False
+        self._leaders: dict[ShareKey, ShareLeader] = {}
+        self.sessions = ShareSessions(state.config.group_share_max_share_sessions)
+        self._of_config: tuple[BrokerConfig, SharePartitionSettings] | None = None
+
+    # --- share partitions ---
+
+    def find(self, group_id: str, tp: TopicIdPartition) -> ShareLeader:
+        """The share partition, which may be loading still. Raises UNKNOWN_TOPIC_ID, and what tells
+        that this broker does not lead the partition."""
+        partition = self._partition(tp)
+        key = ShareKey(group_id, *tp)
+        known = self._leaders.get(key)
+        if known is not None and known.partition is partition:
+            if known.leader_epoch == partition.leader_epoch:
+                known.keep()
+                return known
+            known.drop(_GONE)
+        if not self._ticking:
+            self._ticking = True
+            self._start_soon(self._timers.run, _expire)
+        leader = ShareLeader(
+            key,
+            partition,
+            self._share_state,
+            clock=self._replicas.clock,
+            timers=self._timers,
+            purgatory=self._purgatory,
+            start_soon=self._start_soon,
+            settings=lambda: self.settings_of(group_id),
+            reset=lambda: self._reset_of(group_id),
+            dropped=self._dropped,
+        )
+        self._leaders[key] = leader
+        self._start_soon(leader.load)
+        return leader
+
+    def _partition(self, tp: TopicIdPartition) -> Partition:
+        topic = self._state.image.topic_by_id(tp.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self._replicas.partition(topic.name, tp.partition)
+        partition.check_leader()
+        return partition
+
+    def _dropped(self, leader: ShareLeader) -> None:
+        if self._leaders.get(leader.key) is leader:
+            del self._leaders[leader.key]
+
+    # --- the group's configs ---
+
+    def settings_of(self, group_id: str) -> SharePartitionSettings:
+        """The group's own keys over the broker's, drawn into the broker's bounds."""
+        config = self._state.config
+        if self._of_config is None or self._of_config[0] is not config:
+            self._of_config = (config, _broker_settings(config))
+        settings = self._of_config[1]
+        own = self._state.image.config(GROUP, group_id)
+        return settings if not own else _group_settings(settings, own, config)
+
+    def reads_committed(self, group_id: str) -> bool:
+        """Whether the group sees only records of committed transactions
+        (`share.isolation.level`)."""
+        own = self._state.image.config(GROUP, group_id)
+        return own.get("share.isolation.level") == READ_COMMITTED
+
+    def _reset_of(self, group_id: str) -> Reset:
+        text = self._state.image.config(GROUP, group_id).get("share.auto.offset.reset", "latest")
+        if text == "earliest":
+            return Reset(earliest=True)
+        if text.startswith("by_duration:"):
+            ago_ms = duration_ms(text.removeprefix("by_duration:"))
+            return Reset(after_ms=max(0, self._replicas.clock.now_ms() - ago_ms))
+        return Reset()
+
+    # --- sessions ---
+
+    def end(self, key: SessionKey) -> None:
+        """End a member's session, if it has one, and give back what it holds."""
+        session = self.sessions.end(key)
+        if session is not None:
+            self._ended(session)
+
+    def disconnected(self, connection_id: int) -> None:
+        """A connection has closed: the sessions that were opened on it end."""
+        for session in self.sessions.disconnected(str(connection_id)):
+            self._ended(session)
+
+    def _ended(self, session: ShareSession) -> None:
+        group_id, member_id = session.key
+        for leader in [self._leaders.get(ShareKey(group_id, *tp)) for tp in session.partitions]:
+            if leader is not None:
+                leader.release(member_id)
+        if not self.sessions.has_group(group_id):
+            for key in [key for key in self._leaders if key.group_id == group_id]:
+                self._leaders[key].retire()
+
+    # --- the cluster ---
+
+    def apply(self, image: MetadataImage, found: Changes) -> None:
+        """Follow what changed: share partitions go with the leadership that they rest on."""
+        self.sessions.sessions_max = self._state.config.group_share_max_share_sessions
+        deleted = {topic.topic_id for topic in found.topics_deleted}
+        changed = {
+            TopicIdPartition(change.topic.topic_id, change.new.partition)
+            for change in found.partitions
+        }
+        if not deleted and not changed:
+            return
+        for key, leader in list(self._leaders.items()):
+            partition = leader.partition
+            if key.topic_id in deleted:
+                leader.drop(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+            elif key.topic_partition in changed and not (
+                partition.leads and partition.leader_epoch == leader.leader_epoch
+            ):
+                leader.drop(_GONE)
+
+    def close(self) -> None:
+        """Use nothing any more: who waits is sent elsewhere."""
+        for leader in list(self._leaders.values()):
+            leader.drop(_GONE)
+
+
+def _broker_settings(config: BrokerConfig) -> SharePartitionSettings:
+    return SharePartitionSettings(
+        delivery_count_limit=config.group_share_delivery_count_limit,
+        record_locks_max=config.group_share_partition_max_record_locks,
+        lock_duration_ms=config.group_share_record_lock_duration_ms,
+    )
+
+
+def _group_settings(
+    settings: SharePartitionSettings, own: Mapping[str, str], config: BrokerConfig
+) -> SharePartitionSettings:
+    changes: dict[str, Any] = {}
+    for name, key, low, high in (
+        (
+            "delivery_count_limit",
+            "share.delivery.count.limit",
+            config.group_share_min_delivery_count_limit,
+            config.group_share_max_delivery_count_limit,
+        ),
+        (
+            "record_locks_max",
+            "share.partition.max.record.locks",
+            config.group_share_min_partition_max_record_locks,
+            config.group_share_max_partition_max_record_locks,
+        ),
+        (
+            "lock_duration_ms",
+            "share.record.lock.duration.ms",
+            config.group_share_min_record_lock_duration_ms,
+            config.group_share_max_record_lock_duration_ms,
+        ),
+    ):
+        if key in own:
+            changes[name] = min(max(int(own[key]), low), high)
+    if "share.renew.acknowledge.enable" in own:
+        changes["renewal"] = own["share.renew.acknowledge.enable"].lower() == "true"
+    return replace(settings, **changes) if changes else settings
+
+
+_DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:\.(?P<part>\d{1,9}))?S)?)?",
+    re.IGNORECASE,
+)
+
+
+def duration_ms(text: str) -> int:
+    """A duration of ISO 8601, as Java's `Duration` writes it (`P7D`, `PT1H30M`), in ms; 0 for a
+    text that is none."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return 0
+    days, hours, minutes, seconds = (
+        int(found[name] or 0) for name in ("days", "hours", "minutes", "seconds")
+    )
+    part_ms = int((found["part"] or "").ljust(3, "0")[:3])
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + part_ms
+
+
+def _expire(leader: ShareLeader, _: Hashable) -> None:
+    leader.expire()

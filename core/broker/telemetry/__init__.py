@@ -1,0 +1,1 @@
+"""Metrics that clients push (KIP-714): which ones are asked for, and what came."""

@@ -1,0 +1,296 @@
+"""The clients that push metrics, what they are asked for, and the values that they pushed last
+(KIP-714).
+
+Subscriptions are configs of resources of type client-metrics. A client gets the union of the
+metrics of all that match it, and the shortest of their intervals. What is asked has an id; a client
+that pushes under another id has to ask again. A client that asks or pushes too early is refused.
+What a client pushed is forgotten three intervals after its last push, and not before a minute.
+
+Numbers of clients and of values are bounded: those who come too late are refused or not kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+from typing import Final
+from zlib import crc32
+
+from pk.core.broker.clock import Clock
+from pk.core.broker.state import BrokerState
+from pk.core.broker.telemetry.otlp import Attributes, Malformed, Pushed, read_metrics
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.events import CLIENT_METRICS
+from pk.core.metrics import Metric, Sample
+from pk.core.record.compress import Codec, decompress
+from pk.core.turns import Pace, Turns
+from pk.core.values import ZERO_UUID, Uuid, uuid_text
+
+CLIENTS_MAX: Final = 16_384
+"""How many clients are known, as in Apache Kafka."""
+SERIES_MAX: Final = 50_000
+"""How many values of clients are kept, of all together."""
+CLIENT_SERIES_MAX: Final = 2_000
+"""How many of one client."""
+DEFAULT_INTERVAL_MS: Final = 300_000
+EXPANSION_MAX: Final = 10
+"""How much larger than `telemetry.max.bytes` a push may be once it is decompressed."""
+FORGOTTEN_S_MIN: Final = 60.0
+"""How long a client may be silent at least, however often it should push."""
+EARLY: Final = 0.5
+"""A client may come this fraction of its interval after the last time: its clock and ours are not
+one. (Its first push comes after half an interval to one and a half.)"""
+CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
+ALL: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a client is asked for."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]
+    """Beginnings of names; one that is empty is all; none at all is nothing."""
+    interval_ms: int
+
+
+@dataclass(slots=True)
+class _Client:
+    """One instance of a client."""
+
+    client_id: str
+    asked: Asked
+    asked_at: float
+    pushed_at: float | None = None
+    terminating: bool = False
+    values: dict[tuple[str, Attributes], tuple[float, bool]] = field(
+        default_factory=dict[tuple[str, Attributes], tuple[float, bool]]
+    )
+    """(name, attributes) → value, and whether it is a counter."""
+
+    @property
+    def last_seen(self) -> float:
+        return self.asked_at if self.pushed_at is None else max(self.asked_at, self.pushed_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who asks, as subscriptions may match it."""
+
+    client_id: str
+    software_name: str
+    software_version: str
+    address: str
+
+
+class ClientMetrics:
+    """See the top of this file. One for each broker that has somewhere to show them."""
+
+    def __init__(self, state: BrokerState, clock: Clock, random: Random) -> None:
+        self._state = state
+        self._clock = clock
+        self._random = random
+        self._clients: dict[Uuid, _Client] = {}
+        self._software: dict[int, tuple[str, str]] = {}
+        """Connection → name and version of its client's software."""
+        self._series = 0
+        self._configs: object = None
+        self._known: Sequence[Mapping[str, str]] = ()
+        """The subscriptions in `_configs`."""
+
+    def introduced(self, connection_id: int, name: str, version: str) -> None:
+        """A connection's client has named its software (ApiVersions)."""
+        self._software[connection_id] = name, version
+
+    def disconnected(self, connection_id: int) -> None:
+        """It has closed."""
+        self._software.pop(connection_id, None)
+
+    def software(self, connection_id: int) -> tuple[str, str]:
+        """The name and version that the connection's client gave."""
+        return self._software.get(connection_id, ("", ""))
+
+    def ask(self, instance: Uuid, peer: Peer) -> tuple[Uuid, Asked]:
+        """What a client shall push, and its instance's id: a new one if it has none.
+
+        Raises KafkaError THROTTLING_QUOTA_EXCEEDED for one that asks again too early, or while too
+        many are known.
+        """
+        now = self._clock.time()
+        known = self._clients.get(instance)
+        asked = self._match(instance, peer)
+        if known is None:
+            self._forget_silent(now)
+            if len(self._clients) >= CLIENTS_MAX:
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+            if instance == ZERO_UUID:
+                instance = self._random.randbytes(16)
+                asked = self._match(instance, peer)
+            self._clients[instance] = _Client(peer.client_id, asked, now)
+            return instance, asked
+        if known.terminating:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "this client has ended")
+        unchanged = asked == known.asked
+        if unchanged and now - known.asked_at < EARLY * known.asked.interval_ms / 1000:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        known.asked, known.asked_at, known.client_id = asked, now, peer.client_id
+        return instance, asked
+
+    def check_push(
+        self,
+        instance: Uuid,
+        subscription_id: int,
+        compression: int,
+        size: int,
+        *,
+        ends: bool,
+        peer: Peer,
+    ) -> None:
+        """Whether a client may push now. Raises KafkaError."""
+        known = self._clients.get(instance)
+        if instance == ZERO_UUID or known is None:
+            code = (
+                ErrorCode.INVALID_REQUEST
+                if instance == ZERO_UUID
+                else ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+            )
+            raise KafkaError(code)
+        now = self._clock.time()
+        if known.terminating:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "this client has ended")
+        early = EARLY * known.asked.interval_ms / 1000
+        if not ends and known.pushed_at is not None and now - known.pushed_at < early:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        if subscription_id != known.asked.subscription_id or known.asked != self._match(
+            instance, peer
+        ):
+            raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+        if compression != Codec.NONE and compression not in CODECS:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if size > self.bytes_max:
+            raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
+        known.pushed_at, known.terminating = now, ends
+
+    @property
+    def bytes_max(self) -> int:
+        """The largest push (`telemetry.max.bytes`)."""
+        return self._state.config.telemetry_max_bytes
+
+    def read(self, compression: int, data: bytes) -> list[Pushed]:
+        """The values of a push; takes long, so call it in a thread. Raises KafkaError
+        INVALID_RECORD, TELEMETRY_TOO_LARGE."""
+        try:
+            plain = bytes(decompress(Codec(compression), data, EXPANSION_MAX * self.bytes_max))
+            return read_metrics(plain)
+        except Malformed as e:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(e)) from e
+        except KafkaError as e:
+            raise KafkaError(ErrorCode.INVALID_RECORD, e.message) from e
+
+    def keep(self, instance: Uuid, pushed: list[Pushed]) -> None:
+        """Keep what a client pushed and was asked for."""
+        client = self._clients.get(instance)
+        if client is None:
+            return
+        values = client.values
+        for one in pushed:
+            if not one.name.startswith(client.asked.metrics):
+                continue
+            key = one.name, one.attributes
+            before = values.get(key)
+            if before is None:
+                if self._series >= SERIES_MAX or len(values) >= CLIENT_SERIES_MAX:
+                    continue
+                self._series += 1
+            value = (
+                one.value + before[0] if before and one.is_counter and one.is_delta else one.value
+            )
+            values[key] = value, one.is_counter
+
+    def samples(self) -> Turns[list[Metric]]:
+        """The metrics of clients, by the names that they gave, in turns.
+
+        Names and attributes are clients' own: of what would have the same name and labels, the last
+        counts; of a name that is a counter of one client and none of another, the first client's
+        kind.
+        """
+        self._forget_silent(self._clock.time())
+        found: dict[str, tuple[bool, str, dict[frozenset[tuple[str, str]], Sample]]] = {}
+        pace = Pace()
+        for instance, client in list(self._clients.items()):
+            labels = {"client_id": client.client_id, "client_instance_id": uuid_text(instance)}
+            for (name, attributes), (value, is_counter) in list(client.values.items()):
+                family = re.sub(r"[^a-z0-9]+", "_", name.lower()).removesuffix("_total") or "_"
+                kind, _, samples = found.setdefault(family, (is_counter, name, {}))
+                if kind == is_counter:
+                    sample = Sample(value, {_label(k): v for k, v in attributes} | labels)
+                    samples[frozenset(sample.labels.items())] = sample
+                if pace.due():
+                    yield
+        return [
+            Metric(
+                f"kafka.client:type={family}",
+                "counter" if is_counter else "gauge",
+                f"Pushed by clients as {name}.",
+                list(samples.values()),
+            )
+            for family, (is_counter, name, samples) in found.items()
+        ]
+
+    def _match(self, instance: Uuid, peer: Peer) -> Asked:
+        fields = {
+            "client_instance_id": uuid_text(instance),
+            "client_id": peer.client_id[:255],
+            "client_software_name": peer.software_name[:255],
+            "client_software_version": peer.software_version[:255],
+            "client_source_address": peer.address,
+        }
+        metrics: set[str] = set()
+        interval_ms = 0
+        for own in self._subscriptions():
+            if _matches(own.get("match", ""), fields):
+                metrics.update(m.strip() for m in own.get("metrics", "").split(",") if m.strip())
+                wanted_ms = int(own.get("interval.ms", DEFAULT_INTERVAL_MS))
+                interval_ms = min(interval_ms or wanted_ms, wanted_ms)
+        names = ("",) if ALL in metrics else tuple(sorted(metrics))
+        interval_ms = interval_ms or DEFAULT_INTERVAL_MS
+        text = f"{names}{interval_ms}{uuid_text(instance)}"
+        return Asked(crc32(text.encode()) & 0x7FFFFFFF, names, interval_ms)
+
+    def _subscriptions(self) -> Sequence[Mapping[str, str]]:
+        image = self._state.image
+        if image.configs is not self._configs:
+            self._configs = image.configs
+            self._known = [
+                own for (kind, _), own in image.configs.items() if kind == CLIENT_METRICS
+            ]
+        return self._known
+
+    def _forget_silent(self, now: float) -> None:
+        for instance, client in list(self._clients.items()):
+            quiet_s = now - client.last_seen
+            if quiet_s > max(3 * client.asked.interval_ms / 1000, FORGOTTEN_S_MIN):
+                self._series -= len(client.values)
+                del self._clients[instance]
+
+
+def _label(name: str) -> str:
+    """An attribute's name as a label."""
+    label = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")
+    return f"_{label}" if label[:1].isdigit() else label or "_"
+
+
+def _matches(patterns: str, fields: Mapping[str, str]) -> bool:
+    """Whether all `name=expression` pairs fit."""
+    return all(
+        (name := pair.partition("=")[0].strip()) in fields
+        and compiled(pair.partition("=")[2].strip()).fullmatch(fields[name]) is not None
+        for pair in patterns.split(",")
+        if pair.strip()
+    )
+
+
+compiled: Callable[[str], re.Pattern[str]] = lru_cache(maxsize=1024)(re.compile)

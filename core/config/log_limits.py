@@ -1,0 +1,56 @@
+"""What log keys of a broker may say, in Apache Kafka's words: when it starts, and when they change
+while it runs."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pk.core.config.keys import ConfigError
+
+EVERY_DIRECTORY: Final = "*"
+DEDUPE_BYTES_MIN: Final = 1 << 20
+"""What each cleaner needs of `log.cleaner.dedupe.buffer.size`, and a byte more."""
+
+
+def check_cordoned(named: Sequence[str], log_dirs: Sequence[str]) -> None:
+    """Raises ConfigError where `cordoned.log.dirs` (KIP-1066) names a directory that the broker
+    lacks."""
+    if EVERY_DIRECTORY in named:
+        if len(named) > 1:
+            raise ConfigError(
+                "requirement failed: When cordoned.log.dirs is set to *, it must not contain other "
+                "values"
+            )
+    elif stray := [path for path in named if path not in log_dirs]:
+        raise ConfigError(
+            "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or "
+            f"log.dir. Missing entries : {', '.join(stray)}"
+        )
+
+
+def check_cleaners(threads: int, dedupe_bytes: int) -> None:
+    """Raises ConfigError where cleaners have no room, or there are none. (Apache Kafka ends with `/
+    by zero` then.)"""
+    if threads < 1:
+        raise ConfigError("Log cleaner threads should be at least 1")
+    if dedupe_bytes // threads <= DEDUPE_BYTES_MIN:
+        raise ConfigError(
+            "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner "
+            "thread."
+        )
+
+
+def check_cleaners_change(threads: int, now: int) -> None:
+    """Raises ConfigError where a running broker with `now` cleaners must not have `threads` at
+    once."""
+    reason = ""
+    if threads < 1:
+        reason = "should be at least 1"
+    elif threads < now // 2:
+        reason = f"cannot be reduced to less than half the current value {now}"
+    elif threads > now * 2:
+        reason = f"cannot be increased to more than double the current value {now}"
+    if reason:
+        raise ConfigError(
+            "Invalid value org.apache.kafka.common.config.ConfigException: Log cleaner threads "
+            f"{reason} for configuration Invalid dynamic configuration"
+        )

@@ -1,0 +1,201 @@
+"""One share group: what its records say, and what follows from it.
+
+The *group epoch* counts the changes after which partitions must be assigned again: a member came,
+went or reads other topics, a topic changed, share partitions got a beginning. Everything here is
+changed by `replay_…` alone, but for the deadline of the next look at the topics, which is soft.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, ClassVar, Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import CheckPartition, Committer, GroupType
+from pk.core.group.consumer.spec import EMPTY_ASSIGNMENT, Assignment
+from pk.core.group.records import Record
+from pk.core.group.share.member import ShareMember
+from pk.core.group.share.records import StatePartitions, group_tombstones
+from pk.core.values import Uuid
+
+FIRST_EPOCH: Final = 1
+"""Of a group without records, and of its empty target assignment."""
+
+
+class ShareGroupState(StrEnum):
+    """What a group is doing; the values are what Kafka prints."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+
+
+class ShareGroup:
+    """A group as its coordinator sees it."""
+
+    type: ClassVar[GroupType] = GroupType.SHARE
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assigned_at_ms = 0
+        """When the target assignment was made; 0 for never."""
+        self.members: dict[str, ShareMember] = {}
+        self.target: dict[str, Assignment] = {}
+        self.topics: Counter[str] = Counter()
+        """Topic → how many members name it."""
+        self.state_partitions = StatePartitions()
+        self._refresh_at_ms = 0
+        self._refresh_epoch = 0
+
+    # --- as a group of any type ---
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    @property
+    def state_name(self) -> str:
+        """As ListGroups names it."""
+        return (ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY).value
+
+    @property
+    def protocol_type_name(self) -> str:
+        """As ListGroups names it."""
+        return "share"
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member reads `topic`."""
+        return topic in self.topics
+
+    def check_commit(self, committer: Committer) -> CheckPartition | None:
+        """Raises GROUP_ID_NOT_FOUND: a share group has no committed offsets."""
+        raise self._no_consumer_group()
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """There is nothing to be fetched, and it is no error to ask."""
+
+    def check_offset_delete(self) -> None:
+        """Raises GROUP_ID_NOT_FOUND."""
+        raise self._no_consumer_group()
+
+    def expires_from(self, commit_timestamp_ms: int) -> int | None:
+        """Never: it has no committed offsets."""
+        return None
+
+    def tombstones(self) -> list[Record]:
+        """The records that end it."""
+        return group_tombstones(self.group_id)
+
+    def _no_consumer_group(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group."
+        )
+
+    # --- members ---
+
+    def member(self, member_id: str) -> ShareMember:
+        """The member. Raises UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return member
+
+    def target_of(self, member_id: str) -> Assignment:
+        """What the target assignment gives a member."""
+        return self.target.get(member_id, EMPTY_ASSIGNMENT)
+
+    def subscriptions(
+        self, old: ShareMember | None = None, new: ShareMember | None = None
+    ) -> set[str]:
+        """The topics that the group would read with member `new` in place of `old`."""
+        topics = Counter(self.topics)
+        if old is not None:
+            topics.subtract(old.topics)
+        if new is not None:
+            topics.update(new.topics)
+        return {topic for topic, count in topics.items() if count > 0}
+
+    @property
+    def lacks_assignment(self) -> bool:
+        """Whether share partitions that have a beginning have no member, or others still have
+        one."""
+        assigned: dict[Uuid, set[int]] = {}
+        for assignment in self.target.values():
+            for topic_id, partitions in assignment.items():
+                assigned.setdefault(topic_id, set()).update(partitions)
+        return bool(self.members) and any(
+            frozenset(assigned.get(topic_id, ())) != found.partitions
+            for topic_id, found in self.state_partitions.initialized.items()
+            if found.name in self.topics
+        )
+
+    # --- the topics ---
+
+    def must_refresh(self, now_ms: int) -> bool:
+        """Whether the topics must be looked at again."""
+        return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
+
+    def refreshed(self, at_ms: int, epoch: int) -> None:
+        """The topics were looked at, and the group epoch becomes `epoch`: again at `at_ms`."""
+        self._refresh_at_ms, self._refresh_epoch = at_ms, epoch
+
+    def request_refresh(self) -> None:
+        """A topic of the group changed."""
+        self._refresh_at_ms, self._refresh_epoch = 0, 0
+
+    # --- the log ---
+
+    def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """The group has another epoch."""
+        self.epoch, self.metadata_hash = epoch, metadata_hash
+
+    def replay_member(self, member_id: str, fields: Mapping[str, Any]) -> None:
+        """A record of a member sets some of its fields."""
+        old = self.members.get(member_id)
+        new = replace(ShareMember(member_id) if old is None else old, **fields)
+        self._count(old, -1)
+        self.members[member_id] = new
+        self._count(new, 1)
+
+    def replay_assignment_tombstone(self, member_id: str) -> None:
+        """A member that goes has nothing any more."""
+        if member_id in self.members:
+            self.replay_member(
+                member_id, {"member_epoch": -1, "previous_epoch": -1, "assigned": {}}
+            )
+
+    def replay_member_tombstone(self, member_id: str) -> None:
+        """A member is gone."""
+        self._count(self.members.pop(member_id, None), -1)
+        self.target.pop(member_id, None)
+
+    def replay_target(self, member_id: str, assignment: Assignment | None) -> None:
+        """What a member is to have; None: it is no part of the target any more."""
+        if assignment is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = assignment
+
+    def replay_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """The target assignment of `epoch` is complete."""
+        self.assignment_epoch, self.assigned_at_ms = epoch, timestamp_ms
+
+    def replay_state_partitions(self, state: StatePartitions) -> None:
+        """Which share partitions exist."""
+        self.state_partitions = state
+
+    def _count(self, member: ShareMember | None, by: int) -> None:
+        if member is not None:
+            for topic in member.topics:
+                self.topics[topic] += by
+                if not self.topics[topic]:
+                    del self.topics[topic]

@@ -1,0 +1,543 @@
+"""Share groups of KIP-932: ShareGroupHeartbeat as decisions, what time does to members, and how
+share partitions come to be.
+
+A heartbeat may bring what the member says of itself, and that it is alive. The coordinator answers
+with the member's epoch and, if that changed, with what it may read. In between lie these steps,
+each of them records:
+
+1. The member is made or changed; if what the group reads changed with it, the group epoch goes up.
+2. If the group epoch is ahead of the target assignment, and the last one is old enough, the
+   assignor makes a new one: here for a small group, off the loop for a large one.
+3. The member takes its target.
+4. Share partitions without a beginning are noted as *initializing*, and the share coordinator is
+   asked to (`InitializeShareState`). When it has, they are *initialized*; only then the next
+   heartbeat assigns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.consumer.spec import Assignment, GroupSpec, MemberSpec
+from pk.core.group.consumer.target import Topics
+from pk.core.group.records import Record
+from pk.core.group.registry import Groups, is_share, not_found
+from pk.core.group.settings import Client, GroupSettings, ShareGroupSettings, Step
+from pk.core.group.share import records
+from pk.core.group.share.effects import InitializeShareState
+from pk.core.group.share.group import ShareGroup
+from pk.core.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
+from pk.core.group.share.records import SharedTopic, StatePartitions
+from pk.core.group.share.simple import SimpleAssignor
+from pk.core.machine import Compute, Decision
+from pk.core.meta.events import GROUP
+from pk.core.meta.image import Changes, MetadataImage
+from pk.core.values import NO_OFFSET, STRING_BYTES_MAX, Uuid
+from pk.core.wire.messages.share_group_heartbeat import Assignment as WireAssignment
+from pk.core.wire.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+SESSION: Final = "session"
+"""The key of the timer of a member's session; groups of other types have the same."""
+
+NEVER_MS: Final = (1 << 31) - 1
+"""How long the topics of a group are good unless one changes. Kafka's."""
+INLINE_WORK_MAX: Final = 2000
+"""The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs
+each."""
+ASK_AGAIN_MS: Final = 30_000
+"""After which a share coordinator that has not answered is asked again. Kafka's."""
+
+ASSIGNOR: Final = SimpleAssignor()
+
+
+class ShareGroups:
+    """The share groups of one partition. Every method that decides takes a Step and fills it."""
+
+    def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
+        """`topics` are the cluster's, kept up to date by their owner."""
+        self.settings = settings
+        self.groups = groups
+        self.topics = topics
+        self._broker_settings = settings.share
+        self._computing: set[str] = set()
+        """Soft: groups for which a target assignment is being worked out off the loop."""
+        self._asked_at_ms: dict[str, dict[Uuid, int]] = {}
+        """Soft: by group and topic, when the share coordinator was asked to give share partitions a
+        beginning."""
+
+    def settings_of(self, group_id: str) -> ShareGroupSettings:
+        """The group's own configs over the broker's."""
+        return self._broker_settings.of_group(self.topics.image.config(GROUP, group_id))
+
+    def find(self, group_id: str) -> ShareGroup:
+        """The share group. Raises GROUP_ID_NOT_FOUND."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise not_found(group_id)
+        if not is_share(group):
+            raise _no_share_group(group_id)
+        return group
+
+    # --- heartbeats ---
+
+    def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client, step: Step) -> None:
+        """ShareGroupHeartbeat 1.
+
+        Raises INVALID_REQUEST, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH.
+        """
+        _check_request(request)
+        group_id, member_id = request.group_id, request.member_id
+        if request.member_epoch == LEAVE_EPOCH:
+            group = self.find(group_id)
+            self.fence(group, group.member(member_id), step)
+            step.cancel((SESSION, group_id, member_id))
+            step.reply = ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVE_EPOCH)
+            return
+        joins = request.member_epoch == JOIN_EPOCH
+        group = self._group(group_id, joins)
+        self._check_room(group, member_id)
+        member = ShareMember(member_id) if joins else group.member(member_id)
+        member = group.members.get(member_id, member)
+        _check_epoch(member, request.member_epoch)
+        updated = replace(member, **_said_by(request, client))
+        moved, epoch = self._advance(group, member, updated, step)
+        own = self.settings_of(group_id)
+        step.schedule((SESSION, group_id, member_id), own.session_timeout_ms)
+        response = ShareGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=moved.member_epoch,
+            heartbeat_interval_ms=own.heartbeat_interval_ms,
+        )
+        is_full = request.subscribed_topic_names is not None
+        if joins or is_full or moved.assigned != member.assigned:
+            response.assignment = WireAssignment(
+                topic_partitions=[
+                    TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+                    for topic_id, partitions in moved.assigned.items()
+                ]
+            )
+        step.reply = response
+        self._initialize(group, epoch, group.subscriptions(member, updated), step)
+
+    def _group(self, group_id: str, joins: bool) -> ShareGroup:
+        group = self.groups.get(group_id)
+        if is_share(group):
+            return group
+        if group is not None:
+            raise _no_share_group(group_id)
+        if not joins:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
+        return ShareGroup(group_id)
+
+    def _check_room(self, group: ShareGroup, member_id: str) -> None:
+        size_max = self.settings.share.max_size
+        if len(group.members) >= size_max and member_id not in group.members:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The share group has reached its maximum capacity of {size_max} members.",
+            )
+
+    def _advance(
+        self, group: ShareGroup, member: ShareMember, updated: ShareMember, step: Step
+    ) -> tuple[ShareMember, int]:
+        """Steps 1 to 3 of a heartbeat: `member` becomes `updated`. The member after them, and the
+        group's epoch."""
+        group_id = group.group_id
+        if updated != member or updated.member_id not in group.members:
+            step.records.append(records.member_metadata(group_id, updated))
+        subscription_changed = updated.topics != member.topics
+        epoch = group.epoch
+        due = group.assignment_epoch < epoch
+        bump = subscription_changed or (group.lacks_assignment and not due)
+        if bump or group.must_refresh(step.now_ms):
+            metadata_hash = self.topics.hash_of(group.subscriptions(member, updated))
+            if bump or metadata_hash != group.metadata_hash:
+                epoch += 1
+                step.records.append(records.group_epoch(group_id, epoch, metadata_hash))
+            group.refreshed(step.now_ms + NEVER_MS, epoch)
+        target_epoch, target = self._target(group, epoch, updated, step)
+        wanted = {t: ps for t, ps in target.items() if self.topics.name(t) in updated.topics}
+        if updated.member_epoch != target_epoch:
+            moved = replace(
+                updated,
+                member_epoch=target_epoch,
+                previous_epoch=max(updated.member_epoch, 0),
+                assigned=wanted,
+            )
+        elif subscription_changed and wanted != updated.assigned:
+            moved = replace(updated, assigned=wanted)
+        else:
+            return updated, epoch
+        step.records.append(records.current_assignment(group_id, moved))
+        return moved, epoch
+
+    # --- the target assignment ---
+
+    def target_is_due(self, group: ShareGroup, epoch: int, now_ms: int) -> bool:
+        """Whether the target assignment of `epoch` must be made now: it is missing and not being
+        made, and the last one is old enough."""
+        if group.assignment_epoch >= epoch or group.group_id in self._computing:
+            return False
+        interval_ms = self.settings_of(group.group_id).assignment_interval_ms
+        return not group.assigned_at_ms or now_ms >= group.assigned_at_ms + interval_ms
+
+    def _target(
+        self, group: ShareGroup, epoch: int, updated: ShareMember, step: Step
+    ) -> tuple[int, Assignment]:
+        """The epoch of the target assignment, and what it gives `updated`."""
+        member_id = updated.member_id
+        if not self.target_is_due(group, epoch, step.now_ms):
+            return group.assignment_epoch, group.target_of(member_id)
+        spec = self._spec(group, updated)
+        assignable = {
+            topic_id: found.partitions
+            for topic_id, found in group.state_partitions.initialized.items()
+        }
+        if spec.work > INLINE_WORK_MAX:
+            group_id = group.group_id
+            self._computing.add(group_id)
+            step.take_back = lambda: self._computing.discard(group_id)
+            step.effects.append(
+                Compute(
+                    lambda: ASSIGNOR.assign(spec, assignable),
+                    lambda machine, given, now_ms: machine.share.assigned(
+                        group_id, given, epoch, now_ms
+                    ),
+                )
+            )
+            return group.assignment_epoch, group.target_of(member_id)
+        given = ASSIGNOR.assign(spec, assignable)
+        step.records += self._target_records(group, given, epoch, step.now_ms)
+        return epoch, given[member_id]
+
+    def _spec(self, group: ShareGroup, updated: ShareMember) -> GroupSpec:
+        """What the assignor is to see, with `updated` in place of the member it was."""
+        ids: dict[frozenset[str], frozenset[Uuid]] = {}
+        specs: dict[str, MemberSpec] = {}
+        for member_id, member in (group.members | {updated.member_id: updated}).items():
+            known = ids.get(member.topics)
+            if known is None:
+                known = ids[member.topics] = self.topics.ids(member.topics)
+            specs[member_id] = MemberSpec(known, group.target_of(member_id))
+        read = set[Uuid]().union(*ids.values())
+        counts = {t: len(self.topics.image.topics_by_id[t].partitions) for t in read}
+        return GroupSpec(specs, counts)
+
+    @staticmethod
+    def _target_records(
+        group: ShareGroup, given: Mapping[str, Assignment], epoch: int, now_ms: int
+    ) -> list[Record]:
+        changed = [
+            records.target_member(group.group_id, member_id, assignment)
+            for member_id, assignment in given.items()
+            if group.target.get(member_id) != assignment
+        ]
+        return [*changed, records.target_epoch(group.group_id, epoch, now_ms)]
+
+    def assigned(
+        self, group_id: str, given: Mapping[str, Assignment], epoch: int, now_ms: int
+    ) -> Decision[Record]:
+        """A target assignment was made off the loop."""
+        step = Step(now_ms=now_ms)
+        self._computing.discard(group_id)
+        group = self.groups.share(group_id)
+        if group is not None and group.assignment_epoch < epoch <= group.epoch:
+            kept = {m: assignment for m, assignment in given.items() if m in group.members}
+            step.records = self._target_records(group, kept, epoch, now_ms)
+        return step
+
+    # --- share partitions come to be ---
+
+    def _initialize(
+        self, group: ShareGroup, state_epoch: int, read: Iterable[str], step: Step
+    ) -> None:
+        """Step 4 of a heartbeat: have what the group reads, and has no share partitions for,
+        initialized."""
+        offsets: dict[Uuid, dict[int, int]] = {}
+        state = group.state_partitions
+        initializing = dict(state.initializing)
+        for name in sorted(read):
+            topic = self.topics.image.topics.get(name)
+            if topic is None:
+                continue
+            topic_id = topic.topic_id
+            known: set[int] = set()
+            if topic_id in state.initialized:
+                known |= state.initialized[topic_id].partitions
+            if topic_id in state.initializing and self._was_asked(group, topic_id, step.now_ms):
+                known |= state.initializing[topic_id].partitions
+            lacking = {p.partition for p in topic.partitions} - known
+            if lacking:
+                offsets[topic_id] = dict.fromkeys(sorted(lacking), NO_OFFSET)
+                before = state.initializing.get(topic_id, SharedTopic(name, frozenset()))
+                initializing[topic_id] = SharedTopic(name, before.partitions | lacking)
+        if offsets:
+            self._ask(group, state_epoch, offsets, initializing, step)
+
+    def _ask(
+        self,
+        group: ShareGroup,
+        state_epoch: int,
+        offsets: Mapping[Uuid, Mapping[int, int]],
+        initializing: Mapping[Uuid, SharedTopic],
+        step: Step,
+    ) -> None:
+        state = group.state_partitions
+        deleting = {t: name for t, name in state.deleting.items() if t not in offsets}
+        after = StatePartitions(initializing, state.initialized, deleting)
+        step.records.append(records.state_partitions(group.group_id, after))
+        step.effects.append(InitializeShareState(group.group_id, state_epoch, offsets))
+        self._note_asked(group, offsets, step.now_ms)
+
+    def _note_asked(self, group: ShareGroup, topic_ids: Iterable[Uuid], now_ms: int) -> None:
+        asked = self._asked_at_ms.setdefault(group.group_id, {})
+        asked.update(dict.fromkeys(topic_ids, now_ms))
+
+    def _was_asked(self, group: ShareGroup, topic_id: Uuid, now_ms: int) -> bool:
+        asked_ms = self._asked_at_ms.get(group.group_id, {}).get(topic_id)
+        return asked_ms is not None and now_ms < asked_ms + ASK_AGAIN_MS
+
+    def initialized(
+        self,
+        group_id: str,
+        done: Mapping[Uuid, frozenset[int]],
+        failed: Mapping[Uuid, frozenset[int]],
+        step: Step,
+    ) -> None:
+        """What came of an `InitializeShareState`: what failed may be asked for again."""
+        group = self.groups.share(group_id)
+        asked = self._asked_at_ms.pop(group_id, {})
+        if group is None:
+            return
+        state = group.state_partitions
+        initializing, initialized = dict(state.initializing), dict(state.initialized)
+        for topic_id, partitions in done.items():
+            waiting = initializing.get(topic_id)
+            if waiting is None:
+                continue  # the topic was deleted meanwhile, or the group's offsets of it
+            before = initialized.get(topic_id, SharedTopic(waiting.name, frozenset()))
+            initialized[topic_id] = SharedTopic(
+                waiting.name, before.partitions | (partitions & waiting.partitions)
+            )
+        for topic_id in {*done, *failed}:
+            waiting = initializing.pop(topic_id, None)
+            if waiting is None:
+                continue
+            answered = done.get(topic_id, frozenset()) | failed.get(topic_id, frozenset())
+            if left := waiting.partitions - answered:
+                initializing[topic_id] = SharedTopic(waiting.name, left)
+            asked.pop(topic_id, None)
+        if asked:
+            self._asked_at_ms[group_id] = asked
+        after = StatePartitions(initializing, initialized, state.deleting)
+        if after != state:
+            step.records.append(records.state_partitions(group_id, after))
+
+    def ask_again(self, step: Step) -> None:
+        """The partition is loaded: whatever an earlier coordinator asked is asked again."""
+        for group in self.groups.all_share():
+            state = group.state_partitions
+            offsets: dict[Uuid, dict[int, int]] = {}
+            for topic_id, found in state.initializing.items():
+                lacking = found.partitions
+                if topic_id in state.initialized:
+                    lacking -= state.initialized[topic_id].partitions
+                if lacking and topic_id in self.topics.image.topics_by_id:
+                    offsets[topic_id] = dict.fromkeys(sorted(lacking), NO_OFFSET)
+            if offsets:
+                step.effects.append(InitializeShareState(group.group_id, group.epoch, offsets))
+                self._note_asked(group, offsets, step.now_ms)
+
+    # --- offsets, set and deleted from outside ---
+
+    def begin_alter(
+        self, group_id: str, offsets: Mapping[Uuid, Mapping[int, int]], step: Step
+    ) -> None:
+        """AlterShareGroupOffsets: partitions known to exist are to begin elsewhere; a group that
+        does not exist is made. Replies with the `InitializeShareState` to carry out, None where
+        there is nothing to do.
+
+        Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+        """
+        group = self._group(group_id, joins=True)
+        _check_empty(group)
+        if not offsets:
+            return
+        state = group.state_partitions
+        initializing = dict(state.initializing)
+        for topic_id, partitions in offsets.items():
+            name = self.topics.name(topic_id) or ""
+            before = initializing.get(topic_id, SharedTopic(name, frozenset()))
+            initializing[topic_id] = SharedTopic(name, before.partitions | partitions.keys())
+        deleting = {t: name for t, name in state.deleting.items() if t not in offsets}
+        after = StatePartitions(initializing, state.initialized, deleting)
+        step.records.append(records.state_partitions(group_id, after))
+        step.reply = InitializeShareState(group_id, group.epoch, offsets)
+
+    def begin_delete(self, group_id: str, topic_ids: Sequence[Uuid], step: Step) -> None:
+        """DeleteShareGroupOffsets: the share coordinator is to forget the share partitions of these
+        topics. Replies with topic id → partitions, of those topics of which there is something to
+        delete.
+
+        Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+        """
+        group = self.find(group_id)
+        _check_empty(group)
+        state = group.state_partitions
+        found: dict[Uuid, frozenset[int]] = {}
+        for topic_id in topic_ids:
+            if topic_id in state.initialized:
+                found[topic_id] = state.initialized[topic_id].partitions
+            elif topic_id in state.deleting:
+                found[topic_id] = self._all_partitions(topic_id)
+        names = {t: self.topics.name(t) or "" for t in found}
+        step.reply = found
+        if found:
+            step.records.append(
+                records.state_partitions(
+                    group_id,
+                    StatePartitions(
+                        state.initializing,
+                        {t: one for t, one in state.initialized.items() if t not in found},
+                        {**state.deleting, **names},
+                    ),
+                )
+            )
+
+    def begin_delete_group(self, group_id: str, step: Step) -> None:
+        """DeleteGroups, of a share group: all its share partitions must be forgotten. Replies as
+        `begin_delete`.
+
+        Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
+        """
+        group = self.find(group_id)
+        _check_empty(group)
+        state = group.state_partitions
+        found: dict[Uuid, frozenset[int]] = {}
+        names: dict[Uuid, str] = {}
+        for topics in (state.initializing, state.initialized):
+            for topic_id, one in topics.items():
+                found[topic_id] = found.get(topic_id, frozenset()) | one.partitions
+                names[topic_id] = one.name
+        for topic_id, name in state.deleting.items():
+            found.setdefault(topic_id, self._all_partitions(topic_id))
+            names.setdefault(topic_id, name)
+        step.reply = {topic_id: partitions for topic_id, partitions in found.items() if partitions}
+        if found:
+            step.records.append(records.state_partitions(group_id, StatePartitions(deleting=names)))
+
+    def deleted(self, group_id: str, topic_ids: Iterable[Uuid], step: Step) -> None:
+        """The share coordinator has forgotten the share partitions of these topics."""
+        group = self.groups.share(group_id)
+        if group is not None:
+            state = group.state_partitions
+            gone = set(topic_ids)
+            deleting = {t: name for t, name in state.deleting.items() if t not in gone}
+            if deleting != state.deleting:
+                after = StatePartitions(state.initializing, state.initialized, deleting)
+                step.records.append(records.state_partitions(group_id, after))
+
+    def _all_partitions(self, topic_id: Uuid) -> frozenset[int]:
+        topic = self.topics.image.topics_by_id.get(topic_id)
+        return frozenset() if topic is None else frozenset(p.partition for p in topic.partitions)
+
+    # --- members go, time passes ---
+
+    def fence(self, group: ShareGroup, member: ShareMember, step: Step) -> None:
+        """Take a member out of the group: it left, or was silent."""
+        group_id = group.group_id
+        step.records += records.member_tombstones(group_id, member.member_id)
+        metadata_hash = self.topics.hash_of(group.subscriptions(member))
+        step.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
+
+    def fire(self, group: ShareGroup, key: tuple[Any, ...], step: Step) -> None:
+        """The session of a member has run out."""
+        member = group.members.get(key[2])
+        if member is not None:
+            self.fence(group, member, step)
+
+    def loaded(self, step: Step) -> None:
+        """The partition is loaded: every member gets a whole session again to show itself."""
+        for group in self.groups.all_share():
+            session_ms = self.settings_of(group.group_id).session_timeout_ms
+            for member_id in group.members:
+                step.schedule((SESSION, group.group_id, member_id), session_ms)
+        self.ask_again(step)
+
+    # --- the cluster ---
+
+    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+        """The cluster is as `image` says, which differs by `found`: groups that read what changed
+        look again at the next heartbeat; share partitions of deleted topics are forgotten, as their
+        share coordinators do by themselves."""
+        self._broker_settings = self.settings.share.of_cluster(image.broker_configs(None))
+        deleted = {topic.topic_id for topic in found.topics_deleted}
+        changed = found.topics_reassigned
+        if not changed:
+            return
+        for group in self.groups.all_share():
+            if not changed.isdisjoint(group.topics):
+                group.request_refresh()
+            after = group.state_partitions.without(deleted)
+            if after != group.state_partitions:
+                step.records.append(records.state_partitions(group.group_id, after))
+
+
+def _check_request(request: ShareGroupHeartbeatRequest) -> None:
+    """Raise INVALID_REQUEST for what no group can answer."""
+    if not request.member_id.strip():
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if not request.group_id.strip():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "RackId can't be empty.")
+    if request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request."
+        )
+    if request.member_epoch < LEAVE_EPOCH:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+
+
+def _said_by(request: ShareGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
+    """The fields of the member that the request sets; what it leaves out stays."""
+    said: dict[str, Any] = {
+        "client_id": client.client_id[:STRING_BYTES_MAX],
+        "client_host": client.client_host,
+    }
+    if request.rack_id is not None:
+        said["rack_id"] = request.rack_id
+    if request.subscribed_topic_names is not None:
+        said["topics"] = frozenset(request.subscribed_topic_names)
+    return said
+
+
+def _check_epoch(member: ShareMember, epoch: int) -> None:
+    """Raise FENCED_MEMBER_EPOCH for another epoch than the member's; the one before it will do, as
+    the answer with the new one may have been lost."""
+    if epoch in (JOIN_EPOCH, member.member_epoch, member.previous_epoch):
+        return
+    compared = "greater" if epoch > member.member_epoch else "smaller"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The share group member has a {compared} member epoch ({epoch}) than the one known by "
+        f"the group coordinator ({member.member_epoch}). The member must abandon all its "
+        "partitions and rejoin.",
+    )
+
+
+def _check_empty(group: ShareGroup) -> None:
+    if not group.is_empty:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+
+
+def _no_share_group(group_id: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")

@@ -1,0 +1,35 @@
+"""One member of a share group: a value, replaced when a record changes it.
+
+A member takes its target assignment at once: partitions are shared, so no member has to give one up
+first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pk.core.group.consumer.spec import Assignment
+from pk.core.values import Uuid
+
+JOIN_EPOCH: Final = 0
+"""The member epoch of a heartbeat that joins."""
+LEAVE_EPOCH: Final = -1
+"""Of one that leaves."""
+
+STABLE: Final = 0
+"""The one state of a member, in its record."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """One member, as its records say."""
+
+    member_id: str
+    member_epoch: int = JOIN_EPOCH
+    previous_epoch: int = 0
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    assigned: Assignment = field(default_factory=dict[Uuid, frozenset[int]])

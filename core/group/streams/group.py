@@ -1,0 +1,326 @@
+"""One streams group: what its records say, and what follows from it.
+
+The *group epoch* counts the changes after which tasks must be assigned again: a member came, went
+or changed, a topic of the topology changed, the group's configs did. The *target assignment* is
+made for an epoch; each member follows it in its own time (member.py). What the log says is changed
+by `replay_…` alone. Soft are the topology on the cluster's topics, the time of the next look at
+them, endpoints, and who asked the application to shut down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, ClassVar, Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import CheckPartition, Committer, GroupType
+from pk.core.group.records import Record
+from pk.core.group.streams.configured import ConfiguredTopology
+from pk.core.group.streams.endpoints import Endpoints
+from pk.core.group.streams.member import (
+    LEAVE_EPOCH,
+    MemberState,
+    StreamsMember,
+)
+from pk.core.group.streams.records import group_tombstones
+from pk.core.group.streams.tasks import HOLDS_NONE, NO_TASKS, Tasks
+from pk.core.group.streams.topology import Topology
+from pk.core.values import NO_EPOCH, Uuid
+
+FIRST_EPOCH: Final = 1
+"""Of a group without records, and of its empty target assignment."""
+
+STREAMS_COMMIT_SINCE: Final = 9
+"""The OffsetCommit that knows member epochs."""
+
+
+class StreamsGroupState(StrEnum):
+    """What a group is doing; the values are what Kafka prints."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    """The cluster lacks topics that the topology needs."""
+    ASSIGNING = "Assigning"
+    """Its target assignment is older than its epoch."""
+    RECONCILING = "Reconciling"
+    """Some member has not all of its target."""
+    STABLE = "Stable"
+
+
+class StreamsGroup:
+    """A group as its coordinator sees it."""
+
+    type: ClassVar[GroupType] = GroupType.STREAMS
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.validated_topology_epoch = 0
+        """The epoch of the topology that the cluster's topics fit; -1 for none."""
+        self.assignment_configs: Mapping[str, str] = {}
+        """The configs that the last epoch was made for."""
+        self.assignment_epoch = FIRST_EPOCH
+        self.assigned_at_ms = 0
+        """When the target assignment was made; 0 for never."""
+        self.topology: Topology | None = None
+        self.members: dict[str, StreamsMember] = {}
+        self.target: dict[str, Tasks] = {}
+        self.configured: ConfiguredTopology | None = None
+        self.endpoints = Endpoints()
+        self.shutdown_member_id: str | None = None
+        """Who asked the whole application to shut down."""
+        self._active: dict[str, dict[int, str]] = {}
+        """Subtopology id → partition → the process that has the active task."""
+        self._copies: dict[str, dict[int, list[str]]] = {}
+        """The processes that have standby and warm-up tasks."""
+        self._refresh_at_ms = 0
+        self._refresh_epoch = 0
+
+    # --- as a group of any type ---
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    @property
+    def state(self) -> StreamsGroupState:
+        """What it is doing."""
+        if not self.members:
+            return StreamsGroupState.EMPTY
+        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+            return StreamsGroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        if all(m.is_reconciled_to(self.assignment_epoch) for m in self.members.values()):
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        """As ListGroups names it."""
+        return self.state.value
+
+    @property
+    def protocol_type_name(self) -> str:
+        """As ListGroups names it."""
+        return "streams"
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether the application reads `topic` now."""
+        return bool(self.members) and self.topology is not None and topic in self.topology.readers
+
+    def check_commit(self, committer: Committer) -> CheckPartition | None:
+        """See `AnyGroup`. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
+
+        An older epoch will do for a partition whose task the member has held since (KIP-1251).
+        """
+        if committer.epoch < 0 and not self.members:
+            return None
+        outside = committer.member_id == "" and committer.instance_id is None
+        if committer.transactional and committer.epoch == NO_EPOCH and outside:
+            return None
+        member = self.member(committer.member_id)
+        if not committer.transactional and committer.version < STREAMS_COMMIT_SINCE:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                (
+                    "OffsetCommit version 9 or above must be used by members using the streams "
+                    "group protocol"
+                ),
+            )
+        if committer.epoch == member.member_epoch:
+            return None
+        if committer.epoch > member.member_epoch:
+            raise _stale(
+                f"Received member epoch {committer.epoch} is newer than current member epoch "
+                f"{member.member_epoch}."
+            )
+        topology = self.topology
+        if topology is None:
+            raise _stale("Topology is not available for offset commit validation.")
+
+        def check(topic: str, topic_id: Uuid, partition: int) -> None:
+            reader = topology.readers.get(topic)
+            if reader is None:
+                raise _stale(f"Topic {topic} is not in the topology.")
+            held_since = member.epoch_of(reader, partition)
+            if held_since is None:
+                raise _stale(
+                    f"Task {reader}-{partition} is not assigned or pending revocation for member."
+                )
+            if committer.epoch < held_since:
+                raise _stale(
+                    f"Received member epoch {committer.epoch} is older than assignment epoch "
+                    f"{held_since} for task {reader}-{partition}."
+                )
+
+        return check
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """See `AnyGroup`. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if member_epoch != member.member_epoch:
+            raise _stale(
+                f"The received member epoch {member_epoch} does not match the expected member "
+                f"epoch {member.member_epoch}."
+            )
+
+    def check_offset_delete(self) -> None:
+        """Any offsets may be deleted, except those of topics that the application reads."""
+
+    def expires_from(self, commit_timestamp_ms: int) -> int | None:
+        """Since the commit."""
+        return commit_timestamp_ms
+
+    def tombstones(self) -> list[Record]:
+        """The records that end it."""
+        return group_tombstones(self.group_id)
+
+    # --- members ---
+
+    def member(self, member_id: str) -> StreamsMember:
+        """The member. Raises UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return member
+
+    def target_of(self, member_id: str) -> Tasks:
+        """What the target assignment gives a member."""
+        return self.target.get(member_id, NO_TASKS)
+
+    def active_process(self, subtopology_id: str, partition: int) -> str | None:
+        """The process that has the active task."""
+        return self._active.get(subtopology_id, {}).get(partition)
+
+    def has_copy(self, process_id: str, subtopology_id: str, partition: int) -> bool:
+        """Whether a process has a standby or warm-up task."""
+        return process_id in self._copies.get(subtopology_id, {}).get(partition, ())
+
+    # --- the topics ---
+
+    def must_refresh(self, now_ms: int) -> bool:
+        """Whether the topics must be looked at again."""
+        return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
+
+    def refreshed(self, at_ms: int, epoch: int) -> None:
+        """The topics were checked, and the group epoch becomes `epoch`; the next check is at
+        `at_ms`."""
+        self._refresh_at_ms, self._refresh_epoch = at_ms, epoch
+
+    def request_refresh(self) -> None:
+        """A topic of the group changed."""
+        self._refresh_at_ms, self._refresh_epoch = 0, 0
+
+    def configure(self, configured: ConfiguredTopology) -> None:
+        """The topology was put on the topics of the cluster."""
+        self.configured = configured
+        self.endpoints.forget_all()
+
+    # --- the log ---
+
+    def replay_epoch(
+        self,
+        epoch: int,
+        metadata_hash: int,
+        validated_topology_epoch: int,
+        assignment_configs: Mapping[str, str],
+    ) -> None:
+        """The group has another epoch."""
+        self.epoch, self.metadata_hash = epoch, metadata_hash
+        self.validated_topology_epoch = validated_topology_epoch
+        self.assignment_configs = assignment_configs
+
+    def replay_topology(self, topology: Topology | None) -> None:
+        """The group has a topology; None: none any more."""
+        self.topology = topology
+
+    def replay_member(self, member_id: str, fields: Mapping[str, Any]) -> None:
+        """A record of a member sets some of its fields."""
+        old = self.members.get(member_id)
+        new = replace(StreamsMember(member_id) if old is None else old, **fields)
+        self._let_go(old)
+        self.members[member_id] = new
+        self._hold(new)
+        self.endpoints.forget(member_id)
+
+    def replay_assignment_tombstone(self, member_id: str) -> None:
+        """A member that goes holds nothing any more."""
+        if member_id in self.members:
+            self.replay_member(
+                member_id,
+                {
+                    "member_epoch": LEAVE_EPOCH,
+                    "previous_epoch": LEAVE_EPOCH,
+                    "assigned": HOLDS_NONE,
+                    "revoking": HOLDS_NONE,
+                    "state": MemberState.STABLE,
+                },
+            )
+
+    def replay_member_tombstone(self, member_id: str) -> None:
+        """A member is gone."""
+        self._let_go(self.members.pop(member_id, None))
+        self.target.pop(member_id, None)
+        self.endpoints.forget(member_id)
+        if not self.members:
+            self.shutdown_member_id = None
+
+    def replay_target(self, member_id: str, tasks: Tasks | None) -> None:
+        """What a member is to have; None: it is no part of the target any more."""
+        if tasks is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = tasks
+
+    def replay_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """The target assignment of `epoch` is complete."""
+        self.assignment_epoch, self.assigned_at_ms = epoch, timestamp_ms
+
+    def _hold(self, member: StreamsMember) -> None:
+        process_id = member.process_id
+        if not process_id:
+            return  # its record comes later
+        for held in (member.assigned, member.revoking):
+            for subtopology_id, partitions in held.active.items():
+                self._active.setdefault(subtopology_id, {}).update(
+                    dict.fromkeys(partitions, process_id)
+                )
+            for copies in (held.standby, held.warmup):
+                for subtopology_id, partitions in copies.items():
+                    holders = self._copies.setdefault(subtopology_id, {})
+                    for partition in partitions:
+                        holders.setdefault(partition, []).append(process_id)
+
+    def _let_go(self, member: StreamsMember | None) -> None:
+        if member is None or not member.process_id:
+            return
+        process_id = member.process_id
+        for held in (member.assigned, member.revoking):
+            for subtopology_id, partitions in held.active.items():
+                holders = self._active.get(subtopology_id, {})
+                for partition in partitions:
+                    if holders.get(partition) == process_id:
+                        del holders[partition]
+            for copies in (held.standby, held.warmup):
+                for subtopology_id, partitions in copies.items():
+                    sharers = self._copies.get(subtopology_id, {})
+                    for partition in partitions:
+                        processes = sharers.get(partition, [])
+                        if process_id in processes:
+                            processes.remove(process_id)
+                        if not processes:
+                            sharers.pop(partition, None)
+
+
+def _stale(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, message)

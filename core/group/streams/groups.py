@@ -1,0 +1,571 @@
+"""Streams groups of KIP-1071: StreamsGroupHeartbeat as decisions, and what time does to members.
+
+A heartbeat may bring the member's topology, what it says of itself, the tasks that it holds, and
+that it is alive. The coordinator answers with the member's epoch and, if that changed, with its
+tasks. In between lie these steps:
+
+1. The member is made or changed; the first member brings the group its topology.
+2. The topology is put on the topics of the cluster, if one of them changed (configured.py). What is
+   missing for it is a status in the answer; internal topics that are missing are an effect: the
+   broker makes them (`CreateInternalTopics`).
+3. If any of this changed, the group epoch goes up.
+4. If the group epoch is ahead of the target assignment, the assignor makes a new one: here for a
+   small group, off the loop for a large one. A new group waits for more members first, and two
+   assignments keep an interval.
+5. The member takes the next step towards its target (reconcile.py).
+
+A decision reads the group as it was; what an earlier step changed, the later ones are given. A
+topology and the tasks that a member holds may be large, so a heartbeat is decided in turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.consumer.target import Topics
+from pk.core.group.records import Record
+from pk.core.group.registry import Groups, is_classic, is_streams
+from pk.core.group.settings import Client, GroupSettings, Step, StreamsGroupSettings
+from pk.core.group.streams import records
+from pk.core.group.streams.configured import ConfiguredTopology, configure
+from pk.core.group.streams.group import StreamsGroup
+from pk.core.group.streams.internal_topics import CreateInternalTopics, InternalTopics
+from pk.core.group.streams.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NO_TOPOLOGY_EPOCH,
+    MemberState,
+    StreamsMember,
+)
+from pk.core.group.streams.partition_counts import StatusCode
+from pk.core.group.streams.reconcile import Target, reconcile
+from pk.core.group.streams.request import (
+    check_epoch,
+    check_request,
+    check_tasks,
+    owned_by,
+    said_by,
+)
+from pk.core.group.streams.sticky import (
+    StreamsGroupSpec,
+    StreamsMemberSpec,
+    SubtopologySpec,
+    assign,
+)
+from pk.core.group.streams.tasks import NO_TASKS, HeldTasks, Tasks
+from pk.core.group.streams.topology import Topology, topology_of_request
+from pk.core.machine import Compute, Decision
+from pk.core.meta.events import GROUP
+from pk.core.meta.image import Changes, MetadataImage
+from pk.core.turns import Turns
+from pk.core.wire.messages.streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+)
+
+SESSION: Final = "session"
+"""The key of the timer of a member's session; groups of other types have the same."""
+REBALANCE: Final = "rebalance"
+"""Of the time in which a member must give up what it was asked to."""
+INITIAL_DELAY: Final = "initial streams delay"
+"""Of the time in which a new group waits for more members."""
+
+NEVER_MS: Final = (1 << 31) - 1
+"""How long the topics of a group are good unless one changes. Kafka's."""
+INLINE_WORK_MAX: Final = 500
+"""The largest group whose target assignment is made on the loop: `StreamsGroupSpec.work`, 10 to 20
+µs each."""
+
+STANDBY_REPLICAS: Final = "num.standby.replicas"
+"""The one config of the assignor."""
+
+
+class _Configured(NamedTuple):
+    """What came of step 2."""
+
+    topology: Topology
+    configured: ConfiguredTopology
+    metadata_hash: int
+
+
+class StreamsGroups:
+    """The streams groups of one partition. Every method that decides takes a Step and fills it."""
+
+    def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
+        """`topics` are the cluster's; their owner keeps them up to date."""
+        self.settings = settings
+        self.groups = groups
+        self.topics = topics
+        self.internal_topics = InternalTopics()
+        self._broker_settings = settings.streams
+        self._computing: set[str] = set()
+        """Soft: groups for which a target assignment is being worked out off the loop."""
+        self._delayed: set[str] = set()
+        """Soft: new groups that wait for more members."""
+
+    def settings_of(self, group_id: str) -> StreamsGroupSettings:
+        """The group's own configs over the broker's."""
+        return self._broker_settings.of_group(self.topics.image.config(GROUP, group_id))
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions a topic has; None where it does not exist."""
+        found = self.topics.image.topics.get(topic)
+        return None if found is None else len(found.partitions)
+
+    # --- heartbeats ---
+
+    def heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, client: Client, step: Step
+    ) -> Turns[None]:
+        """StreamsGroupHeartbeat 0.
+
+        Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, GROUP_ID_NOT_FOUND,
+        GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
+        """
+        yield from check_request(request)
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            self._leave(request, step)
+            return
+        group_id, member_id = request.group_id, request.member_id
+        joins = request.member_epoch == JOIN_EPOCH
+        group = self._group(group_id, joins, step)
+        member = group.members.get(member_id) if joins else group.member(member_id)
+        member = member or StreamsMember(member_id)
+        owned = owned_by(request)
+        check_epoch(member, request.member_epoch, owned)
+        updated = replace(member, **said_by(request, client))
+        changed = updated != member
+        if changed:
+            step.records.append(records.member_metadata(group_id, updated))
+        response = StreamsGroupHeartbeatResponse(member_id=member_id)
+        statuses: list[Status] = []
+        response.status = statuses
+        found = yield from self._configure(group, request, updated, statuses, step)
+        if found.configured.is_ready:
+            subtopologies = found.configured.subtopologies or {}
+            yield from check_tasks(request.active_tasks, subtopologies)
+            yield from check_tasks(request.standby_tasks, subtopologies)
+        epoch = self._epoch(group, found, changed, step)
+        own = self.settings_of(group_id)
+        if group.is_empty and own.initial_rebalance_delay_ms > 0:
+            self._delay(group_id, own.initial_rebalance_delay_ms, step)
+        target = self._target(group, epoch, updated, found.configured, statuses, step)
+        moved = self._reconcile(group, updated, target, owned, step)
+        step.schedule((SESSION, group_id, member_id), own.session_timeout_ms)
+        if request.shutdown_application:
+            group.shutdown_member_id = group.shutdown_member_id or member_id
+        response.member_epoch = moved.member_epoch
+        response.heartbeat_interval_ms = own.heartbeat_interval_ms
+        if joins or moved.assigned != member.assigned:
+            _tell_tasks(response, moved.assigned)
+            group.endpoints.changed(moved)
+        self._tell_endpoints(request, response, group, moved, found.configured)
+        self._tell_problems(response, group, found.configured, own, statuses, step)
+        step.reply = response
+
+    def _group(self, group_id: str, joins: bool, step: Step) -> StreamsGroup:
+        """The group; for one that joins a new one, also in place of an empty classic group.
+
+        Raises GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED.
+        """
+        group = self.groups.get(group_id)
+        if group is None and not joins:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+        if group is None:
+            group = StreamsGroup(group_id)
+        elif joins and is_classic(group) and group.is_empty:
+            step.records += group.tombstones()
+            group = StreamsGroup(group_id)
+        elif not is_streams(group):
+            raise _no_streams_group(group_id)
+        size_max = self.settings.streams.max_size
+        if joins and len(group.members) >= size_max:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The streams group has reached its maximum capacity of {size_max} members.",
+            )
+        return group
+
+    # --- the topology ---
+
+    def _configure(
+        self,
+        group: StreamsGroup,
+        request: StreamsGroupHeartbeatRequest,
+        updated: StreamsMember,
+        statuses: list[Status],
+        step: Step,
+    ) -> Turns[_Configured]:
+        """Steps 1 and 2 of a heartbeat, as far as the topology goes."""
+        topology = yield from self._topology(group, request, step)
+        known = group.topology
+        if known is not None and updated.topology_epoch < known.epoch:
+            _tell(
+                statuses,
+                StatusCode.STALE_TOPOLOGY,
+                f"The member's topology epoch {updated.topology_epoch} is behind the group's "
+                f"topology epoch {known.epoch}.",
+            )
+        metadata_hash, configured = group.metadata_hash, group.configured
+        if known is None or configured is None or group.must_refresh(step.now_ms):
+            metadata_hash = self.topics.hash_of(set(topology.required_topics))
+            if known is None or configured is None or metadata_hash != group.metadata_hash:
+                configured = yield from configure(topology, self.partition_count)
+                group.configure(configured)
+        return _Configured(topology, configured, metadata_hash)
+
+    def _topology(
+        self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, step: Step
+    ) -> Turns[Topology]:
+        """The group's topology; that of its first member becomes the group's."""
+        known = group.topology
+        if request.topology is None:
+            if known is None:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    "The topology is null and the group topology is also null.",
+                )
+            return known
+        sent = yield from topology_of_request(request.topology)
+        if known is None:
+            step.records.append(records.topology(group.group_id, sent))
+            return sent
+        if known.epoch <= sent.epoch and not (yield from known.equals(sent)):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+        return known
+
+    def _epoch(self, group: StreamsGroup, found: _Configured, changed: bool, step: Step) -> int:
+        """Step 3 of a heartbeat: the group's epoch, which goes up where anything changed."""
+        validated = found.topology.epoch if found.configured.is_ready else NO_TOPOLOGY_EPOCH
+        configs = self._assignment_configs(group.group_id)
+        epoch = group.epoch
+        if (
+            changed
+            or found.metadata_hash != group.metadata_hash
+            or validated != group.validated_topology_epoch
+            or configs != group.assignment_configs
+        ):
+            epoch += 1
+            step.records.append(
+                records.group_epoch(group.group_id, epoch, found.metadata_hash, validated, configs)
+            )
+        group.refreshed(step.now_ms + NEVER_MS, epoch)
+        return epoch
+
+    def _assignment_configs(self, group_id: str) -> dict[str, str]:
+        return {STANDBY_REPLICAS: str(self.settings_of(group_id).num_standby_replicas)}
+
+    # --- the target assignment ---
+
+    def _delay(self, group_id: str, delay_ms: int, step: Step) -> None:
+        if group_id not in self._delayed:
+            self._delayed.add(group_id)
+            step.take_back = lambda: self._delayed.discard(group_id)
+            step.schedule((INITIAL_DELAY, group_id), delay_ms)
+
+    def _target(
+        self,
+        group: StreamsGroup,
+        epoch: int,
+        updated: StreamsMember,
+        configured: ConfiguredTopology,
+        statuses: list[Status],
+        step: Step,
+    ) -> Target:
+        """Step 4 of a heartbeat: the target of `updated`."""
+        group_id, member_id = group.group_id, updated.member_id
+        last = Target(group.assignment_epoch, group.target_of(member_id))
+        if group_id in self._delayed:
+            _tell(
+                statuses,
+                StatusCode.ASSIGNMENT_DELAYED,
+                "Assignment delayed due to the configured initial rebalance delay.",
+            )
+            return Target(group.assignment_epoch, NO_TASKS)
+        if group.assignment_epoch >= epoch:
+            return last
+        interval_ms = self.settings_of(group_id).assignment_interval_ms
+        if group.assigned_at_ms and step.now_ms < group.assigned_at_ms + interval_ms:
+            _tell(
+                statuses,
+                StatusCode.ASSIGNMENT_DELAYED,
+                "Assignment delayed due to the configured assignment interval.",
+            )
+            return last
+        members = group.members | {member_id: updated}
+        configs = self._assignment_configs(group_id)
+        given = self._assign(group, epoch, members, configured, configs, step)
+        if given is None:
+            _tell(
+                statuses,
+                StatusCode.ASSIGNMENT_DELAYED,
+                "Assignment delayed until it is computed.",
+            )
+            return last
+        return Target(epoch, given[member_id])
+
+    def _assign(
+        self,
+        group: StreamsGroup,
+        epoch: int,
+        members: Mapping[str, StreamsMember],
+        configured: ConfiguredTopology,
+        configs: Mapping[str, str],
+        step: Step,
+    ) -> Mapping[str, Tasks] | None:
+        """Make the target assignment of `epoch`; None where that is done off the loop."""
+        group_id = group.group_id
+        if not configured.is_ready:
+            given: Mapping[str, Tasks] = dict.fromkeys(members, NO_TASKS)
+        else:
+            spec = StreamsGroupSpec(
+                {
+                    m: StreamsMemberSpec(each.process_id, group.target_of(m))
+                    for m, each in members.items()
+                },
+                {
+                    name: SubtopologySpec(each.tasks, each.is_stateful)
+                    for name, each in (configured.subtopologies or {}).items()
+                },
+                int(configs.get(STANDBY_REPLICAS, "0")),
+            )
+            if spec.work > INLINE_WORK_MAX:
+                self._compute(group_id, spec, configured, epoch, step)
+                return None
+            given = assign(spec)
+        step.records += _target_records(group, given, epoch, step.now_ms)
+        return given
+
+    def _compute(
+        self,
+        group_id: str,
+        spec: StreamsGroupSpec,
+        configured: ConfiguredTopology,
+        epoch: int,
+        step: Step,
+    ) -> None:
+        """Have an assignment made off the loop, unless one is being made."""
+        if group_id in self._computing:
+            return
+        self._computing.add(group_id)
+        step.take_back = lambda: self._computing.discard(group_id)
+        step.effects.append(
+            Compute(
+                lambda: assign(spec),
+                lambda machine, given, now_ms: machine.streams.assigned(
+                    group_id, given, configured, epoch, now_ms
+                ),
+            )
+        )
+
+    def assigned(
+        self,
+        group_id: str,
+        given: Mapping[str, Tasks],
+        configured: ConfiguredTopology,
+        epoch: int,
+        now_ms: int,
+    ) -> Decision[Record]:
+        """A target assignment was made off the loop, for the topology as it was."""
+        step = Step(now_ms=now_ms)
+        self._computing.discard(group_id)
+        group = self.groups.streams(group_id)
+        if group is None or not group.assignment_epoch < epoch <= group.epoch:
+            return step
+        now = group.configured
+        if now is not None and now.subtopologies != configured.subtopologies:
+            return step  # it may have tasks that exist no longer
+        kept = {m: tasks for m, tasks in given.items() if m in group.members}
+        step.records = _target_records(group, kept, epoch, now_ms)
+        return step
+
+    def _reconcile(
+        self,
+        group: StreamsGroup,
+        member: StreamsMember,
+        target: Target,
+        owned: Tasks | None,
+        step: Step,
+    ) -> StreamsMember:
+        """Step 5 of a heartbeat. Raises FENCED_MEMBER_EPOCH."""
+        moved = reconcile(member, target, group, owned)
+        if moved != member:
+            step.records.append(records.current_assignment(group.group_id, moved))
+            key = (REBALANCE, group.group_id, moved.member_id)
+            if moved.state is MemberState.UNREVOKED_TASKS:
+                step.schedule(key, moved.rebalance_timeout_ms)
+            else:
+                step.cancel(key)
+        return moved
+
+    # --- what the member hears ---
+
+    def _tell_endpoints(
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        response: StreamsGroupHeartbeatResponse,
+        group: StreamsGroup,
+        moved: StreamsMember,
+        configured: ConfiguredTopology,
+    ) -> None:
+        if group.endpoints.epoch != request.endpoint_information_epoch:
+            others = [m for m in group.members.values() if m.member_id != moved.member_id]
+            response.partitions_by_user_endpoint = group.endpoints.all(
+                [*others, moved], configured, self.partition_count
+            )
+        if self.groups.streams(group.group_id) is group:
+            response.endpoint_information_epoch = group.endpoints.epoch
+
+    def _tell_problems(
+        self,
+        response: StreamsGroupHeartbeatResponse,
+        group: StreamsGroup,
+        configured: ConfiguredTopology,
+        own: StreamsGroupSettings,
+        statuses: list[Status],
+        step: Step,
+    ) -> None:
+        group_id = group.group_id
+        problem = configured.problem
+        if problem is not None:
+            detail = problem.detail
+            if configured.to_create:
+                detail += self.internal_topics.failures(group_id, configured.to_create, step.now_ms)
+                effect = self.internal_topics.create(
+                    group_id, configured.to_create, 2 * own.heartbeat_interval_ms, step.now_ms
+                )
+                if effect is not None:
+                    step.effects.append(effect)
+            _tell(statuses, problem.code, detail)
+        if group.shutdown_member_id is not None:
+            _tell(
+                statuses,
+                StatusCode.SHUTDOWN_APPLICATION,
+                f"Streams group member {group.shutdown_member_id} encountered a fatal error and "
+                "requested a shutdown for the entire application.",
+            )
+
+    def topics_created(
+        self, effect: CreateInternalTopics, refused: Mapping[str, str], step: Step
+    ) -> None:
+        """What came of a `CreateInternalTopics`: why topics could not be made, by topic."""
+        self.internal_topics.created(effect, refused, step.now_ms)
+
+    # --- members go, time passes ---
+
+    def _leave(self, request: StreamsGroupHeartbeatRequest, step: Step) -> None:
+        group = self.groups.find(request.group_id)
+        if not is_streams(group):
+            raise _no_streams_group(request.group_id)
+        if request.shutdown_application:
+            group.shutdown_member_id = group.shutdown_member_id or request.member_id
+        self.fence(group, [group.member(request.member_id)], step)
+        step.reply = StreamsGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+
+    def fence(self, group: StreamsGroup, members: Sequence[StreamsMember], step: Step) -> None:
+        """Take members out of the group: they left, or were silent, or did not do as they must."""
+        group_id, epoch = group.group_id, group.epoch
+        for member in members:
+            epoch += 1
+            step.records += records.member_tombstones(group_id, member.member_id)
+            step.records.append(
+                records.group_epoch(
+                    group_id,
+                    epoch,
+                    group.metadata_hash,
+                    group.validated_topology_epoch,
+                    group.assignment_configs,
+                )
+            )
+            for timer in (SESSION, REBALANCE):
+                step.cancel((timer, group_id, member.member_id))
+
+    def fire(self, group: StreamsGroup, key: tuple[Any, ...], step: Step) -> None:
+        """The timer `key` of a member has run out."""
+        member = group.members.get(key[2])
+        if member is None:
+            return
+        if key[0] != REBALANCE or member.state is MemberState.UNREVOKED_TASKS:
+            self.fence(group, [member], step)
+
+    def delay_over(self, group_id: str, step: Step) -> None:
+        """A new group has waited for more members long enough: assign its tasks."""
+        self._delayed.discard(group_id)
+        group = self.groups.streams(group_id)
+        if group is None or group.is_empty or group.configured is None:
+            return
+        if group.assignment_epoch < group.epoch:
+            self._assign(
+                group,
+                group.epoch,
+                group.members,
+                group.configured,
+                group.assignment_configs,
+                step,
+            )
+
+    def loaded(self, step: Step) -> None:
+        """The partition is loaded: every member gets a whole session again to show itself."""
+        for group in self.groups.all_streams():
+            session_ms = self.settings_of(group.group_id).session_timeout_ms
+            for member_id, member in group.members.items():
+                step.schedule((SESSION, group.group_id, member_id), session_ms)
+                if member.state is MemberState.UNREVOKED_TASKS:
+                    step.schedule(
+                        (REBALANCE, group.group_id, member_id), member.rebalance_timeout_ms
+                    )
+
+    # --- the cluster ---
+
+    def follow(self, image: MetadataImage, found: Changes) -> None:
+        """The cluster is as `image` says, which differs by `found`: groups whose topics changed
+        look again at the next heartbeat."""
+        self._broker_settings = self.settings.streams.of_cluster(image.broker_configs(None))
+        self.internal_topics.keep_only(self.groups)
+        changed = found.topics_reassigned
+        if changed:
+            for group in self.groups.all_streams():
+                if group.topology is None or not changed.isdisjoint(group.topology.required_topics):
+                    group.request_refresh()
+
+
+def _target_records(
+    group: StreamsGroup, given: Mapping[str, Tasks], epoch: int, now_ms: int
+) -> list[Record]:
+    """The records that make `given` the target assignment of `epoch`: what changed, and the
+    epoch."""
+    changed = [
+        records.target_member(group.group_id, member_id, tasks)
+        for member_id, tasks in given.items()
+        if group.target.get(member_id) != tasks
+    ]
+    return [*changed, records.target_epoch(group.group_id, epoch, now_ms)]
+
+
+def _tell(statuses: list[Status], code: StatusCode, detail: str) -> None:
+    statuses.append(Status(status_code=code, status_detail=detail))
+
+
+def _tell_tasks(response: StreamsGroupHeartbeatResponse, held: HeldTasks) -> None:
+    response.active_tasks = _ids({s: list(epochs) for s, epochs in held.active.items()})
+    response.standby_tasks = _ids(held.standby)
+    response.warmup_tasks = _ids(held.warmup)
+
+
+def _ids(tasks: Mapping[str, Any]) -> list[TaskIds]:
+    return [
+        TaskIds(subtopology_id=subtopology_id, partitions=sorted(tasks[subtopology_id]))
+        for subtopology_id in sorted(tasks)
+    ]
+
+
+def _no_streams_group(group_id: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")

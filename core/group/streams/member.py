@@ -1,0 +1,85 @@
+"""One member of a streams group: a value, replaced when a record changes it.
+
+A member is a thread of an application; the threads of one process share its id. A member is on its
+way from its *assigned* tasks to its target. It first gives up what it must (`UNREVOKED_TASKS`),
+then takes the epoch of the target and gets what is free; what others still hold it waits for
+(`UNRELEASED_TASKS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from pk.core.group.streams.tasks import HOLDS_NONE, HeldTasks
+
+JOIN_EPOCH: Final = 0
+"""The member epoch of a heartbeat that joins."""
+LEAVE_EPOCH: Final = -1
+"""Of one that leaves."""
+LEAVE_STATIC_EPOCH: Final = -2
+"""Of a static member that leaves for a while; Apache Kafka 4.3.1 has no static members of streams
+groups."""
+
+NO_TOPOLOGY_EPOCH: Final = -1
+
+
+class MemberState(IntEnum):
+    """How far a member is; the values are those of its record."""
+
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    UNRELEASED_TASKS = 3
+    UNKNOWN = 127
+    """Of a record that a newer broker wrote."""
+
+    @classmethod
+    def of(cls, value: int) -> MemberState:
+        """The state in a record."""
+        return cls(value) if value in _STATES else cls.UNKNOWN
+
+
+_STATES: Final = frozenset(MemberState)
+
+
+class Endpoint(NamedTuple):
+    """Where an application answers interactive queries (`application.server`)."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """One member, as its records say."""
+
+    member_id: str
+    member_epoch: int = JOIN_EPOCH
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = NO_TOPOLOGY_EPOCH
+    process_id: str = ""
+    endpoint: Endpoint | None = None
+    client_tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    assigned: HeldTasks = HOLDS_NONE
+    revoking: HeldTasks = HOLDS_NONE
+    """What it is to give up and has not said yet that it did."""
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has all of the target assignment of `epoch`."""
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
+
+    def epoch_of(self, subtopology_id: str, partition: int) -> int | None:
+        """In which epoch it got an active task that it holds; None where it does not hold it."""
+        for held in (self.assigned, self.revoking):
+            epoch = held.active.get(subtopology_id, {}).get(partition)
+            if epoch is not None:
+                return epoch
+        return None

@@ -1,0 +1,170 @@
+"""The topology of a streams application, as a member sends it and the group's record keeps it.
+
+A topology has *subtopologies*. Each reads *source topics* and *repartition topics*, writes to
+repartition topics (its *sinks*), and keeps state whose copies are in *changelog topics*.
+Repartition and changelog topics are internal topics of the application: the broker makes them.
+Topics of a *copartition group* need equally many partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.java import hash_map_order
+from pk.core.turns import Pace, Turns
+from pk.core.wire.messages import offsets_topic_streams as wire
+from pk.core.wire.messages import streams_group_heartbeat as heartbeat
+
+ORDERED_MAX: Final = 200
+"""Names that are put into Java's order: it takes 25 µs each, and shows only where two are equally
+good."""
+
+
+def java_ordered(names: Collection[str]) -> list[str]:
+    """`names` in the order of Java's `HashMap`, where they are not too many."""
+    return hash_map_order(names) if len(names) <= ORDERED_MAX else list(names)
+
+
+def invalid_topology(message: str) -> KafkaError:
+    """A topology that no group can have."""
+    return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """A topology in an epoch of its own."""
+
+    epoch: int
+    subtopologies: Mapping[str, wire.Subtopology] = field(
+        default_factory=dict[str, wire.Subtopology]
+    )
+    """By id, in the order of the member that sent them."""
+
+    @cached_property
+    def in_java_order(self) -> list[wire.Subtopology]:
+        """The subtopologies in the order of Java's `HashMap`, where the order shows."""
+        return [self.subtopologies[name] for name in java_ordered(self.subtopologies)]
+
+    @cached_property
+    def required_topics(self) -> frozenset[str]:
+        """All topics that it reads or keeps state in."""
+        return frozenset(
+            chain.from_iterable(
+                chain(sources_of(each), (topic.name for topic in each.state_changelog_topics))
+                for each in self.subtopologies.values()
+            )
+        )
+
+    @cached_property
+    def readers(self) -> dict[str, str]:
+        """Source or repartition topic → the id of the subtopology that reads it."""
+        return {
+            topic: each.subtopology_id for each in self.in_java_order for topic in sources_of(each)
+        }
+
+    def equals(self, other: Topology) -> Turns[bool]:
+        """Whether `other` is the same topology in the same epoch."""
+        if self.epoch != other.epoch or self.subtopologies.keys() != other.subtopologies.keys():
+            return False
+        pace = Pace()
+        for subtopology_id, each in self.subtopologies.items():
+            if each != other.subtopologies[subtopology_id]:
+                return False
+            if pace.due(1 + len(each.source_topics) + len(each.state_changelog_topics)):
+                yield
+        return True
+
+    def record(self) -> wire.StreamsGroupTopologyValue:
+        """Its record."""
+        return wire.StreamsGroupTopologyValue(
+            epoch=self.epoch, subtopologies=list(self.subtopologies.values())
+        )
+
+
+def sources_of(subtopology: wire.Subtopology) -> Iterator[str]:
+    """The topics that a subtopology reads."""
+    yield from subtopology.source_topics
+    for topic in subtopology.repartition_source_topics:
+        yield topic.name
+
+
+def topology_of_record(value: wire.StreamsGroupTopologyValue) -> Topology:
+    """The topology in a record."""
+    return Topology(value.epoch, {each.subtopology_id: each for each in value.subtopologies})
+
+
+def topology_of_request(topology: heartbeat.Topology) -> Turns[Topology]:
+    """The topology that a member sends. Raises STREAMS_INVALID_TOPOLOGY."""
+    if topology.epoch < 0:
+        raise invalid_topology("Topology epoch must be non-negative.")
+    found: dict[str, wire.Subtopology] = {}
+    pace = Pace()
+    for each in topology.subtopologies:
+        if each.subtopology_id in found:
+            raise invalid_topology(f"Subtopology {each.subtopology_id} is named twice.")
+        changelogs = yield from _topics(each.state_changelog_topics, pace)
+        repartitions = yield from _topics(each.repartition_source_topics, pace)
+        found[each.subtopology_id] = wire.Subtopology(
+            subtopology_id=each.subtopology_id,
+            source_topics=each.source_topics,
+            source_topic_regex=each.source_topic_regex,
+            state_changelog_topics=changelogs,
+            repartition_sink_topics=each.repartition_sink_topics,
+            repartition_source_topics=repartitions,
+            copartition_groups=[
+                wire.CopartitionGroup(
+                    source_topics=group.source_topics,
+                    source_topic_regex=group.source_topic_regex,
+                    repartition_source_topics=group.repartition_source_topics,
+                )
+                for group in each.copartition_groups
+            ],
+        )
+        if pace.due(1 + len(each.copartition_groups)):
+            yield
+    return Topology(topology.epoch, found)
+
+
+def _topics(topics: list[heartbeat.TopicInfo], pace: Pace) -> Turns[list[wire.TopicInfo]]:
+    made: list[wire.TopicInfo] = []
+    for topic in topics:
+        made.append(
+            wire.TopicInfo(
+                name=topic.name,
+                partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                topic_configs=[
+                    wire.TopicConfig(key=config.key, value=config.value)
+                    for config in topic.topic_configs
+                ],
+            )
+        )
+        if pace.due(1 + len(topic.topic_configs)):
+            yield
+    return made
+
+
+def copartitioned(subtopology: wire.Subtopology) -> Iterator[frozenset[str]]:
+    """The topics of each copartition group. Raises STREAMS_INVALID_TOPOLOGY for one that the
+    subtopology does not read."""
+    for group in subtopology.copartition_groups:
+        sources = subtopology.source_topics
+        repartitions = subtopology.repartition_source_topics
+        if not all(0 <= i < len(sources) for i in group.source_topics) or not all(
+            0 <= i < len(repartitions) for i in group.repartition_source_topics
+        ):
+            raise invalid_topology(
+                f"A copartition group of subtopology {subtopology.subtopology_id} names topics "
+                "that it does not read."
+            )
+        yield frozenset(
+            chain(
+                (sources[i] for i in group.source_topics),
+                (repartitions[i].name for i in group.repartition_source_topics),
+            )
+        )

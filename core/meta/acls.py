@@ -1,0 +1,114 @@
+"""What a controller decides about ACLs: pure, (image, what is asked) → `Decision` of events and an
+answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from pk.core.auth.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.events import AclCreated, AclDeleted, Event
+from pk.core.meta.image import MetadataImage
+
+CHANGES_MAX: Final = 10_000
+"""How many rules one request may create, or delete, as in Apache Kafka."""
+
+_TOO_MANY: Final = "Unable to perform excessively large batch operation."
+
+_E = TypeVar("_E", ResourceType, PatternType, Operation, Permission)
+
+
+def create_acls(image: MetadataImage, rules: Sequence[AclBinding | KafkaError]) -> Decision[Event]:
+    """Create rules. The reply has an error, or None, for each of them; a rule that exists already
+    is no error. One that is a KafkaError is refused with it.
+
+    Raises KafkaError(POLICY_VIOLATION) for too many.
+    """
+    if len(rules) > CHANGES_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
+    decision: Decision[Event] = Decision(reply=[])
+    new: dict[AclBinding, None] = {}
+    for rule in rules:
+        error = rule if isinstance(rule, KafkaError) else wrong_with(rule)
+        decision.reply.append(error)
+        if error is None and isinstance(rule, AclBinding) and rule not in image.acls:
+            new[rule] = None
+    decision.records += [AclCreated(*rule) for rule in new]
+    return decision
+
+
+def wrong_with(rule: AclBinding) -> KafkaError | None:
+    """Why a rule cannot be created, in Apache's words; None where it can."""
+    resource_type = _known(ResourceType, rule.resource_type)
+    pattern_type = _known(PatternType, rule.pattern_type)
+    operation, permission = _known(Operation, rule.operation), _known(Permission, rule.permission)
+    why: str | None = None
+    if resource_type == ResourceType.CLUSTER and rule.resource_name != CLUSTER_NAME:
+        why = f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    elif not rule.resource_name:
+        why = "Invalid empty resource name"
+    elif resource_type <= ResourceType.ANY:
+        why = f"Invalid resourceType {resource_type.name}"
+    elif pattern_type <= PatternType.MATCH:
+        why = f"Invalid patternType {pattern_type.name}"
+    elif operation <= Operation.ANY:
+        why = f"Invalid operation {operation.name}"
+    elif permission <= Permission.ANY:
+        why = f"Invalid permissionType {permission.name}"
+    elif ":" not in rule.principal:
+        why = (
+            f"Could not parse principal from `{rule.principal}` (no colon is present separating "
+            "the principal type from the principal name)"
+        )
+    return KafkaError(ErrorCode.INVALID_REQUEST, why) if why is not None else None
+
+
+def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Decision[Event]:
+    """Delete the rules that filters select. The reply has for each filter the rules it selects, or
+    a KafkaError; a rule that two of them select is in the answers to both.
+
+    Raises KafkaError(POLICY_VIOLATION) for too many.
+    """
+    decision: Decision[Event] = Decision(reply=[])
+    gone: dict[AclBinding, None] = {}
+    for wanted in filters:
+        if (error := wrong_with_filter(wanted)) is not None:
+            decision.reply.append(error)
+            continue
+        selected = image.acls.selected(wanted)
+        decision.reply.append(selected)
+        gone.update(dict.fromkeys(selected))
+        if len(gone) > CHANGES_MAX:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
+    decision.records += [AclDeleted(*rule) for rule in gone]
+    return decision
+
+
+def wrong_with_filter(wanted: AclFilter) -> KafkaError | None:
+    """Why a filter is refused; None where it is not."""
+    unknown = None
+    if not (
+        _known(ResourceType, wanted.resource_type) and _known(PatternType, wanted.pattern_type)
+    ):
+        unknown = "Unknown patternFilter."
+    elif not (_known(Operation, wanted.operation) and _known(Permission, wanted.permission)):
+        unknown = "Unknown entryFilter."
+    return KafkaError(ErrorCode.INVALID_REQUEST, unknown) if unknown is not None else None
+
+
+def _known(kind: type[_E], code: int) -> _E:
+    """The member that a request's number means; UNKNOWN for a number that means none."""
+    try:
+        return kind(code)
+    except ValueError:
+        return kind(0)

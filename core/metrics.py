@@ -1,0 +1,124 @@
+"""Counters, gauges and histograms, cheap enough for the path of every request.
+
+A counter is an attribute that is added to; a histogram finds its bucket in a short tuple. Neither
+has a lock: everything runs on the broker's loop. Gauges are not kept: a reader of metrics
+computes them (`Sample`), so a metric that is never read costs nothing.
+
+Names are Kafka's, as JMX has them: `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec`.
+`prometheus_name` makes of them what Prometheus' JMX exporter makes:
+`kafka_server_brokertopicmetrics_bytesin_total`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, Literal
+
+Kind = Literal["counter", "gauge", "histogram"]
+Labels = Mapping[str, str]
+
+BUCKETS_MS: Final = (
+    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0,
+    10_000.0, 30_000.0,
+)  # fmt: skip
+"""The upper bounds of a histogram's buckets, in ms; above the last there is one more."""
+
+
+class Counter:
+    """Something that only grows: add to `value`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+class Histogram:
+    """How values in ms are distributed over `BUCKETS_MS`."""
+
+    __slots__ = ("counts", "sum_ms")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_MS) + 1)
+        self.sum_ms = 0.0
+
+    def observe(self, value_ms: float, times: int = 1) -> None:
+        """Count a value, `times` times."""
+        self.counts[bisect_left(BUCKETS_MS, value_ms)] += times
+        self.sum_ms += value_ms * times
+
+    @property
+    def count(self) -> int:
+        """How many values were counted."""
+        return sum(self.counts)
+
+    def cumulative(self) -> list[tuple[str, int]]:
+        """(upper bound as Prometheus writes it, how many values are at most that)."""
+        bounds = [*(f"{bound}" for bound in BUCKETS_MS), "+Inf"]
+        return list(zip(bounds, accumulate(self.counts), strict=True))
+
+    def quantile(self, share: float) -> float | None:
+        """The value below which a share of all values is, estimated within its bucket; None without
+        values."""
+        return quantile(self.cumulative(), share)
+
+
+def quantile(cumulative: Sequence[tuple[str, float]], share: float) -> float | None:
+    """The quantile that cumulative buckets say, by a straight line within the bucket as Prometheus
+    does it."""
+    total = cumulative[-1][1] if cumulative else 0
+    if total <= 0:
+        return None
+    wanted, low, before = share * total, 0.0, 0.0
+    for bound, count in cumulative:
+        if count >= wanted and count > before:
+            if bound == "+Inf":
+                return low
+            return low + (float(bound) - low) * (wanted - before) / (count - before)
+        if bound != "+Inf":
+            low, before = float(bound), count
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of a metric."""
+
+    value: float | Histogram
+    labels: Labels = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric with its values, by Kafka's name."""
+
+    name: str
+    kind: Kind
+    help: str
+    samples: Sequence[Sample] = field(default_factory=list[Sample])
+    labels: Sequence[str] = ()
+    """The names of its samples' labels."""
+
+    @property
+    def prometheus(self) -> str:
+        """Its name for Prometheus; a counter's without `_total`."""
+        return prometheus_name(self.name)
+
+
+_KAFKA_NAME: Final = re.compile(r"([\w.]+):type=([\w-]+)(?:,name=([\w-]+))?")
+
+
+def prometheus_name(name: str) -> str:
+    """What Prometheus' JMX exporter makes of Kafka's name, without the `_total` of counters.
+
+    Raises ValueError for what is no such name.
+    """
+    found = _KAFKA_NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(f"not a name of Kafka's metrics: {name!r}")
+    parts = [part.removesuffix("PerSec").removesuffix("-total") for part in found.groups() if part]
+    return re.sub(r"[^a-z0-9]+", "_", "_".join(parts).lower())

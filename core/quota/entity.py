@@ -1,0 +1,140 @@
+"""For whom a client quota is, and which quota counts for a client (KIP-13, KIP-55, KIP-546,
+KIP-612).
+
+A quota is for a user, a client id, a client id of a user, or an address. Each of these is named, or
+is the default: all that have no quota of their own. Of all quotas that fit a client, one counts,
+the first of eight levels:
+
+1. the user with the client id                    5. any user with any client id
+2. the user with any client id                    6. any user
+3. the user                                       7. the client id
+4. any user with the client id                    8. any client id
+
+For each key the levels are looked through again: a user's `producer_byte_rate` does not hide a
+client id's `consumer_byte_rate`. Clients share the rate of a quota where it does not tell them
+apart: all connections of a user under level 3, or 6, each client id of a user under levels 1, 2, 4
+and 5.
+
+A client without a client id has the quotas of its user only, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+
+CLIENT_KEYS: Final = (
+    PRODUCER_BYTE_RATE,
+    CONSUMER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    CONTROLLER_MUTATION_RATE,
+)
+"""What the quota of a user or a client id may limit."""
+IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
+"""What the quota of an address may limit."""
+WHOLE_KEYS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE})
+"""Keys whose values are whole numbers."""
+
+
+class EntityPart(NamedTuple):
+    """One part of what a quota is for."""
+
+    entity_type: str
+    """`user`, `client-id` or `ip`."""
+    entity_name: str | None
+    """None: the default, for all that have none of their own."""
+
+
+Entity: TypeAlias = tuple[EntityPart, ...]
+"""What a quota is for: its parts in the order of ENTITY_TYPES."""
+
+Quotas: TypeAlias = Mapping[Entity, Mapping[str, float]]
+"""All quotas of a cluster: what each is for → its keys and values."""
+
+NO_QUOTAS: Final[Quotas] = {}
+
+
+def entity_of(parts: Mapping[str, str | None]) -> Entity:
+    """The entity with these names by type; other types than the three come last."""
+    known = [EntityPart(kind, parts[kind]) for kind in ENTITY_TYPES if kind in parts]
+    return (*known, *(EntityPart(*part) for part in parts.items() if part[0] not in ENTITY_TYPES))
+
+
+def entity_text(entity: Iterable[tuple[str, str | None]]) -> str:
+    """An entity in words: `user alice, default client-id`."""
+    return ", ".join(
+        f"default {kind}" if name is None else f"{kind} {name}" for kind, name in entity
+    )
+
+
+class Limit(NamedTuple):
+    """The quota that counts for a client."""
+
+    value: float
+    group: tuple[str, str]
+    """(user, client id) of those who share it; "" for all."""
+
+
+class QuotaTable:
+    """The quotas of one key for users and client ids, as they are looked up."""
+
+    __slots__ = ("_clients", "_found", "_pairs", "_users")
+
+    REMEMBERED_MAX: Final = 10_000
+    """Clients whose limit is remembered."""
+
+    def __init__(self, quotas: Quotas, key: str) -> None:
+        self._pairs: dict[tuple[str | None, str | None], float] = {}
+        self._users: dict[str | None, float] = {}
+        self._clients: dict[str | None, float] = {}
+        self._found: dict[tuple[str, str], Limit | None] = {}
+        for entity, values in quotas.items():
+            value, names = values.get(key), dict(entity)
+            if value is None:
+                continue
+            if USER in names and CLIENT_ID in names:
+                self._pairs[names[USER], names[CLIENT_ID]] = value
+            elif USER in names:
+                self._users[names[USER]] = value
+            elif CLIENT_ID in names:
+                self._clients[names[CLIENT_ID]] = value
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs or self._users or self._clients)
+
+    def limit(self, user: str, client_id: str) -> Limit | None:
+        """What counts for a client; None where nothing does."""
+        who = user, client_id
+        try:
+            return self._found[who]
+        except KeyError:
+            if len(self._found) >= self.REMEMBERED_MAX:
+                self._found.clear()
+            found = self._found[who] = self._look_up(user, client_id)
+            return found
+
+    def _look_up(self, user: str, client_id: str) -> Limit | None:
+        pairs, users = self._pairs, self._users
+        for named in (user, None):
+            if client_id:
+                for pair in ((named, client_id), (named, None)):
+                    if pair in pairs:
+                        return Limit(pairs[pair], (user, client_id))
+            if named in users:
+                return Limit(users[named], (user, ""))
+        if client_id:
+            for one in (client_id, None):
+                if one in self._clients:
+                    return Limit(self._clients[one], ("", client_id))
+        return None

@@ -1,0 +1,125 @@
+"""The rates that quotas limit: samples over a sliding window, and a bucket of tokens. Pure: the
+caller says what time it is.
+
+Both only ever count what has happened and say afterwards how long to wait: one large request may go
+far beyond the limit, and its client then waits until the average is right again (KIP-13).
+
+`SampledRate` is Apache Kafka's `Rate`: the sum of the last `num` samples of `size_s` seconds each,
+divided by the time that they cover. A window that has just begun counts as if all but its last
+sample had passed in silence, so a client that was idle may take some seconds' worth at once.
+
+`TokenBucket` is that of KIP-599, for a few large requests: it refills at the rate of the quota, and
+holds at most what a whole window allows. It may go below zero, and then the client waits until it
+is back there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import isfinite
+
+WAIT_MS_MAX = (1 << 31) - 1
+"""The longest wait that an answer can tell of."""
+
+
+class SampledRate:
+    """How much has passed a second, over a sliding window, and how much may."""
+
+    __slots__ = ("_sample_s", "_samples", "_total", "last_s", "limit")
+
+    def __init__(self, limit: float, samples: int, sample_s: float) -> None:
+        """`limit` is per second."""
+        self.limit = limit
+        self.last_s = 0.0
+        """When something passed last."""
+        self._sample_s = sample_s
+        self._samples: deque[list[float]] = deque(maxlen=samples)
+        """[when it began, how much], oldest first."""
+        self._total = 0.0
+
+    def record(self, value: float, now_s: float) -> None:
+        """So much has passed; a negative value takes back what was recorded."""
+        samples = self._samples
+        self.last_s = now_s
+        if samples and now_s - samples[-1][0] < self._sample_s:
+            samples[-1][1] += value
+        else:
+            if len(samples) == samples.maxlen:
+                self._total -= samples[0][1]
+            samples.append([now_s, value])
+        self._total += value
+
+    def measured(self, now_s: float) -> float:
+        """How much a second, over the window."""
+        self._purge(now_s)
+        return self._total / self._window_s(now_s)
+
+    def wait_ms(self, now_s: float) -> int:
+        """How long until the rate is within its limit, if nothing else passes: 0 where it is. Where
+        the limit is 0, a window."""
+        self._purge(now_s)
+        if self._total <= 0:
+            return 0
+        window_s = self._window_s(now_s)
+        over = self._total / window_s - self.limit
+        if not over > 0:
+            return 0
+        if self.limit <= 0:
+            return round(window_s * 1000)
+        return min(round(over / self.limit * window_s * 1000), WAIT_MS_MAX)
+
+    def _purge(self, now_s: float) -> None:
+        samples = self._samples
+        oldest = now_s - self._sample_s * (samples.maxlen or 1)
+        while samples and samples[0][0] <= oldest:
+            self._total -= samples.popleft()[1]
+        if not samples:
+            self._total = 0.0  # what rounding left
+
+    def _window_s(self, now_s: float) -> float:
+        """The time that the samples cover; one that has just begun counts all samples but the
+        last."""
+        samples, size = self._samples, self._sample_s
+        elapsed_s = now_s - samples[0][0] if samples else 0.0
+        whole, least = int(elapsed_s / size), (samples.maxlen or 1) - 1
+        if whole < least:
+            elapsed_s += (least - whole) * size
+        return max(elapsed_s, size)
+
+
+class TokenBucket:
+    """What may still be done at once."""
+
+    __slots__ = ("_at_s", "_tokens", "_window_s", "last_s", "limit")
+
+    def __init__(self, limit: float, samples: int, sample_s: float, now_s: float) -> None:
+        """`limit` is per second. The bucket is full."""
+        self.limit = limit
+        self._window_s = samples * sample_s
+        self._tokens = limit * self._window_s
+        self._at_s = self.last_s = now_s
+
+    def set_limit(self, limit: float, now_s: float) -> None:
+        """Another limit from here on."""
+        self._refill(now_s)
+        self.limit = limit
+
+    def take(self, tokens: float, now_s: float) -> None:
+        """So much is done, whether or not there was enough."""
+        self._refill(now_s)
+        self._tokens = min(self._tokens - tokens, self.limit * self._window_s)
+        self.last_s = now_s
+
+    def wait_ms(self, now_s: float) -> int:
+        """How long until more may be done: 0 where it may."""
+        self._refill(now_s)
+        if not self._tokens < 0:
+            return 0
+        wait_s = -self._tokens / self.limit if self.limit > 0 else self._window_s
+        return max(1, min(round(wait_s * 1000), WAIT_MS_MAX)) if isfinite(wait_s) else WAIT_MS_MAX
+
+    def _refill(self, now_s: float) -> None:
+        if now_s > self._at_s:
+            added = self.limit * (now_s - self._at_s)
+            self._tokens = min(self.limit * self._window_s, self._tokens + added)
+            self._at_s = now_s

@@ -1,0 +1,30 @@
+"""CRC-32C (Castagnoli), by the extension module of the crc32c package.
+
+The package itself asks importlib.metadata for its own version when it is imported, which imports
+`email` and twenty more modules: a twentieth of the time in which a broker starts. So its extension
+module is imported without it, where there is one.
+"""
+
+import sys
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
+_PACKAGE, _EXTENSION = "crc32c", "crc32c._crc32c"
+
+
+def _load() -> Callable[..., int]:
+    package = PathFinder.find_spec(_PACKAGE)
+    if _PACKAGE not in sys.modules and package is not None:
+        found = PathFinder.find_spec(_EXTENSION, package.submodule_search_locations)
+        if found is not None and found.loader is not None:
+            module = module_from_spec(found)
+            found.loader.exec_module(module)
+            return module.crc32c
+    from crc32c import crc32c
+
+    return crc32c
+
+
+crc32c: Callable[..., int] = _load()
+"""(bytes, the CRC of what goes before them = 0) → the CRC."""

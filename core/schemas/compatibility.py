@@ -1,0 +1,87 @@
+"""The seven compatibility levels of a subject, and the check of a new version against the older
+ones.
+
+`BACKWARD`: a reader with the new schema reads what the old one wrote. `FORWARD`: a reader with the
+old schema reads what the new one writes. `FULL`: both. The transitive levels ask this of every
+older version, the others of the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+LEVELS: Final = (
+    "NONE",
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+)
+DEFAULT_LEVEL: Final = "BACKWARD"
+
+DIFFERENCES_MAX: Final = 100
+"""How many differences are listed: types that are used again and again would repeat theirs without
+end."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One reason why two schemas are not compatible."""
+
+    kind: str
+    """Its name, as in `READER_FIELD_MISSING_DEFAULT_VALUE`."""
+
+    path: str
+    """Where in the schema it is."""
+
+    description: str
+    """What it means; `{new}` and `{old}` stand for the reader's and the writer's schema."""
+
+    info: str = ""
+
+    def message(self, *, new_reads: bool) -> str:
+        """As the registry's API words it. `new_reads`: the new schema was the reader's."""
+        new, old = ("new", "old") if new_reads else ("old", "new")
+        text = self.description.replace("{path}", self.path).replace("{info}", self.info)
+        text = text.replace("{new}", new).replace("{old}", old)
+        tail = f", additionalInfo:'{self.info}'" if self.info else ""
+        return f"{{errorType:'{self.kind}', description:\"{text}\"{tail}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found: the index of the version that disagrees, and why; none if all agree."""
+
+    index: int | None = None
+    messages: tuple[str, ...] = ()
+
+    @property
+    def compatible(self) -> bool:
+        """Whether the new schema may follow."""
+        return self.index is None
+
+
+def check(
+    level: str, new: T, older: Sequence[T], differences: Callable[[T, T], list[Difference]]
+) -> Verdict:
+    """Whether `new` may follow `older` (oldest first). `differences(reader, writer)` is the
+    language's own comparison."""
+    assert level in LEVELS
+    if level == "NONE":
+        return Verdict()
+    checked = range(len(older)) if level.endswith("_TRANSITIVE") else range(len(older))[-1:]
+    for index in reversed(checked):
+        messages: list[str] = []
+        if level.startswith(("BACKWARD", "FULL")):
+            messages += [e.message(new_reads=True) for e in differences(new, older[index])]
+        if level.startswith(("FORWARD", "FULL")):
+            messages += [e.message(new_reads=False) for e in differences(older[index], new)]
+        if messages:
+            return Verdict(index, tuple(messages))
+    return Verdict()

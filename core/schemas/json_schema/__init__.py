@@ -1,0 +1,1 @@
+"""JSON Schema documents: parsed, written canonically, compared, and used to check values."""

@@ -1,0 +1,147 @@
+"""Files of protobuf that were checked and resolved, together with all that they import.
+
+A schema comes as .proto text, or as a base64 `FileDescriptorProto`, which is what some clients
+send. Protobuf's own pool resolves names and refuses what is wrong. Google's well-known types need
+no reference.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pk.core.schemas.protobuf.syntax import parse_text
+from pk.core.schemas.schema import SchemaError, missing_library
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+FILE_NAME: Final = "default.proto"
+"""What a schema's own file is called: a registry does not keep its name."""
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}\s*")
+_WELL_KNOWN: Final = {
+    f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2"
+    for name in (
+        "any",
+        "api",
+        "descriptor",
+        "duration",
+        "empty",
+        "field_mask",
+        "source_context",
+        "struct",
+        "timestamp",
+        "type",
+        "wrappers",
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A schema's file, resolved."""
+
+    descriptor: FileDescriptor
+    proto: FileDescriptorProto
+    """The same as a message, every type's name in full."""
+
+    def message(self, indexes: Iterable[int]) -> Descriptor:
+        """The message at a place. Raises SchemaError."""
+        found: Any = None
+        messages: list[Any] = [
+            self.descriptor.message_types_by_name[each.name] for each in self.proto.message_type
+        ]
+        for index in indexes:
+            if index >= len(messages):
+                raise SchemaError(f"the schema has no message at index {index}")
+            found = messages[index]
+            messages = list(found.nested_types)
+        if found is None:
+            raise SchemaError("the schema has no messages")
+        return found
+
+    def place(self, name: str | None) -> tuple[int, ...]:
+        """The place of a message by its name, in full or without the package; the first one's for
+        None. Raises SchemaError."""
+        if name is None:
+            self.message((0,))
+            return (0,)
+        package = self.proto.package
+        wanted = name.removeprefix(".")
+        wanted = wanted.removeprefix(f"{package}.") if package else wanted
+        place: list[int] = []
+        messages: list[Any] = list(self.proto.message_type)
+        for part in wanted.split("."):
+            index = next((i for i, each in enumerate(messages) if each.name == part), None)
+            if index is None:
+                raise SchemaError(f"the schema has no message {name}")
+            place.append(index)
+            messages = list(messages[index].nested_type)
+        return tuple(place)
+
+
+def load(text: str, dependencies: Iterable[tuple[str, str]] = ()) -> File:
+    """The file that the text describes. `dependencies`: import name and text, dependencies first.
+    Raises SchemaError."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool
+    except ImportError as e:
+        raise missing_library(e) from None
+    pool: Any = descriptor_pool.DescriptorPool()
+    known: set[str] = set()
+    for name, dependency in dependencies:
+        if name not in known:
+            _add(pool, read(dependency, name), known)
+    own = read(text, FILE_NAME)
+    if own.name in known:
+        own.name = f"{FILE_NAME}.schema"
+    _add(pool, own, known)
+    descriptor = pool.FindFileByName(own.name)
+    proto = descriptor_pb2.FileDescriptorProto()
+    descriptor.CopyToProto(proto)
+    return File(descriptor, proto)
+
+
+def read(text: str, name: str) -> FileDescriptorProto:
+    """The descriptor of .proto text or of base64, called `name`; not checked yet. Raises
+    SchemaError."""
+    try:
+        from google.protobuf import descriptor_pb2
+        from google.protobuf.message import DecodeError
+    except ImportError as e:
+        raise missing_library(e) from None
+    if _BASE64.fullmatch(text):
+        try:
+            found = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text))
+        except (binascii.Error, DecodeError):
+            pass
+        else:
+            found.name = name
+            found.ClearField("source_code_info")
+            return found
+    return parse_text(text, name)
+
+
+def _add(pool: Any, file: FileDescriptorProto, known: set[str]) -> None:
+    for each in file.dependency:
+        if each in known:
+            continue
+        module = _WELL_KNOWN.get(each)
+        if module is None:
+            raise SchemaError(f'import "{each}" cannot be resolved: add a reference with this name')
+        well_known: Any = importlib.import_module(module)
+        proto = type(file).FromString(well_known.DESCRIPTOR.serialized_pb)
+        _add(pool, proto, known)
+    try:
+        pool.AddSerializedFile(file.SerializeToString())
+    except (TypeError, ValueError) as e:
+        text = str(e).partition("descriptor pool: ")[2] or str(e)
+        raise SchemaError(text) from None
+    known.add(file.name)

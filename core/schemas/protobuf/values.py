@@ -1,0 +1,82 @@
+"""Protobuf messages: bytes to what JSON can say, in protobuf's own JSON mapping, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from pk.core.schemas.protobuf.descriptors import File
+from pk.core.schemas.schema import UnfitValue
+
+
+def _class_of(file: File, place: Iterable[int]) -> Any:
+    from google.protobuf import message_factory
+
+    return message_factory.GetMessageClass(file.message(place))
+
+
+def parser(file: File, place: Iterable[int]) -> Callable[[bytes], Any]:
+    """What reads payloads as messages of one type; it raises UnfitValue. Raises SchemaError."""
+    from google.protobuf.message import DecodeError
+
+    kind = _class_of(file, place)
+
+    def read(payload: bytes) -> Any:
+        try:
+            return kind.FromString(payload)
+        except DecodeError as e:
+            raise UnfitValue(f"not protobuf of its schema: {e}") from None
+
+    return read
+
+
+def builder(file: File, place: Iterable[int]) -> Callable[[], Any]:
+    """What makes empty messages of one type. Raises SchemaError."""
+    return _class_of(file, place)
+
+
+def message_to_json(message: Any) -> str:
+    """A message as the text of protobuf's JSON mapping."""
+    from google.protobuf import json_format
+
+    return json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None)
+
+
+def reader(file: File) -> Callable[[bytes, tuple[int, ...]], Any]:
+    """What reads payloads, each with its message's place in the file; it raises UnfitValue,
+    SchemaError."""
+    from google.protobuf import json_format
+    from google.protobuf.message import DecodeError
+
+    classes: dict[tuple[int, ...], Any] = {}
+
+    def read(payload: bytes, place: tuple[int, ...]) -> Any:
+        kind = classes.get(place)
+        if kind is None:
+            kind = classes[place] = _class_of(file, place)
+        try:
+            message = kind.FromString(payload)
+        except DecodeError as e:
+            raise UnfitValue(f"not protobuf of its schema: {e}") from None
+        return json_format.MessageToDict(message, preserving_proto_field_name=True)
+
+    return read
+
+
+def writer(file: File, place: tuple[int, ...]) -> Callable[[Any], bytes]:
+    """What writes values of JSON as a message; it raises UnfitValue."""
+    from google.protobuf import json_format
+
+    kind = _class_of(file, place)
+
+    def write(value: Any) -> bytes:
+        if not isinstance(value, dict):
+            raise UnfitValue(f"a message must be an object, not {str(value)[:100]}")
+        try:
+            return json_format.ParseDict(cast(Any, value), kind()).SerializeToString(
+                deterministic=True
+            )
+        except json_format.ParseError as e:
+            raise UnfitValue(f"the value does not fit its schema: {e}") from None
+
+    return write

@@ -1,0 +1,112 @@
+"""Records' bytes in Confluent's wire format, to what JSON can say and back, whatever the schema's
+language."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pk.core.schemas import framing
+from pk.core.schemas.framing import SchemaId
+from pk.core.schemas.languages import parse
+from pk.core.schemas.schema import AVRO, PROTOBUF, Resolved, UnfitValue
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Reads what was written with one schema."""
+
+    type: str
+    read: Callable[[bytes, tuple[int, ...]], Any]
+    """Payload and, with protobuf, the message's place → the value. Raises UnfitValue,
+    SchemaError."""
+
+
+def decoder(schema: Resolved) -> Decoder:
+    """The decoder of a schema. Raises SchemaError."""
+    kind = schema.schema.type
+    if kind == AVRO:
+        from pk.core.schemas.avro.values import reader, to_json
+
+        avro = reader(schema.text, schema.dependencies)
+        return Decoder(kind, lambda payload, place: to_json(avro(payload)))
+    if kind == PROTOBUF:
+        from pk.core.schemas.protobuf.values import reader as protobuf_reader
+
+        return Decoder(kind, protobuf_reader(parse(schema).model))
+    return Decoder(kind, lambda payload, place: _json(payload))
+
+
+def _json(payload: bytes) -> Any:
+    try:
+        return json.loads(payload)
+    except ValueError as e:
+        raise UnfitValue(f"not JSON: {e}") from None
+
+
+class Deserializer:
+    """Decodes records; asks for each schema once."""
+
+    def __init__(self, ask: Callable[[SchemaId], Resolved]) -> None:
+        """`ask` finds the schema of an identity without indexes."""
+        self._ask = ask
+        self._known: dict[tuple[int | None, str | None], Decoder] = {}
+
+    def decoder_of(self, wanted: SchemaId) -> Decoder:
+        """The decoder for an identity."""
+        key = wanted.id, wanted.guid
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = decoder(self._ask(SchemaId(*key)))
+        return found
+
+    def decode(self, data: bytes, header: bytes | None = None) -> Any:
+        """The value of a record's key or value. `header` is what names the schema, if a header of
+        the record does.
+
+        Raises FramingError, UnfitValue, SchemaError, and what `ask` raises.
+        """
+        framed = data if header is None else header
+        wanted, at = framing.decode(framed)
+        found = self.decoder_of(wanted)
+        place: tuple[int, ...] = ()
+        if found.type == PROTOBUF:
+            place, at = framing.decode_indexes(framed, at)
+        return found.read(data[at:] if header is None else data, place)
+
+
+def encoder(schema: Resolved, schema_id: int, message: str | None = None) -> Callable[[Any], bytes]:
+    """What encodes values of JSON with a schema, framed. `message`: the name of protobuf's
+    (default: the first).
+
+    Raises SchemaError; what it makes raises UnfitValue.
+    """
+    kind = schema.schema.type
+    head = framing.encode_id(schema_id)
+    if kind == AVRO:
+        from pk.core.schemas.avro.values import writer
+
+        write = writer(schema.text, schema.dependencies)
+    elif kind == PROTOBUF:
+        from pk.core.schemas.protobuf.values import writer as protobuf_writer
+
+        file = parse(schema).model
+        place = file.place(message)
+        head, write = framing.encode_id(schema_id, place), protobuf_writer(file, place)
+    else:
+        write = _json_writer(schema)
+    return lambda value: head + write(value)
+
+
+def _json_writer(schema: Resolved) -> Callable[[Any], bytes]:
+    from pk.core.schemas.json_schema.documents import checker
+
+    check = checker(schema.text, schema.dependencies)
+
+    def write(value: Any) -> bytes:
+        check(value)
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+    return write

@@ -1,0 +1,88 @@
+"""Subjects: the names under which versions of a schema are registered, and how a record's subject
+is found.
+
+A context is a registry within the registry: `:.test:orders-value` is the subject `orders-value` of
+the context `.test`, with ids of its own. A name without one belongs to the context `.`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+DEFAULT_CONTEXT: Final = "."
+GLOBAL_CONTEXT: Final = ":.__GLOBAL:"
+"""Where the settings for every context are kept."""
+
+SUBJECT_CHARS_MAX: Final = 1_000
+
+
+class SubjectError(ValueError):
+    """A subject cannot have this name."""
+
+
+def split(subject: str) -> tuple[str, str]:
+    """The context and the name within it: `(".", "orders-value")` for `orders-value`."""
+    if subject.startswith(":."):
+        context, _, name = subject[1:].partition(":")
+        return context, name
+    if subject.startswith(":*:"):
+        return "*", subject[3:]
+    return DEFAULT_CONTEXT, subject
+
+
+def join(context: str, name: str) -> str:
+    """The full name of a subject; without a prefix in the default context."""
+    return name if context == DEFAULT_CONTEXT else f":{context}:{name}"
+
+
+def context_of(subject: str) -> str:
+    """The context of a subject."""
+    return split(subject)[0]
+
+
+def is_context(subject: str) -> bool:
+    """Whether this names a whole context, as `:.test:` does."""
+    return subject.startswith(":.") and split(subject)[1] == ""
+
+
+def normalize(subject: str) -> str:
+    """The one name of a subject: `:.:orders` is `orders`. Raises SubjectError."""
+    if any(ord(each) < 32 or ord(each) == 127 for each in subject):
+        raise SubjectError("a control character")
+    if not subject or len(subject) > SUBJECT_CHARS_MAX:
+        raise SubjectError(f"a name must have from 1 to {SUBJECT_CHARS_MAX} characters")
+    if subject.startswith(":.") and ":" not in subject[1:]:
+        subject += ":"
+    context, name = split(subject)
+    if name in ("__GLOBAL", "__EMPTY"):
+        raise SubjectError("reserved")
+    return join(context, name) if name or context != DEFAULT_CONTEXT else ":.:"
+
+
+def topic_name(topic: str, is_key: bool, record: str | None) -> str:
+    """TopicNameStrategy, the usual one: `orders-value`."""
+    return f"{topic}-{'key' if is_key else 'value'}"
+
+
+def record_name(topic: str, is_key: bool, record: str | None) -> str:
+    """RecordNameStrategy: the full name of the record or message."""
+    if not record:
+        raise SubjectError("RecordNameStrategy needs a schema that has a name")
+    return record
+
+
+def topic_record_name(topic: str, is_key: bool, record: str | None) -> str:
+    """TopicRecordNameStrategy: the topic, then the full name of the record or message."""
+    if not record:
+        raise SubjectError("TopicRecordNameStrategy needs a schema that has a name")
+    return f"{topic}-{record}"
+
+
+STRATEGIES: Final[Mapping[str, Callable[[str, bool, str | None], str]]] = {
+    "topic": topic_name,
+    "record": record_name,
+    "topic-record": topic_record_name,
+}
+"""How a record's subject is found: of the topic, whether it is the key, and the schema's own
+name."""

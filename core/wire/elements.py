@@ -1,0 +1,35 @@
+"""How much a message holds: what is done with all of its elements takes as long as there are
+many."""
+
+import functools
+from typing import Any
+
+from pk.core.wire.emit import fields_of
+from pk.core.wire.schema import Array, Struct
+
+
+def has_many(message: Struct, limit: int) -> bool:
+    """Whether the arrays of `message` have more than `limit` elements together."""
+    count, parts = 0, [message]
+    while parts:
+        part = parts.pop()
+        for name, holds_arrays in arrays_of(type(part)):
+            elements = getattr(part, name) or ()
+            count += len(elements)
+            if count > limit:
+                return True
+            if holds_arrays:
+                parts += elements
+    return False
+
+
+@functools.cache
+def arrays_of(cls: type[Any]) -> list[tuple[str, bool]]:
+    """The arrays among the fields of a struct, and whether their elements have arrays of their
+    own."""
+    if not issubclass(cls, Struct):
+        return []
+    arrays = ((name, kind.element) for name, kind, _ in fields_of(cls) if isinstance(kind, Array))
+    return [
+        (name, isinstance(element, type) and bool(arrays_of(element))) for name, element in arrays
+    ]

@@ -1,0 +1,71 @@
+"""Asking pk's brokers for faults (`pk.faults.enable`): for tests. Apache Kafka has none."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
+from pk.net.client.admin_partitions import PartitionOperations
+from pk.net.client.admin_topics import TopicOperations
+from pk.net.client.results import ElectionType
+
+FAULTS_OFF = "makes no faults for tests: start it with pk.faults.enable=true where no data matters"
+
+AWAY_MS: Final = 300
+
+
+class FaultOperations(TopicOperations, PartitionOperations):
+    """Operations on the faults of brokers."""
+
+    async def ask_faults(
+        self, request: PkFaultsRequest, node_ids: Iterable[int] | None = None
+    ) -> Mapping[int, PkFaultsResponse]:
+        """Send one request about faults to brokers, or (None) to all; their answers.
+
+        Raises KafkaError: SECURITY_DISABLED where a broker makes no faults, and what it refuses.
+        """
+        if node_ids is None:
+            await self._retry(lambda: self.cluster.refresh(()), "the cluster")
+            node_ids = sorted(self.cluster.metadata.brokers)
+        answers: dict[int, PkFaultsResponse] = {}
+        for node_id in node_ids:
+            try:
+                answer = await self.cluster.request(request, node_id=node_id)
+            except KafkaError as e:
+                if e.code == ErrorCode.UNSUPPORTED_VERSION:
+                    raise KafkaError(
+                        ErrorCode.SECURITY_DISABLED, f"broker {node_id} {FAULTS_OFF}"
+                    ) from None
+                raise
+            if answer.error_code:
+                raise KafkaError(answer.error_code, answer.error_message)
+            answers[node_id] = answer
+        return answers
+
+    async def move_leader(self, tp: TopicPartition, *, away_ms: int = AWAY_MS) -> int:
+        """Have another in-sync replica lead a partition: its id. The only one resigns and leads
+        again `away_ms` later: -1.
+
+        Its replicas change their order for that. Raises KafkaError: NOT_CONTROLLER where the only
+        replica in sync is not on the controller.
+        """
+        described = (await self.describe_topics([tp.topic]))[tp.topic]
+        if isinstance(described, Exception):
+            raise described
+        found = next((p for p in described.partitions if p.partition == tp.partition), None)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp.topic}:{tp.partition}")
+        others = [node for node in found.isr if node != found.leader_id]
+        if not others:
+            request = PkFaultsRequest(
+                action="move-leader", topic=tp.topic, partition=tp.partition, delay_ms=away_ms
+            )
+            return (await self.ask_faults(request, [found.leader_id]))[found.leader_id].count
+        order = [others[0], *(node for node in found.replicas if node != others[0])]
+        moved = (await self.alter_reassignments({tp: order}))[tp]
+        elected = (await self.elect_leaders(ElectionType.PREFERRED, [tp]))[tp]
+        for error in (moved, elected):
+            if error is not None:
+                raise error
+        return others[0]

@@ -1,0 +1,116 @@
+"""Admin requests about users: their SCRAM credentials (KIP-554). A password never leaves this
+process: what is sent is salted."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import trio
+
+from pk.core.auth.scram import SALT_BYTES, Mechanism
+from pk.core.errors import KafkaError
+from pk.net.client.admin_base import AdminBase, Failure, check, failure
+from pk.net.client.connection import Connection
+
+
+class ScramUser(NamedTuple):
+    """A user's credential for one mechanism, as far as it may be known."""
+
+    user: str
+    mechanism: Mechanism
+    iterations: int
+
+
+class NewPassword(NamedTuple):
+    """A password that a user gets for one mechanism."""
+
+    user: str
+    mechanism: Mechanism
+    password: str
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"NewPassword({self.user!r}, {self.mechanism.sasl_name})"
+
+
+class UserOperations(AdminBase):
+    """Operations on users with SCRAM credentials."""
+
+    async def describe_scram_users(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, tuple[ScramUser, ...] | Failure]:
+        """The credentials of users, of all for None. Brokers from 2.7 on."""
+        from pk.core.wire.messages.describe_user_scram_credentials import (
+            DescribeUserScramCredentialsRequest,
+            UserName,
+        )
+
+        names = None if users is None else [UserName(name=n) for n in dict.fromkeys(users)]
+        if names == []:
+            return {}
+        response = await self._any(DescribeUserScramCredentialsRequest(users=names))
+        check(response, "DescribeUserScramCredentials")
+        return {
+            result.user: failure(result.error_code, result.error_message)
+            or tuple(
+                ScramUser(result.user, Mechanism(info.mechanism), info.iterations)
+                for info in sorted(result.credential_infos, key=lambda info: info.mechanism)
+                if info.mechanism in list(Mechanism)
+            )
+            for result in response.results
+        }
+
+    async def set_passwords(self, changes: Sequence[NewPassword]) -> dict[str, Failure | None]:
+        """Give users passwords, new users or not; each user once."""
+        from pk.core.wire.messages.alter_user_scram_credentials import (
+            AlterUserScramCredentialsRequest,
+            ScramCredentialUpsertion,
+        )
+
+        upsertions: list[ScramCredentialUpsertion] = []
+        for one in changes:
+            salt = secrets.token_bytes(SALT_BYTES)
+            salted = await trio.to_thread.run_sync(
+                one.mechanism.salted_password, one.password, salt, one.iterations
+            )
+            upsertions.append(
+                ScramCredentialUpsertion(
+                    name=one.user,
+                    mechanism=one.mechanism,
+                    iterations=one.iterations,
+                    salt=salt,
+                    salted_password=salted,
+                )
+            )
+        return await self._alter_users(AlterUserScramCredentialsRequest(upsertions=upsertions))
+
+    async def delete_scram_users(
+        self, mechanism: Mechanism, users: Iterable[str]
+    ) -> dict[str, Failure | None]:
+        """Take the credentials of one mechanism from users."""
+        from pk.core.wire.messages.alter_user_scram_credentials import (
+            AlterUserScramCredentialsRequest,
+            ScramCredentialDeletion,
+        )
+
+        deletions = [
+            ScramCredentialDeletion(name=name, mechanism=mechanism) for name in dict.fromkeys(users)
+        ]
+        return await self._alter_users(AlterUserScramCredentialsRequest(deletions=deletions))
+
+    async def _alter_users(self, request: Any) -> dict[str, Failure | None]:
+        if not (request.deletions or request.upsertions):
+            return {}
+
+        async def ask(connection: Connection) -> Any:
+            response = await connection.request(request)
+            for result in response.results:
+                error = failure(result.error_code)
+                if isinstance(error, KafkaError) and error.retriable:
+                    raise error
+            return response
+
+        response = await self._controller(ask)
+        return {r.user: failure(r.error_code, r.error_message) for r in response.results}

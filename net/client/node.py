@@ -1,0 +1,24 @@
+"""A broker, as clients name it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker, as the cluster names it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    fenced: bool = False
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def who(self) -> str:
+        """`broker 2 at host:9092`; the address alone where it is not known yet which broker that
+        is."""
+        return f"broker {self.node_id} at {self.address}" if self.node_id >= 0 else self.address

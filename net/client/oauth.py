@@ -1,0 +1,99 @@
+"""How a client's keys say that it gets its tokens: by Kafka's names, or by the options of its
+login."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pk.core.auth.jaas import OAUTH_LOGIN, JaasError, parse_jaas
+from pk.net.client.errors import ConfigError
+from pk.net.oauth.http import Timeouts, check_url
+from pk.net.oauth.token_source import Refresh, TokenSettings
+from pk.net.tls.settings import TlsSettings
+
+_URL = "sasl.oauthbearer.token.endpoint.url"
+_EXTENSION = "extension_"
+
+
+class OAuthKeys(Protocol):
+    """The keys of a `ClientConfig` that say it."""
+
+    @property
+    def sasl_jaas_config(self) -> str | None: ...
+    @property
+    def sasl_login_connect_timeout_ms(self) -> int: ...
+    @property
+    def sasl_login_read_timeout_ms(self) -> int: ...
+    @property
+    def sasl_login_refresh_buffer_seconds(self) -> int: ...
+    @property
+    def sasl_login_refresh_min_period_seconds(self) -> int: ...
+    @property
+    def sasl_login_refresh_window_factor(self) -> float: ...
+    @property
+    def sasl_login_refresh_window_jitter(self) -> float: ...
+    @property
+    def sasl_login_retry_backoff_ms(self) -> int: ...
+    @property
+    def sasl_login_retry_backoff_max_ms(self) -> int: ...
+    @property
+    def sasl_oauthbearer_client_credentials_client_id(self) -> str | None: ...
+    @property
+    def sasl_oauthbearer_client_credentials_client_secret(self) -> str | None: ...
+    @property
+    def sasl_oauthbearer_header_urlencode(self) -> bool: ...
+    @property
+    def sasl_oauthbearer_scope(self) -> str | None: ...
+    @property
+    def sasl_oauthbearer_token_endpoint_url(self) -> str | None: ...
+
+
+def token_settings(config: OAuthKeys) -> TokenSettings:
+    """Raises ConfigError, which quotes no secret."""
+    options: dict[str, str] = {}
+    if config.sasl_jaas_config is not None:
+        try:
+            login = parse_jaas(config.sasl_jaas_config)
+        except JaasError as e:
+            raise ConfigError(f"sasl.jaas.config: {e}") from None
+        if login.module != OAUTH_LOGIN:
+            raise ConfigError(f"sasl.jaas.config: the login module of OAUTHBEARER is {OAUTH_LOGIN}")
+        options = login.options
+        if any(name.startswith("unsecuredLogin") for name in options):
+            raise ConfigError("sasl.jaas.config: pk sends no unsigned token")
+    url = config.sasl_oauthbearer_token_endpoint_url
+    if not url:
+        raise ConfigError(f"{_URL} is missing: where a client of OAUTHBEARER gets its tokens")
+    try:
+        check_url(url, _URL)
+    except ValueError as e:
+        raise ConfigError(str(e)) from None
+    client_id = config.sasl_oauthbearer_client_credentials_client_id or options.get("clientId")
+    secret = config.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret")
+    if not url.startswith("file:") and not (client_id and secret):
+        raise ConfigError(
+            "OAUTHBEARER needs sasl.oauthbearer.client.credentials.client.id and .client.secret"
+            " (or clientId and clientSecret in sasl.jaas.config)"
+        )
+    return TokenSettings(
+        url=url,
+        client_id=client_id,
+        client_secret=secret,
+        scope=config.sasl_oauthbearer_scope or options.get("scope"),
+        url_encode=config.sasl_oauthbearer_header_urlencode,
+        timeouts=Timeouts(config.sasl_login_connect_timeout_ms, config.sasl_login_read_timeout_ms),
+        backoff_s=config.sasl_login_retry_backoff_ms / 1000,
+        backoff_max_s=config.sasl_login_retry_backoff_max_ms / 1000,
+        refresh=Refresh(
+            config.sasl_login_refresh_window_factor,
+            config.sasl_login_refresh_window_jitter,
+            config.sasl_login_refresh_min_period_seconds,
+            config.sasl_login_refresh_buffer_seconds,
+        ),
+        extensions=tuple(
+            (name.removeprefix(_EXTENSION), value)
+            for name, value in sorted(options.items())
+            if name.startswith(_EXTENSION)
+        ),
+        tls=TlsSettings.of(options.get),
+    )

@@ -1,0 +1,431 @@
+"""The share consumer (KIP-932): records of a share group, each acknowledged by itself.
+
+    async with open_share_consumer("localhost:9092", {"group.id": "jobs"}) as consumer:
+        consumer.subscribe(["orders"])
+        async for record in consumer:
+            ...
+
+The members of a share group take records from the same partitions, like workers from a queue. A
+record that is delivered is locked; who does not acknowledge it in time loses it, and another gets
+it.
+
+With `share.acknowledgement.mode=implicit` a poll accepts what the poll before it returned, unless
+something else was said of a record (`acknowledge`). With `explicit` each record must be
+acknowledged before the next poll. Either way acknowledgements go out with the next fetch; `commit`
+sends them at once and says what came of them.
+
+When the block ends, what was said is sent, and in the implicit mode what was last returned is
+accepted; if it ends by an exception, records of which nothing was said go back to the group.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple, Self
+
+import trio
+
+from pk.core.errors import KafkaError, ProtocolError
+from pk.core.record.batch import check_crc, iter_headers, records
+from pk.core.share.partition import AcknowledgeType
+from pk.core.values import TopicIdPartition, TopicPartition
+from pk.net.client.cluster import Cluster, in_nursery, open_cluster
+from pk.net.client.config import ShareConsumerConfig, parse
+from pk.net.client.connection import OnRequest
+from pk.net.client.errors import ClientError, Closed, ConfigError
+from pk.net.client.share_fetcher import Delivery, Said, ShareFetcher
+from pk.net.client.share_group import ShareGroup
+
+__all__ = ["AcknowledgeType", "ShareConsumer", "ShareRecord", "open_share_consumer"]
+
+_CLOSE_MS: Final = 5_000
+_METADATA_PAUSE_S: Final = 0.1
+
+Outcomes = dict[TopicPartition, KafkaError | ClientError | None]
+"""Partition → why acknowledgements of its records do not count; None: they do."""
+
+
+class ShareRecord(NamedTuple):
+    """A record as it was delivered. `timestamp` is in ms since 1970, -1 for none."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    topic: str
+    partition: int
+    timestamp_type: int
+    """0: the producer's time; 1: the time of the append."""
+    leader_epoch: int
+    delivery_count: int
+    """How often it has been delivered to the group, this time included."""
+
+
+class _Held(NamedTuple):
+    """Where a record that we hold came from."""
+
+    broker_id: int
+    ids: TopicIdPartition
+
+
+class ShareConsumer:
+    """A share consumer (KIP-932), made by `open_share_consumer`. Only one task at a time may poll.
+    After `close`, methods that subscribe, read or acknowledge raise Closed."""
+
+    def __init__(
+        self, cluster: Cluster, config: ShareConsumerConfig, nursery: trio.Nursery
+    ) -> None:
+        self.cluster = cluster
+        """Connections and metadata."""
+        self.config = config
+        self._nursery = nursery
+        self._is_explicit = config.share_acknowledgement_mode.lower() == "explicit"
+        self._group = ShareGroup(cluster, config, on_assigned=self._placed, on_failure=self._fail)
+        self._fetcher = ShareFetcher(
+            cluster,
+            config,
+            self._group,
+            nursery,
+            on_delivery=self._delivered,
+            on_outcome=self._answered,
+            on_failure=self._fail,
+            want_metadata=self._want_metadata,
+        )
+        self._buffer: deque[tuple[ShareRecord, _Held]] = deque()
+        self._held: dict[tuple[TopicPartition, int], _Held] = {}
+        """Records that poll has returned and that still lack a final acknowledgement."""
+        self._renewed: set[tuple[TopicPartition, int]] = set()
+        """Those of them whose locks were renewed: they may stay open over the next poll."""
+        self._outcomes: Outcomes = {}
+        self._failure: Exception | None = None
+        self._news = trio.Event()
+        self._stale = trio.Event()
+        self._closed = False
+        self.on_outcome: (
+            Callable[[TopicPartition, Sequence[int], KafkaError | ClientError | None], None] | None
+        ) = None
+        """Called with a partition, offsets, and why their acknowledgement does not count (None: it
+        does), for what goes out with fetches and for what `commit` sends."""
+        cluster.on_metadata.append(self._metadata_changed)
+
+    def start(self) -> None:
+        """Start what runs in the background. `open_share_consumer` does."""
+        self._nursery.start_soon(self._group.run)
+        self._nursery.start_soon(self._keep_metadata)
+
+    # --- what is read ---
+
+    @property
+    def member_id(self) -> str:
+        """This member's id in the group."""
+        return self._group.member_id
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that the coordinator has assigned to this member; other members may have
+        them too."""
+        return frozenset(self._group.assigned)
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to."""
+        return frozenset(self._group.topics or ())
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Subscribes to `topics` instead of earlier ones. Raises ValueError if `topics` is
+        empty."""
+        self._check()
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if not names:
+            raise ValueError("subscribe to one topic at least, or unsubscribe")
+        self._group.subscribe(names)
+
+    async def unsubscribe(self) -> None:
+        """Leaves the group; records not yet acknowledged go to other members."""
+        self._check()
+        await self._group.leave()
+
+    # --- records ---
+
+    async def poll(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> list[ShareRecord]:
+        """The next records, at most `records_max` (else `max.poll.records`); waits for some,
+        `timeout_ms` at most.
+
+        Empty when the time is up. In the implicit mode it first accepts the records of the previous
+        poll; in the explicit mode it raises ValueError unless each of them is acknowledged. Raises
+        KafkaError or ClientError for errors that cannot be retried.
+        """
+        self._check()
+        self._settle()
+        limit = self.config.max_poll_records if records_max is None else records_max
+        deadline = trio.current_time() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
+        await trio.lowlevel.checkpoint()
+        try:
+            while True:
+                self._news = trio.Event()
+                self._raise_failure()
+                if self._buffer:
+                    return self._take(limit)
+                if trio.current_time() >= deadline:
+                    return []
+                self._fetcher.want(limit)
+                with trio.move_on_at(deadline):
+                    await self._news.wait()
+        finally:
+            self._fetcher.want(0)
+
+    async def __aiter__(self) -> AsyncIterator[ShareRecord]:
+        """Record after record, without end. Each poll accepts the records of the one before, except
+        those acknowledged otherwise."""
+        while True:
+            for record in await self.poll():
+                yield record
+
+    def _take(self, limit: int) -> list[ShareRecord]:
+        taken: list[ShareRecord] = []
+        while self._buffer and len(taken) < limit:
+            record, held = self._buffer.popleft()
+            taken.append(record)
+            self._held[TopicPartition(record.topic, record.partition), record.offset] = held
+        return taken
+
+    def _settle(self) -> None:
+        """Before a poll: accept the records of the previous one, or refuse where an acknowledgement
+        is missing."""
+        open_records = self._held.keys() - self._renewed
+        if not open_records:
+            return
+        if self._is_explicit:
+            raise ValueError(
+                f"{len(open_records)} records of the last poll are not acknowledged: acknowledge "
+                "each before the next poll"
+            )
+        for partition, offset in list(self._held):
+            self._say(partition, offset, AcknowledgeType.ACCEPT)
+
+    # --- acknowledgements ---
+
+    def acknowledge(
+        self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT
+    ) -> None:
+        """Acknowledge a record that a poll has returned: ACCEPT, RELEASE (deliver it again), REJECT
+        (never again), or RENEW (still being processed: its lock starts again, and it must be
+        acknowledged later).
+
+        Raises ValueError for GAP, and for a record that is not held or has its final
+        acknowledgement.
+        """
+        self.acknowledge_offset(TopicPartition(record.topic, record.partition), record.offset, kind)
+
+    def acknowledge_offset(
+        self, partition: TopicPartition, offset: int, kind: AcknowledgeType
+    ) -> None:
+        """`acknowledge` by partition and offset."""
+        self._check()
+        if kind is AcknowledgeType.GAP:
+            raise ValueError("GAP is what the consumer itself says of offsets without a record")
+        partition = TopicPartition(*partition)
+        if (partition, offset) not in self._held:
+            raise ValueError(f"offset {offset} of {partition} is not held, or was acknowledged")
+        self._say(partition, offset, kind)
+
+    def _say(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:
+        held = self._held[partition, offset]
+        if kind is AcknowledgeType.RENEW:
+            self._renewed.add((partition, offset))
+        else:
+            del self._held[partition, offset]
+            self._renewed.discard((partition, offset))
+        self._fetcher.say(held.broker_id, partition, held.ids, {offset: kind})
+
+    async def commit(self) -> Outcomes:
+        """Send all acknowledgements; in the implicit mode, first accept the records of the last
+        poll. Returns for each partition why acknowledgements since the last commit were refused,
+        None where they were not. Waits `default.api.timeout.ms` at most, then raises
+        trio.TooSlowError."""
+        self._check()
+        if not self._is_explicit:
+            self._settle()
+        with trio.fail_after(self.config.default_api_timeout_ms / 1000):
+            while not self._fetcher.is_idle:
+                self._news = trio.Event()
+                self._fetcher.hurry()
+                await self._news.wait()
+        outcomes, self._outcomes = self._outcomes, {}
+        return outcomes
+
+    def _answered(
+        self, partition: TopicPartition, said: Said, error: KafkaError | ClientError | None
+    ) -> None:
+        offsets = [offset for offset, kind in said.items() if kind is not AcknowledgeType.GAP]
+        if offsets:
+            self._outcomes[partition] = self._outcomes.get(partition) or error
+            if self.on_outcome is not None:
+                self.on_outcome(partition, offsets, error)
+        if error is not None:
+            for offset, kind in said.items():
+                if kind is AcknowledgeType.RENEW:
+                    # The lock may be gone: the record is somebody else's, or will be.
+                    self._held.pop((partition, offset), None)
+                    self._renewed.discard((partition, offset))
+        self._news.set()
+
+    # --- what arrives ---
+
+    def _delivered(self, delivery: Delivery) -> None:
+        """Make records of what a fetch brought. What the log does not have, or has no record for,
+        is said to be a gap; a batch that is damaged is rejected."""
+        partition = delivery.partition
+        ids = self._group.assigned.get(partition)
+        if ids is None:
+            return  # it was taken away meanwhile
+        held = _Held(delivery.broker_id, ids)
+        counts = {
+            offset: count
+            for first, last, count in delivery.acquired
+            for offset in range(first, last + 1)
+        }
+        try:
+            for position, header in iter_headers(delivery.data):
+                data = delivery.data[position : position + header.size]
+                wanted = [o for o in range(header.base_offset, header.next_offset) if o in counts]
+                if header.is_control or not wanted:
+                    continue
+                try:
+                    if self.config.check_crcs:
+                        check_crc(data, 0, header)
+                    found = list(records(data, header))
+                except (KafkaError, ProtocolError) as e:
+                    self._fetcher.say(
+                        held.broker_id,
+                        partition,
+                        ids,
+                        dict.fromkeys(wanted, AcknowledgeType.REJECT),
+                    )
+                    for offset in wanted:
+                        del counts[offset]
+                    self._fail(e)
+                    continue
+                for record in found:
+                    count = counts.pop(record.offset, None)
+                    if count is not None:
+                        self._buffer.append(
+                            (
+                                ShareRecord(
+                                    record.offset,
+                                    record.timestamp,
+                                    record.key,
+                                    record.value,
+                                    record.headers,
+                                    partition.topic,
+                                    partition.partition,
+                                    int(header.timestamp_type),
+                                    header.leader_epoch,
+                                    count,
+                                ),
+                                held,
+                            )
+                        )
+        except (KafkaError, ProtocolError) as e:
+            self._fail(e)
+        if counts:
+            gaps = dict.fromkeys(counts, AcknowledgeType.GAP)
+            self._fetcher.say(held.broker_id, partition, ids, gaps)
+        if self._buffer:
+            self._fetcher.wanted = (
+                0  # the poll that waits has its records: what else came now would wait locked
+            )
+        self._news.set()
+
+    # --- inside ---
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed("this consumer is closed")
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._news.set()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _placed(self) -> None:
+        if any(self.cluster.metadata.leader(p)[0] < 0 for p in self._group.assigned):
+            self._want_metadata()
+        self._fetcher.place()
+
+    def _want_metadata(self) -> None:
+        self._stale.set()
+
+    def _metadata_changed(self) -> None:
+        self._group.metadata_changed()
+        self._fetcher.place()
+
+    async def _keep_metadata(self) -> None:
+        """Know who leads what is assigned: asked for when it is missing or wrong, and when it is
+        old."""
+        while True:
+            self._stale = trio.Event()
+            with trio.move_on_after(self.config.metadata_max_age_ms / 1000):
+                await self._stale.wait()
+            topics = {partition.topic for partition in self._group.assigned}
+            if topics:
+                try:
+                    await self.cluster.refresh(sorted(topics))
+                except (KafkaError, ClientError, ProtocolError):
+                    self._stale.set()
+                if any(self.cluster.metadata.leader(p)[0] < 0 for p in self._group.assigned):
+                    self._stale.set()
+            await trio.sleep(_METADATA_PAUSE_S)
+
+    # --- the end ---
+
+    async def close(self, *, accept: bool = True) -> None:
+        """Send what was said, with `accept` also (in the implicit mode) that what was last returned
+        is accepted; leave the group. What is held goes back to it. Takes a few seconds at most."""
+        if self._closed:
+            return
+        if accept and not self._is_explicit:
+            for partition, offset in list(self._held):
+                self._say(partition, offset, AcknowledgeType.ACCEPT)
+        self._closed = True
+        with trio.move_on_after(_CLOSE_MS / 1000, shield=True):
+            await self._fetcher.close()
+            await self._group.leave()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self.close(accept=kind is None)
+
+
+@asynccontextmanager
+async def open_share_consumer(
+    bootstrap: str | Sequence[str],
+    config: Mapping[str, object] | None = None,
+    *,
+    on_request: OnRequest | None = None,
+) -> AsyncGenerator[ShareConsumer]:
+    """A share consumer of the cluster that `bootstrap` belongs to. Connects on first use; closed
+    when the block ends.
+
+    Raises ConfigError.
+    """
+    parsed = parse(ShareConsumerConfig, config)
+    if not parsed.group_id:
+        raise ConfigError("group.id: a share consumer needs a group")
+    async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
+        consumer = ShareConsumer(cluster, parsed, nursery)
+        consumer.start()
+        async with consumer:
+            yield consumer

@@ -1,0 +1,516 @@
+"""Fetches for a share consumer: one task a broker, with one request on its way, in the broker's
+share session (KIP-932).
+
+A broker is asked for records only while somebody polls and has none: what is fetched is locked, and
+the lock runs. What the program said of earlier records goes out with the next fetch, or by a
+request of its own where somebody waits for it (`commit`), or where it renews locks.
+
+Both sides count the epoch of the session. When they do not agree any more, a session is opened
+again: the broker knows what the member holds, so what was to be said is said in the new one. When a
+connection is lost, what was said with the last request may count or not; records that are not
+acknowledged are delivered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.share.partition import AcknowledgeType, AcquireMode
+from pk.core.values import TopicIdPartition, TopicPartition, Uuid
+from pk.core.wire.messages import share_acknowledge as acknowledging
+from pk.core.wire.messages import share_fetch as fetching
+from pk.net.client.cluster import Cluster
+from pk.net.client.config import ShareConsumerConfig
+from pk.net.client.connection import Connection
+from pk.net.client.errors import ClientError, Disconnected
+from pk.net.client.share_group import ShareGroup
+
+_PURPOSE: Final = "share"
+FINAL_EPOCH: Final = -1
+_LAST_EPOCH: Final = (1 << 31) - 1
+
+_SESSION_LOST: Final = (
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+)
+_MOVED: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+
+Said = dict[int, AcknowledgeType]
+"""Offset → what became of the record."""
+Outcome = Callable[[TopicPartition, Said, KafkaError | ClientError | None], None]
+"""Called with acknowledgements that a broker has answered."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What one fetch brought of one partition."""
+
+    partition: TopicPartition
+    broker_id: int
+    data: memoryview
+    acquired: list[tuple[int, int, int]]
+    """(first offset, last offset, delivery count)."""
+    lock_until: float
+    """By trio's clock, at the latest: when another may get the records."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """The acknowledgements to send for one partition's records."""
+
+    ids: TopicIdPartition
+    said: Said = field(default_factory=Said)
+
+
+class ShareFetcher:
+    """All of a share consumer's fetching."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ShareConsumerConfig,
+        group: ShareGroup,
+        nursery: trio.Nursery,
+        *,
+        on_delivery: Callable[[Delivery], None],
+        on_outcome: Outcome,
+        on_failure: Callable[[Exception], None],
+        want_metadata: Callable[[], None],
+    ) -> None:
+        self.cluster = cluster
+        self.config = config
+        self.group = group
+        self.wanted = 0
+        """How many records a poll waits for; 0 while none does."""
+        self.on_delivery = on_delivery
+        self.on_outcome = on_outcome
+        self.on_failure = on_failure
+        self.want_metadata = want_metadata
+        self._nursery = nursery
+        self._brokers: dict[int, BrokerFetcher] = {}
+
+    def want(self, records: int) -> None:
+        """A poll waits for so many records; 0: none does."""
+        self.wanted = records
+        if records:
+            self.place()
+
+    def place(self) -> None:
+        """Start tasks for the leaders of what is assigned, and let every task look again."""
+        for partition in self.group.assigned:
+            node_id = self.cluster.metadata.leader(partition)[0]
+            if node_id >= 0 and node_id not in self._brokers:
+                broker = self._brokers[node_id] = BrokerFetcher(self, node_id)
+                self._nursery.start_soon(broker.run)
+        for broker in self._brokers.values():
+            broker.wake()
+
+    def say(
+        self, broker_id: int, partition: TopicPartition, ids: TopicIdPartition, said: Said
+    ) -> None:
+        """Have what is said of records sent to the broker that delivered them, at the next
+        occasion."""
+        self._brokers[broker_id].say(partition, ids, said)
+
+    def hurry(self) -> None:
+        """Send the waiting acknowledgements now, without a fetch."""
+        for broker in self._brokers.values():
+            broker.hurry()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was said has been answered."""
+        return all(broker.is_idle for broker in self._brokers.values())
+
+    async def close(self) -> None:
+        """End every session, with what is left to be said."""
+        async with trio.open_nursery() as nursery:
+            for broker in self._brokers.values():
+                nursery.start_soon(broker.close)
+
+
+class BrokerFetcher:
+    """Fetches from one broker, and tells it what became of its records."""
+
+    def __init__(self, fetcher: ShareFetcher, node_id: int) -> None:
+        self._fetcher = fetcher
+        self._config = fetcher.config
+        self._node_id = node_id
+        self._epoch = 0
+        self._session: set[TopicIdPartition] = set()
+        self._queue: dict[TopicPartition, _Queue] = {}
+        self._under_way = False
+        self._hurried = False
+        self._closing = False
+        self._lock = trio.Lock()
+        self._wake = trio.Event()
+
+    def wake(self) -> None:
+        """Look again."""
+        self._wake.set()
+
+    def hurry(self) -> None:
+        """Send the waiting acknowledgements, without a fetch."""
+        self._hurried = bool(self._queue)
+        self.wake()
+
+    def say(self, partition: TopicPartition, ids: TopicIdPartition, said: Said) -> None:
+        """Queue what is said of records."""
+        self._queue.setdefault(partition, _Queue(ids)).said.update(said)
+        if AcknowledgeType.RENEW in said.values():
+            self._hurried = True
+            self.wake()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was said has been answered."""
+        return not self._queue and not self._under_way
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        while True:
+            self._wake = trio.Event()
+            if self._closing or not (self._hurried or (self._fetcher.wanted and self._mine())):
+                await self._wake.wait()
+                continue
+            async with self._lock:
+                failed = not await self._step()
+            if failed:
+                await trio.sleep(self._config.retry_backoff_ms / 1000)
+
+    def _mine(self) -> dict[TopicPartition, TopicIdPartition]:
+        """What is assigned and led by this broker."""
+        metadata = self._fetcher.cluster.metadata
+        return {
+            partition: ids
+            for partition, ids in self._fetcher.group.assigned.items()
+            if metadata.leader(partition)[0] == self._node_id
+        }
+
+    async def _step(self) -> bool:
+        """One request. Whether it went well."""
+        try:
+            connection = await self._fetcher.cluster.connection(self._node_id, _PURPOSE)
+        except (ClientError, ProtocolError, KafkaError) as e:
+            self._lost(e)
+            return False
+        if self._hurried and self._epoch:
+            self._hurried = False
+            return await self._acknowledge(connection, self._epoch)
+        self._hurried = self._hurried and bool(self._queue)
+        return await self._fetch(connection)
+
+    def _lost(self, error: Exception) -> None:
+        """The broker cannot be reached: it gives what we hold to others."""
+        self._epoch = 0
+        self._fetcher.want_metadata()
+        queue, self._queue = self._queue, {}
+        for partition, one in queue.items():
+            failure = (
+                error if isinstance(error, KafkaError | ClientError) else Disconnected(str(error))
+            )
+            self._fetcher.on_outcome(partition, one.said, failure)
+        self._hurried = False
+
+    # --- ShareFetch ---
+
+    async def _fetch(self, connection: Connection) -> bool:
+        fetcher, config = self._fetcher, self._config
+        mine = self._mine()
+        wanted = set(mine.values())
+        opens = self._epoch == 0
+        queue = {} if opens else self._take_queue(renewals=False)
+        named = wanted if opens else wanted - self._session
+        forgotten = set[TopicIdPartition]() if opens else self._session - wanted
+        records_max = max(1, fetcher.wanted)
+        version = connection.version_of(fetching.ShareFetchRequest.API_KEY, low=1)
+        request = fetching.ShareFetchRequest(
+            group_id=fetcher.group.group_id,
+            member_id=fetcher.group.member_id,
+            share_session_epoch=self._epoch,
+            max_wait_ms=config.fetch_max_wait_ms if fetcher.wanted else 0,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            max_records=records_max,
+            batch_size=records_max,
+            topics=_fetch_topics(named, queue),
+            forgotten_topics_data=[
+                fetching.ForgottenTopic(topic_id=topic_id, partitions=sorted(numbers))
+                for topic_id, numbers in _by_topic(forgotten).items()
+            ],
+        )
+        if version >= 2 and config.share_acquire_mode.lower() == "record_limit":
+            request.share_acquire_mode = AcquireMode.RECORD_LIMIT
+        elif version < 2 and config.share_acquire_mode.lower() == "record_limit":
+            error = KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                (
+                    "share.acquire.mode=record_limit needs ShareFetch 2, which the broker does not "
+                    "have"
+                ),
+            )
+            fetcher.on_failure(error)
+            return False
+        response = await self._request(connection, request, version, queue)
+        if response is None:
+            return False
+        self._session = wanted
+        locked_s = response.acquisition_lock_timeout_ms / 1000
+        self._take(response, queue, trio.current_time() + locked_s)
+        return True
+
+    def _take(self, response: Any, queue: dict[TopicPartition, _Queue], lock_until: float) -> None:
+        fetcher = self._fetcher
+        fetcher.cluster.metadata.note_endpoints(response.node_endpoints)
+        by_ids = {one.ids: (partition, one) for partition, one in queue.items()}
+        names = {ids: partition for partition, ids in fetcher.group.assigned.items()}
+        for topic in response.responses:
+            for data in topic.partitions:
+                ids = TopicIdPartition(topic.topic_id, data.partition_index)
+                said = by_ids.pop(ids, None)
+                if said is not None:
+                    error = _error(data.acknowledge_error_code, data.acknowledge_error_message)
+                    fetcher.on_outcome(said[0], said[1].said, error)
+                partition = names.get(ids) or (said[0] if said is not None else None)
+                if partition is None:
+                    continue  # forgotten meanwhile: the locks run out, or the session ends
+                if data.error_code:
+                    self._refused(partition, data)
+                elif data.acquired_records:
+                    acquired = [
+                        (one.first_offset, one.last_offset, one.delivery_count)
+                        for one in data.acquired_records
+                    ]
+                    records = memoryview(data.records or b"")
+                    fetcher.on_delivery(
+                        Delivery(partition, self._node_id, records, acquired, lock_until)
+                    )
+        for partition, one in by_ids.values():
+            fetcher.on_outcome(partition, one.said, None)
+
+    def _refused(self, partition: TopicPartition, data: Any) -> None:
+        """An error of one partition."""
+        if data.error_code not in _MOVED:
+            self._fetcher.on_failure(
+                KafkaError(data.error_code, f"{partition}: {data.error_message or ''}")
+            )
+            return
+        self._session.discard(
+            self._fetcher.group.assigned.get(partition, TopicIdPartition(b"", -1))
+        )
+        leader = data.current_leader
+        metadata = self._fetcher.cluster.metadata
+        if leader.leader_epoch > 0 and metadata.note_leader(
+            partition, leader.leader_id, leader.leader_epoch
+        ):
+            self._fetcher.cluster.metadata_changed()
+        else:
+            self._fetcher.want_metadata()
+
+    # --- ShareAcknowledge ---
+
+    async def _acknowledge(self, connection: Connection, epoch: int) -> bool:
+        """Tell the broker what became of records; renewals first, which need a request of their
+        own."""
+        going_well = True
+        for renewals in (True, False):
+            queue = self._take_queue(renewals=renewals)
+            if not queue and (renewals or epoch != FINAL_EPOCH):
+                continue
+            version = connection.version_of(acknowledging.ShareAcknowledgeRequest.API_KEY, low=1)
+            if renewals and version < 2:
+                error = KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, "the broker does not let locks be renewed"
+                )
+                for partition, one in queue.items():
+                    self._fetcher.on_outcome(partition, one.said, error)
+                continue
+            request = acknowledging.ShareAcknowledgeRequest(
+                group_id=self._fetcher.group.group_id,
+                member_id=self._fetcher.group.member_id,
+                share_session_epoch=self._epoch if renewals else epoch or self._epoch,
+                topics=_acknowledge_topics(queue),
+            )
+            if epoch != FINAL_EPOCH or renewals:
+                request.share_session_epoch = self._epoch
+            if renewals:
+                request.is_renew_ack = True
+            response = await self._request(connection, request, version, queue)
+            if response is None:
+                going_well = False
+                break
+            by_ids = {one.ids: (partition, one) for partition, one in queue.items()}
+            for topic in response.responses:
+                for data in topic.partitions:
+                    said = by_ids.pop(TopicIdPartition(topic.topic_id, data.partition_index), None)
+                    if said is not None:
+                        error = _error(data.error_code, data.error_message)
+                        self._fetcher.on_outcome(said[0], said[1].said, error)
+            for partition, one in by_ids.values():
+                self._fetcher.on_outcome(partition, one.said, None)
+        return going_well
+
+    async def close(self) -> None:
+        """End the session, with what is left to be said."""
+        self._closing = True
+        async with self._lock:
+            if self._epoch == 0:
+                return
+            try:
+                connection = await self._fetcher.cluster.connection(self._node_id, _PURPOSE)
+            except (ClientError, ProtocolError, KafkaError) as e:
+                self._lost(e)
+                return
+            await self._acknowledge(connection, FINAL_EPOCH)
+            self._epoch = 0
+
+    # --- both ---
+
+    def _take_queue(self, *, renewals: bool) -> dict[TopicPartition, _Queue]:
+        """The acknowledgements to send: renewals, or all others."""
+        taken: dict[TopicPartition, _Queue] = {}
+        for partition, one in list(self._queue.items()):
+            said = {
+                offset: kind
+                for offset, kind in one.said.items()
+                if (kind is AcknowledgeType.RENEW) is renewals
+            }
+            if said:
+                taken[partition] = _Queue(one.ids, said)
+                for offset in said:
+                    del one.said[offset]
+                if not one.said:
+                    del self._queue[partition]
+        return taken
+
+    async def _request(
+        self,
+        connection: Connection,
+        request: Any,
+        version: int,
+        queue: dict[TopicPartition, _Queue],
+    ) -> Any | None:
+        """The answer, None where it is an error of the whole request; the session's epoch
+        follows."""
+        self._under_way = True
+        try:
+            response = await connection.request(request, version=version)
+        except (ClientError, ProtocolError, KafkaError) as e:
+            for partition, one in queue.items():
+                self._queue.pop(partition, None)
+                failure = e if isinstance(e, KafkaError | ClientError) else Disconnected(str(e))
+                self._fetcher.on_outcome(partition, one.said, failure)
+            self._lost(e)
+            return None
+        finally:
+            self._under_way = False
+        if response.error_code:
+            self._epoch = 0
+            error = KafkaError(response.error_code, response.error_message or "")
+            if response.error_code in _SESSION_LOST:
+                for partition, one in queue.items():
+                    # The broker still knows what we hold: say it in the next session.
+                    waiting = self._queue.setdefault(partition, _Queue(one.ids))
+                    waiting.said = {**one.said, **waiting.said}
+            else:
+                for partition, one in queue.items():
+                    self._fetcher.on_outcome(partition, one.said, error)
+                if not error.retriable:
+                    self._fetcher.on_failure(error)
+            return None
+        self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
+        return response
+
+
+def _error(code: int, message: str | None) -> KafkaError | None:
+    return KafkaError(code, message or "") if code else None
+
+
+def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[Uuid, list[int]]:
+    topics: dict[Uuid, list[int]] = {}
+    for topic_id, number in partitions:
+        topics.setdefault(topic_id, []).append(number)
+    return topics
+
+
+def _batches(said: Said) -> list[tuple[int, int, list[int]]]:
+    """(first offset, last offset, types) of each stretch of consecutive offsets: one type for all,
+    or one for each."""
+    stretches: list[tuple[int, int, list[int]]] = []
+    for offset in sorted(said):
+        kind = int(said[offset])
+        if stretches and stretches[-1][1] == offset - 1:
+            first, _, kinds = stretches[-1]
+            kinds.append(kind)
+            stretches[-1] = (first, offset, kinds)
+        else:
+            stretches.append((offset, offset, [kind]))
+    return [
+        (first, last, kinds[:1] if len(set(kinds)) == 1 else kinds)
+        for first, last, kinds in stretches
+    ]
+
+
+def _fetch_topics(
+    named: set[TopicIdPartition], queue: dict[TopicPartition, _Queue]
+) -> list[fetching.FetchTopic]:
+    said = {one.ids: one.said for one in queue.values()}
+    return [
+        fetching.FetchTopic(
+            topic_id=topic_id,
+            partitions=[
+                fetching.FetchPartition(
+                    partition_index=number,
+                    acknowledgement_batches=[
+                        fetching.AcknowledgementBatch(
+                            first_offset=first, last_offset=last, acknowledge_types=kinds
+                        )
+                        for first, last, kinds in _batches(
+                            said.get(TopicIdPartition(topic_id, number), {})
+                        )
+                    ],
+                )
+                for number in sorted(numbers)
+            ],
+        )
+        for topic_id, numbers in _by_topic(named | said.keys()).items()
+    ]
+
+
+def _acknowledge_topics(
+    queue: dict[TopicPartition, _Queue],
+) -> list[acknowledging.AcknowledgeTopic]:
+    said = {one.ids: one.said for one in queue.values()}
+    return [
+        acknowledging.AcknowledgeTopic(
+            topic_id=topic_id,
+            partitions=[
+                acknowledging.AcknowledgePartition(
+                    partition_index=number,
+                    acknowledgement_batches=[
+                        acknowledging.AcknowledgementBatch(
+                            first_offset=first, last_offset=last, acknowledge_types=kinds
+                        )
+                        for first, last, kinds in _batches(said[TopicIdPartition(topic_id, number)])
+                    ],
+                )
+                for number in sorted(numbers)
+            ],
+        )
+        for topic_id, numbers in _by_topic(said).items()
+    ]

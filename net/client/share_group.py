@@ -1,0 +1,201 @@
+"""Membership in a share group (KIP-932): ShareGroupHeartbeat.
+
+One background task holds it. The coordinator says which partitions the member may fetch from; no
+member has to give one up for another, so what it says counts at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import TopicIdPartition, TopicPartition, Uuid, new_id, uuid_text
+from pk.core.wire.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from pk.net.client.cluster import Backoff, Cluster
+from pk.net.client.config import ShareConsumerConfig
+from pk.net.client.errors import ClientError
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+_PURPOSE: Final = "group"
+
+_IMPATIENT_MS: Final = 200
+"""Between the first heartbeats of a member that is assigned nothing yet."""
+_IMPATIENT_BEATS: Final = 10
+"""How many come so soon."""
+
+_MOVED: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+)
+_FENCED: Final = (
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
+
+
+class ShareGroup:
+    """A member of a share group. `run` is its task."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ShareConsumerConfig,
+        *,
+        on_assigned: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        self.group_id = config.group_id or ""
+        self.member_id = uuid_text(new_id(secrets.token_bytes))
+        """Of this member's own making, for as long as it lives."""
+        self.topics: tuple[str, ...] | None = None
+        """What the member subscribes to; None while it is in no group."""
+        self.assigned: dict[TopicPartition, TopicIdPartition] = {}
+        """What it may fetch from, of the topics whose names are known."""
+        self.epoch: int = JOIN_EPOCH
+        self._cluster = cluster
+        self._config = config
+        self._on_assigned = on_assigned
+        self._on_failure = on_failure
+        self._changed = trio.Event()
+        self._says_topics = True
+        self._by_id: dict[Uuid, list[int]] = {}
+        self._unnamed = False
+        self._next_beat = 0.0
+        self._impatience = 0
+        self._may_be_member = False
+        """Whether the coordinator may count us in: from the moment a heartbeat is sent, not
+        answered."""
+
+    def subscribe(self, topics: Iterable[str] | None) -> None:
+        """Change what the member wants; None: nothing, until it subscribes again."""
+        wanted = None if topics is None else tuple(sorted(set(topics)))
+        if wanted != self.topics:
+            self.topics = wanted
+            self._says_topics = True
+            self._next_beat = 0.0
+            self._impatience = 0
+            self._changed.set()
+
+    def metadata_changed(self) -> None:
+        """Names of topics may be known now."""
+        if self._unnamed:
+            self._name()
+
+    async def run(self) -> None:
+        """Hold the membership until cancelled."""
+        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        while True:
+            self._changed = trio.Event()
+            if self.topics is None:
+                await self._changed.wait()
+                continue
+            with trio.move_on_at(self._next_beat):
+                await self._changed.wait()
+            if trio.current_time() < self._next_beat:
+                continue
+            try:
+                await self._beat()
+                backoff.reset()
+                continue
+            except KafkaError as e:
+                self._after(e)
+            except (ClientError, ProtocolError):
+                self._cluster.forget_coordinator(self.group_id)
+                self._says_topics = True
+            await trio.sleep(backoff.next_ms() / 1000)
+
+    def _after(self, error: KafkaError) -> None:
+        """What an error means for the membership."""
+        self._says_topics = True
+        if error.code in _MOVED:
+            self._cluster.forget_coordinator(self.group_id)
+        elif error.code in _FENCED and self.epoch != JOIN_EPOCH:
+            self.epoch = JOIN_EPOCH
+            self._may_be_member = False
+            self._assign({})
+        elif not error.retriable:
+            self._on_failure(error)
+
+    async def _beat(self) -> None:
+        connection = await self._connection()
+        if self.topics is None:
+            return  # left while connecting: a heartbeat would join again
+        request = ShareGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch
+        )
+        if self._says_topics or self.epoch == JOIN_EPOCH:
+            request.subscribed_topic_names = list(self.topics)
+            request.rack_id = self._config.client_rack or None
+        self._may_be_member = True
+        response: ShareGroupHeartbeatResponse = await connection.request(
+            request, timeout_ms=self._config.request_timeout_ms
+        )
+        if response.error_code:
+            raise KafkaError(
+                response.error_code, response.error_message or f"share group {self.group_id!r}"
+            )
+        if self.topics is None:  # pyright: ignore[reportUnnecessaryComparison]  # left meanwhile
+            return
+        self._says_topics = False
+        self.epoch = response.member_epoch
+        interval_ms = response.heartbeat_interval_ms
+        if response.assignment is not None:
+            self._assign(
+                {t.topic_id: list(t.partitions) for t in response.assignment.topic_partitions}
+            )
+        if not self._by_id and self._impatience < _IMPATIENT_BEATS:
+            # The partitions of a new group are given out when their share coordinators know of
+            # them, in a moment.
+            self._impatience += 1
+            interval_ms = min(interval_ms, _IMPATIENT_MS)
+        self._next_beat = trio.current_time() + interval_ms / 1000
+        if self._unnamed:
+            missing = [t for t in self._by_id if t not in self._cluster.metadata.names]
+            await self._cluster.refresh((), topic_ids=missing)
+            self._name()
+
+    async def _connection(self) -> Any:
+        node_id = await self._cluster.coordinator(self.group_id)
+        return await self._cluster.connection(node_id, _PURPOSE)
+
+    def _assign(self, by_id: dict[Uuid, list[int]]) -> None:
+        self._by_id = by_id
+        self._name()
+
+    def _name(self) -> None:
+        """Find the names of the topics; what has none (yet) is left out."""
+        names = self._cluster.metadata.names
+        self._unnamed = not self._by_id.keys() <= names.keys()
+        self.assigned = {
+            TopicPartition(names[topic_id], number): TopicIdPartition(topic_id, number)
+            for topic_id, numbers in self._by_id.items()
+            if topic_id in names
+            for number in numbers
+        }
+        self._on_assigned()
+
+    async def leave(self) -> None:
+        """Leave the group, so that the others need not wait for our session to run out."""
+        self.epoch, self.topics = JOIN_EPOCH, None
+        self._by_id, self.assigned, self._unnamed = {}, {}, False
+        if not self._may_be_member:
+            return
+        self._may_be_member = False
+        request = ShareGroupHeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH
+        )
+        try:
+            connection = await self._connection()
+            await connection.request(request, timeout_ms=self._config.request_timeout_ms)
+        except (ClientError, ProtocolError, KafkaError):
+            self._cluster.forget_coordinator(self.group_id)

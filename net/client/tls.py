@@ -1,0 +1,108 @@
+"""A client's side of TLS: the handshake on a new connection, and what went wrong in words that name
+the key to look at."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from functools import lru_cache
+from typing import Final
+
+import trio
+
+from pk.net.client.common_config import ClientConfig
+from pk.net.client.errors import ConfigError, ConnectFailed
+from pk.net.client.node import Node
+from pk.net.tls.contexts import CurrentContext, TlsError, client_context, reason_of
+from pk.net.tls.settings import TlsSettings
+from pk.net.tls.sockets import TlsSocket
+
+_NOT_TLS: Final = frozenset(
+    {"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
+)
+
+
+@lru_cache(maxsize=32)
+def _contexts(settings: TlsSettings) -> CurrentContext:
+    return CurrentContext(lambda: settings, client_context, "this client")
+
+
+async def begin_tls(sock: trio.socket.SocketType, node: Node, config: ClientConfig) -> TlsSocket:
+    """The socket after its handshake. Takes `sock` over. Raises ConnectFailed, ConfigError,
+    OSError."""
+    settings = TlsSettings.of(lambda key: getattr(config, key.replace(".", "_"), None))
+    try:
+        context = await _contexts(settings).get()
+    except TlsError as e:
+        raise ConfigError(str(e)) from None
+    plain = socket.socket(fileno=sock.detach())
+    try:
+        secured = TlsSocket(plain, context, node.host)
+    except BaseException:
+        plain.close()
+        raise
+    try:
+        await secured.handshake()
+    except ssl.SSLCertVerificationError as e:
+        secured.close()
+        raise ConnectFailed(
+            node.address, _untrusted(e), node_id=node.node_id, reached=True, certain=True
+        ) from e
+    except (ssl.SSLEOFError, ConnectionResetError) as e:
+        secured.close()
+        raise ConnectFailed(
+            node.address,
+            "it closed the connection in the TLS handshake",
+            node_id=node.node_id,
+            reached=True,
+        ) from e
+    except ssl.SSLError as e:
+        secured.close()
+        plain = e.reason in _NOT_TLS
+        reason = "it does not speak TLS" if plain else refusal_of(e)
+        raise ConnectFailed(
+            node.address, reason, node_id=node.node_id, reached=True, certain=not plain
+        ) from e
+    except BaseException:
+        secured.close()
+        raise
+    return secured
+
+
+async def certificate_end_ms(node: Node, config: ClientConfig) -> int:
+    """When the certificate that a broker shows expires, in ms since 1970. Raises ConnectFailed,
+    ConfigError."""
+    wait_s = config.socket_connection_setup_timeout_ms / 1000
+    try:
+        with trio.fail_after(wait_s):
+            stream = await trio.open_tcp_stream(node.host, node.port)
+            secured = await begin_tls(stream.socket, node, config)
+    except (OSError, trio.TooSlowError) as e:
+        raise ConnectFailed(node.address, str(e) or "no answer", node_id=node.node_id) from e
+    try:
+        end_s = secured.peer_certificate_end_s
+    finally:
+        secured.close()
+    if end_s is None:
+        raise ConnectFailed(node.address, "it showed no certificate", node_id=node.node_id)
+    return int(end_s * 1000)
+
+
+def _untrusted(error: ssl.SSLCertVerificationError) -> str:
+    said = f"its certificate is not to be trusted: {error.verify_message.rstrip('.')}"
+    if "certificate is not valid for" in error.verify_message:
+        return f"{said} (ssl.endpoint.identification.algorithm)"
+    return f"{said} (ssl.truststore.location)"
+
+
+def refusal_of(error: ssl.SSLError) -> str:
+    """Why the peer ended TLS."""
+    reason = error.reason or ""
+    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
+        return (
+            "it refuses this client: it asks for a certificate that it trusts "
+            "(ssl.keystore.location)"
+        )
+    if "ALERT_UNKNOWN_CA" in reason or "ALERT_BAD_CERTIFICATE" in reason:
+        return "it does not trust this client's certificate (ssl.keystore.location)"
+    return f"the TLS handshake failed: {reason_of(error)}"

@@ -1,0 +1,168 @@
+"""How many connections may come in a second, and how many a listener may have (KIP-402, KIP-612).
+
+- `max.connection.creation.rate` limits the broker, and
+  `listener.name.L.max.connection.creation.rate` a listener: when too many have come, the listener
+  takes the next one later. The listener among brokers is not held up by the broker's own limit,
+  where clients have another.
+- A quota of an address (`connection_creation_rate`, see AlterClientQuotas) limits who comes from
+  there: one connection too many is closed, a moment later, so that the peer does not try again at
+  once.
+- `listener.name.L.max.connections` limits a listener beside the broker's `max.connections`.
+
+The limits may change while the broker runs.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Final
+
+import trio
+
+from pk.core.auth.sasl_config import listener_key
+from pk.core.broker.broker import Broker
+from pk.core.config import BrokerConfig
+from pk.core.quota.entity import CONNECTION_CREATION_RATE, IP, Quotas
+from pk.core.quota.rates import SampledRate
+
+UNLIMITED: Final = (1 << 31) - 1
+RATES_MAX: Final = 10_000
+"""Addresses whose rate is kept."""
+LOOKED_UP_S: Final = 10.0
+"""How long a look-up of a host's addresses may take."""
+
+
+class ConnectionQuotas:
+    """Of one node's listeners."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        config = broker.config
+        self._samples = config.quota_window_num
+        self._sample_s = float(config.quota_window_size_seconds)
+        self._rates: dict[str, SampledRate] = {}
+        """By listener; "" is the broker's."""
+        self._quotas: Quotas = {}
+        self._limits: dict[str | None, float] = {}
+        """By address; None is the default."""
+        self._by_address: dict[str, SampledRate] = {}
+        self.unknown_hosts: list[str] = []
+        """Names of hosts with a quota, whose addresses must be looked up."""
+
+    def wait_s(self, listener: str) -> float:
+        """A connection has come to a listener: how long it must wait before it, and the next, is
+        served."""
+        config, now_s = self._broker.config, self._broker.clock.time()
+        own = int(config.given(listener_key(listener, "max.connection.creation.rate")) or UNLIMITED)
+        waits_s = [self._record(listener, own, now_s)]
+        broker_wait_s = self._record("", config.max_connection_creation_rate, now_s)
+        if not _is_protected(config, listener):
+            waits_s.append(broker_wait_s)
+        return max(waits_s)
+
+    def connections_max(self, listener: str) -> int:
+        """How many connections a listener may have at once."""
+        given = self._broker.config.given(listener_key(listener, "max.connections"))
+        return int(given) if given else UNLIMITED
+
+    def refused_s(self, host: str) -> float:
+        """A connection has come from an address: 0 where it may, else how long to wait before it is
+        closed."""
+        if self._broker.image.quotas is not self._quotas:
+            self._learn()
+        if not self._limits:
+            return 0.0
+        limit = self._limits.get(host, self._limits.get(None))
+        if limit is None:
+            return 0.0
+        now_s = self._broker.clock.time()
+        rate = self._by_address.get(host)
+        if rate is None:
+            if len(self._by_address) >= RATES_MAX:
+                del self._by_address[next(iter(self._by_address))]
+            rate = self._by_address[host] = SampledRate(limit, self._samples, self._sample_s)
+        rate.limit = limit
+        rate.record(1, now_s)
+        wait_ms = rate.wait_ms(now_s)
+        if wait_ms:
+            rate.record(-1, now_s)
+        return min(wait_ms / 1000, self._sample_s)
+
+    async def look_up(self) -> None:
+        """Find the addresses of hosts that have a quota."""
+        names, self.unknown_hosts = self.unknown_hosts, []
+        quotas = self._quotas
+        for name in names:
+            with trio.move_on_after(LOOKED_UP_S):
+                try:
+                    found = await trio.socket.getaddrinfo(name, None)
+                except (OSError, UnicodeError):
+                    continue
+                if self._quotas is not quotas:
+                    return
+                for *_, address in found:
+                    self._limits.setdefault(str(address[0]), self._limits[name])
+
+    def _record(self, name: str, limit: int, now_s: float) -> float:
+        if limit >= UNLIMITED:
+            self._rates.pop(name, None)
+            return 0.0
+        rate = self._rates.get(name)
+        if rate is None:
+            rate = self._rates[name] = SampledRate(limit, self._samples, self._sample_s)
+        rate.limit = limit
+        rate.record(1, now_s)
+        return min(rate.wait_ms(now_s) / 1000, self._sample_s)
+
+    def _learn(self) -> None:
+        """Take the quotas of addresses that are in force now."""
+        self._quotas = self._broker.image.quotas
+        self._limits, self.unknown_hosts = {}, []
+        for entity, values in self._quotas.items():
+            names, limit = dict(entity), values.get(CONNECTION_CREATION_RATE)
+            if IP not in names or limit is None:
+                continue
+            name = names[IP]
+            self._limits[name] = limit
+            if name is not None and not _is_address(name):
+                self.unknown_hosts.append(name)
+        if not self._limits:
+            self._by_address = {}
+
+
+class PacedListener(trio.abc.Listener[trio.SocketStream]):
+    """A listener that takes connections no faster than it may."""
+
+    def __init__(self, inner: trio.SocketListener, quotas: ConnectionQuotas, name: str) -> None:
+        self._inner = inner
+        self._quotas = quotas
+        self._name = name
+
+    async def accept(self) -> trio.SocketStream:
+        """The next connection, when it is its turn."""
+        stream = await self._inner.accept()
+        wait_s = self._quotas.wait_s(self._name)
+        if wait_s:
+            try:
+                await trio.sleep(wait_s)
+            except BaseException:
+                stream.socket.close()
+                raise
+        return stream
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._inner.aclose()
+
+
+def _is_protected(config: BrokerConfig, listener: str) -> bool:
+    names = {one.name for one in config.broker_listeners}
+    return len(names) > 1 and listener == config.inter_broker_listener_name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

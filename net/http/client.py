@@ -1,0 +1,153 @@
+"""Asks over HTTP/1.1: one connection for each address, kept between requests, made again when the
+server closed it."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import h11
+import trio
+
+from pk.net.http.messages import HttpError, Request, Response, TooLarge, basic
+
+ANSWER_BYTES_MAX: Final = 64 << 20
+_READ_BYTES: Final = 65_536
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is, and as whom it is asked."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str = ""
+    user: str | None = None
+    password: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Without the password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.prefix}"
+
+
+def address(url: str) -> Address:
+    """The address that a URL names. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"not a URL of HTTP: {url}")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    user = unquote(parts.username) if parts.username else None
+    password = unquote(parts.password) if parts.password is not None else None
+    return Address(parts.scheme, parts.hostname, port, parts.path.rstrip("/"), user, password)
+
+
+class HttpClient:
+    """A client of one server. Requests are sent one after another; several tasks may call it."""
+
+    def __init__(
+        self, where: Address, *, tls: ssl.SSLContext | None = None, timeout_s: float = 30.0
+    ) -> None:
+        self.where = where
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._lock = trio.Lock()
+        self._stream: trio.abc.Stream | None = None
+        self._connection: h11.Connection | None = None
+
+    async def ask(self, request: Request) -> Response:
+        """Send a request, and read the answer. Raises HttpError, OSError, trio.TooSlowError."""
+        async with self._lock:
+            try:
+                with trio.fail_after(self._timeout_s):
+                    return await self._ask(request)
+            except BaseException:
+                await self._drop()
+                raise
+
+    async def _ask(self, request: Request) -> Response:
+        kept = self._stream is not None
+        try:
+            return await self._once(request)
+        except _GONE as e:
+            if not kept:
+                raise HttpError(f"{self.where.url} closed the connection: {e}") from None
+        # The server closed the connection between two requests.
+        await self._drop()
+        try:
+            return await self._once(request)
+        except _GONE as e:
+            raise HttpError(f"{self.where.url} closed the connection: {e}") from None
+
+    async def _once(self, request: Request) -> Response:
+        stream, connection = await self._connected()
+        headers = {
+            "Host": f"{self.where.host}:{self.where.port}",
+            "Content-Length": str(len(request.body)),
+            **request.headers,
+        }
+        if self.where.user is not None:
+            headers["Authorization"] = basic(self.where.user, self.where.password or "")
+        head = h11.Request(
+            method=request.method,
+            target=self.where.prefix + request.target,
+            headers=list(headers.items()),
+        )
+        data = connection.send(head) or b""
+        data += connection.send(h11.Data(data=request.body)) or b""
+        data += connection.send(h11.EndOfMessage()) or b""
+        await stream.send_all(data)
+        return await self._response(stream, connection)
+
+    async def _response(self, stream: trio.abc.Stream, connection: h11.Connection) -> Response:
+        head: Any = None
+        body = bytearray()
+        while True:
+            event: Any = connection.next_event()
+            if event is h11.NEED_DATA:
+                connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
+            elif isinstance(event, h11.Response):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > ANSWER_BYTES_MAX:
+                    raise TooLarge(
+                        f"{self.where.url} answers with more than {ANSWER_BYTES_MAX} bytes"
+                    )
+            elif isinstance(event, h11.EndOfMessage):
+                break
+            elif isinstance(event, h11.ConnectionClosed):
+                raise h11.RemoteProtocolError("no answer")
+        if connection.our_state is h11.DONE and connection.their_state is h11.DONE:
+            connection.start_next_cycle()
+        else:
+            await self._drop()
+        headers = {k.decode("ascii"): v.decode("latin-1") for k, v in head.headers}
+        return Response(head.status_code, bytes(body), headers)
+
+    async def _connected(self) -> tuple[trio.abc.Stream, h11.Connection]:
+        if self._stream is None or self._connection is None:
+            plain = await trio.open_tcp_stream(self.where.host, self.where.port)
+            self._stream = plain
+            if self.where.scheme == "https":
+                context = self._tls or ssl.create_default_context()
+                secured = trio.SSLStream(plain, context, server_hostname=self.where.host)
+                await secured.do_handshake()
+                self._stream = secured
+            self._connection = h11.Connection(h11.CLIENT)
+        return self._stream, self._connection
+
+    async def _drop(self) -> None:
+        stream, self._stream, self._connection = self._stream, None, None
+        if stream is not None:
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(stream)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._drop()

@@ -1,0 +1,81 @@
+"""Requests and responses, as handlers and callers see them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+
+class HttpError(Exception):
+    """A request that could not be answered, or an answer that is not HTTP."""
+
+
+class TooLarge(HttpError):
+    """A body is larger than its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that was read whole."""
+
+    method: str
+    target: str
+    """Path and query, as sent."""
+
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By their names in lower case."""
+
+    body: bytes = b""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The parts of the path, decoded: a name that holds a slash is one part."""
+        raw = self.target.partition("?")[0]
+        return tuple(unquote(part) for part in raw.split("/") if part)
+
+    @property
+    def query(self) -> list[tuple[str, str]]:
+        """The parameters after the question mark, in their order. Raises HttpError for too many."""
+        raw = self.target.partition("?")[2]
+        try:
+            return parse_qsl(raw, keep_blank_values=True, max_num_fields=100)
+        except ValueError as e:
+            raise HttpError(str(e)) from None
+
+    @property
+    def user(self) -> tuple[str, str] | None:
+        """Name and password of basic authentication."""
+        kind, _, given = self.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "basic":
+            return None
+        try:
+            name, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        return (name, password) if colon else None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def json(self) -> Any:
+        """The body as JSON. Raises HttpError."""
+        try:
+            return json.loads(self.body) if self.body else None
+        except ValueError:
+            raise HttpError(f"the answer is not JSON: {self.body[:100]!r}") from None
+
+
+def basic(user: str, password: str) -> str:
+    """The value of the header `Authorization`."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -1,0 +1,182 @@
+"""Serves HTTP/1.1: one task a connection, its requests one after another, with a limit on
+everything a peer can send."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+import trio
+
+from pk.net.http.messages import Request, Response
+
+logger = logging.getLogger("pk.http")
+
+_READ_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """What one client may take."""
+
+    body_bytes: int = 4 << 20
+    """The largest body of a request."""
+
+    head_bytes: int = 32_768
+    """The largest request line with its headers."""
+
+    connections: int = 500
+    """How many may be open; further ones are closed at once."""
+
+    idle_s: float = 60.0
+    """How long a connection may be silent, between requests and within one."""
+
+    requests: int = 64
+    """How many requests are answered at a time."""
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class HttpServer:
+    """Hands each request to a handler, which never raises for what a client did wrong."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        limits: HttpLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._handler = handler
+        self._limits = limits or HttpLimits()
+        self._tls = tls
+        self._open = 0
+        self._answering = trio.CapacityLimiter(self._limits.requests)
+
+    async def serve(self, listeners: list[trio.SocketListener]) -> None:
+        """Accept on the listeners until cancelled."""
+        await trio.serve_listeners(self._connection, listeners)
+
+    async def _connection(self, stream: trio.SocketStream) -> None:
+        if self._open >= self._limits.connections:
+            await trio.aclose_forcefully(stream)
+            return
+        self._open += 1
+        try:
+            await self._talk(
+                trio.SSLStream(stream, self._tls, server_side=True) if self._tls else stream
+            )
+        except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, OSError):
+            pass  # the client is gone, or speaks no TLS: its business
+        except Exception:
+            # A fault of ours, and one client's: it must not end the others' connections.
+            logger.exception("a connection could not be served")
+        finally:
+            self._open -= 1
+            with trio.CancelScope(shield=True), trio.move_on_after(1):
+                await trio.aclose_forcefully(stream)
+
+    async def _talk(self, stream: trio.abc.Stream) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head_bytes)
+        while True:
+            try:
+                request = await self._request(connection, stream)
+            except h11.RemoteProtocolError as e:
+                await self._refuse(connection, stream, e.error_status_hint, str(e))
+                await _let_read(stream)
+                return
+            if request is None:
+                return
+            async with self._answering:
+                response = await self._answer(request)
+            await self._send(connection, stream, response, head=request.method == "HEAD")
+            if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+                return
+            connection.start_next_cycle()
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            return await self._handler(request)
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.target)
+            return Response(500, b'{"error_code":500,"message":"Internal Server Error"}')
+
+    async def _event(self, connection: h11.Connection, stream: trio.abc.Stream) -> Any:
+        while True:
+            event = connection.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            if connection.they_are_waiting_for_100_continue:
+                going_on = h11.InformationalResponse(status_code=100, headers=[])
+                await stream.send_all(connection.send(going_on) or b"")
+            with trio.move_on_after(self._limits.idle_s):
+                connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
+                continue
+            return None
+
+    async def _request(self, connection: h11.Connection, stream: trio.abc.Stream) -> Request | None:
+        """The next request; None if the client is done, or silent for too long. Raises
+        h11.RemoteProtocolError."""
+        head: h11.Request | None = None
+        body = bytearray()
+        while True:
+            event = await self._event(connection, stream)
+            if isinstance(event, h11.Request):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > self._limits.body_bytes:
+                    raise h11.RemoteProtocolError("Request Entity Too Large", error_status_hint=413)
+            elif isinstance(event, h11.EndOfMessage):
+                assert head is not None
+                return Request(
+                    head.method.decode("ascii"),
+                    head.target.decode("ascii"),
+                    {k.decode("ascii"): v.decode("latin-1") for k, v in head.headers},
+                    bytes(body),
+                )
+            else:
+                return None
+
+    async def _send(
+        self,
+        connection: h11.Connection,
+        stream: trio.abc.Stream,
+        response: Response,
+        *,
+        head: bool = False,
+    ) -> None:
+        headers = [*response.headers.items(), ("Content-Length", str(len(response.body)))]
+        data = connection.send(h11.Response(status_code=response.status, headers=headers)) or b""
+        if response.body and not head:
+            data += connection.send(h11.Data(data=response.body)) or b""
+        data += connection.send(h11.EndOfMessage()) or b""
+        with trio.move_on_after(self._limits.idle_s):
+            await stream.send_all(data)
+            return
+        raise trio.BrokenResourceError("the client does not read")
+
+    async def _refuse(
+        self, connection: h11.Connection, stream: trio.abc.Stream, status: int, why: str
+    ) -> None:
+        if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return
+        headers = {"Content-Type": "application/json", "Connection": "close"}
+        body = f'{{"error_code":{status},"message":"{why.replace(chr(34), chr(39))}"}}'.encode()
+        await self._send(connection, stream, Response(status, body, headers))
+
+
+async def _let_read(stream: trio.abc.Stream) -> None:
+    """Let a client that is still sending read its refusal: closing over unread bytes would reset
+    the connection."""
+    if not isinstance(stream, trio.SocketStream):
+        return
+    with trio.move_on_after(1):
+        await stream.send_eof()
+        while await stream.receive_some(_READ_BYTES):
+            pass

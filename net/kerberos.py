@@ -1,0 +1,150 @@
+"""Kerberos by the system's library (MIT's or Heimdal's), through the Python library gssapi: the
+contexts with which `core/auth/gssapi.py` logs in.
+
+A login by keytab needs no `kinit`: the library fetches tickets when they are needed, keeps them in
+this process's memory, and fetches new ones before they end. A ticket cache is its owner's to
+renew.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final
+
+from pk.core.auth.gssapi import GssFailed
+from pk.core.auth.kerberos_login import KerberosLogin
+
+MISSING: Final = "GSSAPI needs the library gssapi: pip install 'pk-broker[kerberos]'"
+
+
+class KerberosUnavailable(Exception):
+    """Kerberos cannot be used as it is asked for: the library is missing, or a key, or a ticket."""
+
+
+def library() -> Any:
+    """The Python library gssapi. Raises KerberosUnavailable, which says what to install."""
+    try:
+        return importlib.import_module("gssapi")
+    except (ImportError, OSError):
+        raise KerberosUnavailable(MISSING) from None
+
+
+class Context:
+    """A `GssContext` of the library."""
+
+    def __init__(self, context: Any, error: type[Exception]) -> None:
+        self._context = context
+        self._error = error
+
+    @property
+    def complete(self) -> bool:
+        """See `GssContext`."""
+        return bool(self._context.complete)
+
+    @property
+    def initiator(self) -> str:
+        """See `GssContext`."""
+        try:
+            return str(self._context.initiator_name)
+        except self._error as e:
+            raise GssFailed(_said(e)) from e
+
+    def step(self, token: bytes) -> bytes:
+        """See `GssContext`."""
+        try:
+            return bytes(self._context.step(token or None) or b"")
+        except self._error as e:
+            raise GssFailed(_said(e)) from e
+
+    def wrap(self, data: bytes) -> bytes:
+        """See `GssContext`."""
+        try:
+            return bytes(self._context.wrap(data, False).message)
+        except self._error as e:
+            raise GssFailed(_said(e)) from e
+
+    def unwrap(self, data: bytes) -> bytes:
+        """See `GssContext`."""
+        try:
+            return bytes(self._context.unwrap(data).message)
+        except self._error as e:
+            raise GssFailed(_said(e)) from e
+
+
+def accepting(login: KerberosLogin) -> Context:
+    """The server's side of a new context. Raises KerberosUnavailable."""
+    gssapi = library()
+    credentials = _accept_credentials(login.principal or "", login.keytab or "")
+    context = gssapi.SecurityContext(creds=credentials, usage="accept")
+    return Context(context, gssapi.exceptions.GSSError)
+
+
+def initiating(login: KerberosLogin, service: str, host: str) -> Context:
+    """The client's side of a new context with the brokers' service on a host. It asks the KDC:
+    blocks. Raises KerberosUnavailable."""
+    gssapi = library()
+    try:
+        name = None
+        if login.principal is not None:
+            name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+        credentials = gssapi.Credentials(
+            name=name, usage="initiate", mechs=[gssapi.MechType.kerberos], store=_store(login)
+        )
+        flags = gssapi.RequirementFlag
+        context = gssapi.SecurityContext(
+            name=gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service),
+            creds=credentials,
+            mech=gssapi.MechType.kerberos,
+            flags=flags.mutual_authentication | flags.integrity | flags.out_of_sequence_detection,
+            usage="initiate",
+        )
+    except gssapi.exceptions.GSSError as e:
+        raise KerberosUnavailable(f"no Kerberos ticket: {_said(e)}") from e
+    return Context(context, gssapi.exceptions.GSSError)
+
+
+@lru_cache(maxsize=1)
+def default_realm() -> str:
+    """The realm that krb5.conf names first, "" where it names none. Raises KerberosUnavailable."""
+    gssapi = library()
+    try:
+        name = gssapi.Name("x", gssapi.NameType.user).canonicalize(gssapi.MechType.kerberos)
+    except gssapi.exceptions.GSSError:
+        return ""
+    return str(name).rpartition("@")[2]
+
+
+@lru_cache(maxsize=32)
+def _accept_credentials(principal: str, keytab: str) -> Any:
+    """A server's keys; the keytab is read again for each context."""
+    gssapi = library()
+    if not os.access(keytab, os.R_OK):
+        raise KerberosUnavailable(f"the keytab {keytab} cannot be read")
+    try:
+        return gssapi.Credentials(
+            name=gssapi.Name(principal, gssapi.NameType.kerberos_principal),
+            usage="accept",
+            mechs=[gssapi.MechType.kerberos],
+            store={"keytab": f"FILE:{keytab}"},
+        )
+    except gssapi.exceptions.GSSError as e:
+        raise KerberosUnavailable(f"no key of {principal} in {keytab}: {_said(e)}") from e
+
+
+def _store(login: KerberosLogin) -> dict[str, str] | None:
+    if login.keytab is not None:
+        # One cache for each login: clients of a process share its tickets.
+        name = sha256(f"{login.principal}\0{login.keytab}".encode()).hexdigest()[:16]
+        return {"client_keytab": f"FILE:{login.keytab}", "ccache": f"MEMORY:pk-{name}"}
+    return None if login.ticket_cache is None else {"ccache": f"FILE:{login.ticket_cache}"}
+
+
+def _said(error: Exception) -> str:
+    """The library's words, on one line: what Kerberos says where that is known, else what its
+    interface says."""
+    text = " ".join(str(error).split())
+    detail = text.rpartition("Minor (")[2].partition("): ")[2]
+    return detail or text

@@ -1,0 +1,262 @@
+"""How the peers of one listener prove who they are, by the broker's keys and the cluster's users of
+the moment."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import ssl
+from dataclasses import replace
+from typing import Any, Final
+
+import trio
+
+from pk.core.auth.delegation_tokens import token_secret
+from pk.core.auth.distinguished_name import subject_of
+from pk.core.auth.kerberos_login import KerberosLogin
+from pk.core.auth.oauthbearer import ValidToken
+from pk.core.auth.principal import ANONYMOUS, USER, KafkaPrincipal
+from pk.core.auth.principal_mapping import RuleError, check_rules, mapped_name
+from pk.core.auth.sasl import GSSAPI, OAUTHBEARER
+from pk.core.auth.sasl_config import (
+    JWKS_URL,
+    SASL_PROTOCOLS,
+    ListenerMechanisms,
+    enabled_mechanisms,
+    kerberos_login,
+    listener_key,
+    listener_value,
+    login_of,
+)
+from pk.core.auth.scram import Mechanism, ScramCredential, Shape, TokenLogin, usual_shape
+from pk.core.broker.broker import Broker
+from pk.core.config import BrokerConfig, ConfigError, Listener
+from pk.net.kerberos import Context, KerberosUnavailable, accepting, default_realm
+from pk.net.oauth.http import TIMEOUT_MS, Timeouts, check_url
+from pk.net.oauth.jwks import Jwks
+from pk.net.oauth.jwt_validator import Expected, JwtValidator, LibraryMissing, parse_key
+from pk.net.tls.contexts import CurrentContext, TlsError, client_context, server_context
+from pk.net.tls.settings import TlsSettings
+
+logger = logging.getLogger("pk.server")
+
+FAILURES_LOGGED_S: Final = 1.0
+"""Failed logins are logged once in so many seconds: who guesses passwords must not fill the log."""
+NONCE_BYTES: Final = 24
+
+
+def listener_tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
+    """The `ssl.*` keys of a listener. As in Kafka, a listener with SASL asks for certificates only
+    by a key of its own."""
+    settings = TlsSettings.of(lambda key: listener_value(config, listener.name, key))
+    if listener.security_protocol == "SASL_SSL":
+        own = config.given(listener_key(listener.name, "ssl.client.auth"))
+        settings = replace(settings, client_auth=own or "none")
+    return settings
+
+
+async def check_tls(config: BrokerConfig) -> None:
+    """Raises ConfigError where a listener cannot do TLS as its keys say."""
+    for listener in config.listeners:
+        if listener.security_protocol in ("SSL", "SASL_SSL"):
+            try:
+                check_rules(str(config["ssl.principal.mapping.rules"] or ""))
+                await trio.to_thread.run_sync(server_context, listener_tls(config, listener))
+            except (RuleError, TlsError) as e:
+                raise ConfigError(f"listener {listener.name}: {e}") from None
+
+
+def check_oauth(config: BrokerConfig) -> None:
+    """Raises ConfigError where a listener cannot check tokens as its keys say."""
+    for listener in config.listeners:
+        if listener.security_protocol in SASL_PROTOCOLS and OAUTHBEARER in enabled_mechanisms(
+            config, listener.name
+        ):
+            jwt_validator(config, listener)
+
+
+async def check_kerberos(config: BrokerConfig) -> None:
+    """Raises ConfigError where a listener cannot let clients log in by GSSAPI as its keys say."""
+    for listener in config.listeners:
+        if listener.security_protocol in SASL_PROTOCOLS and GSSAPI in enabled_mechanisms(
+            config, listener.name
+        ):
+            login = kerberos_login(config, listener.name)
+            try:
+                await trio.to_thread.run_sync(accepting, login)
+            except KerberosUnavailable as e:
+                raise ConfigError(f"listener {listener.name}: {e}") from None
+
+
+def _accept(login: KerberosLogin) -> Context:
+    try:
+        return accepting(login)
+    except KerberosUnavailable as e:
+        raise ConfigError(str(e)) from None
+
+
+def jwt_validator(config: BrokerConfig, listener: Listener) -> JwtValidator:
+    """What checks the tokens of a listener's clients. Raises ConfigError."""
+
+    def value(key: str) -> Any:
+        return listener_value(config, listener.name, f"sasl.{key}", OAUTHBEARER)
+
+    url = str(value("oauthbearer.jwks.endpoint.url"))
+    login = login_of(config, listener.name, OAUTHBEARER)
+    options: dict[str, str] = login.options if login is not None else {}
+    tls = TlsSettings.of(options.get)
+    try:
+        check_url(url, JWKS_URL)
+        if url.startswith("https:"):
+            client_context(tls)
+        jwks = Jwks(
+            url,
+            parse_key,
+            refresh_s=value("oauthbearer.jwks.endpoint.refresh.ms") / 1000,
+            backoff_s=value("oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000,
+            backoff_max_s=value("oauthbearer.jwks.endpoint.retry.backoff.max.ms") / 1000,
+            timeouts=Timeouts(
+                value("login.connect.timeout.ms") or TIMEOUT_MS,
+                value("login.read.timeout.ms") or TIMEOUT_MS,
+            ),
+            tls=lambda: client_context(tls) if url.startswith("https:") else None,
+        )
+        expected = Expected(
+            audience=value("oauthbearer.expected.audience"),
+            issuer=value("oauthbearer.expected.issuer"),
+            clock_skew_s=value("oauthbearer.clock.skew.seconds"),
+            scope_claim=value("oauthbearer.scope.claim.name"),
+            sub_claim=value("oauthbearer.sub.claim.name"),
+        )
+        return JwtValidator(jwks, expected)
+    except (ValueError, LibraryMissing) as e:
+        raise ConfigError(f"listener {listener.name}: {e}") from None
+
+
+class ScramUsers:
+    """The cluster's SCRAM users, as the broker's image has them."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._secret = secrets.token_bytes(32)
+        self._shaped: object = None
+        self._shapes: dict[Mechanism, Shape] = {}
+
+    def find(self, user: str, mechanism: Mechanism) -> ScramCredential | None:
+        """The credential of a user, None where there is none."""
+        return self._broker.image.scram.get((user, mechanism))
+
+    def shape(self, mechanism: Mechanism) -> Shape:
+        """What most credentials look like; found again when users changed."""
+        scram = self._broker.image.scram
+        if self._shaped is not scram:
+            self._shaped, self._shapes = scram, {}
+        shape = self._shapes.get(mechanism)
+        if shape is None:
+            known = (credential for (_, one), credential in scram.items() if one == mechanism)
+            shape = self._shapes[mechanism] = usual_shape(known)
+        return shape
+
+    @property
+    def secret(self) -> bytes:
+        """What the salts of strangers are made of: the cluster's, or this process's as long as
+        there are no users."""
+        return self._broker.image.strangers_secret or self._secret
+
+
+class ListenerSecurity:
+    """One listener's. Keys that may change while the broker runs are read when a peer comes."""
+
+    def __init__(self, broker: Broker, listener: Listener) -> None:
+        self._broker = broker
+        self._listener = listener
+        self._users = ScramUsers(broker)
+        self._context = CurrentContext(
+            lambda: listener_tls(broker.config, listener), server_context, listener.name
+        )
+        self._tokens: JwtValidator | None = None
+        self._failures = 0
+        self._failure_logged = float("-inf")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether peers authenticate by SASL."""
+        return self._listener.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections begin with a TLS handshake."""
+        return self._listener.security_protocol in ("SSL", "SASL_SSL")
+
+    async def tls_context(self) -> ssl.SSLContext:
+        """The context of the listener, by keys and files of the moment. Raises TlsError."""
+        return await self._context.get()
+
+    def principal_of(self, certificate: bytes | None) -> KafkaPrincipal:
+        """Who a peer with this certificate is. Raises RuleError, CertificateError."""
+        if certificate is None:
+            return ANONYMOUS
+        rules = self._broker.config["ssl.principal.mapping.rules"]
+        return KafkaPrincipal(USER, mapped_name(str(rules or ""), subject_of(certificate)))
+
+    @property
+    def timeout_s(self) -> float:
+        """How long authentication may take."""
+        return self._broker.config.pk_authentication_timeout_ms / 1000
+
+    @property
+    def failed_delay_s(self) -> float:
+        """How long a failed login waits for its answer (KIP-306)."""
+        return self._broker.config.connection_failed_authentication_delay_ms / 1000
+
+    @property
+    def receive_bytes_max(self) -> int:
+        """The largest frame before authentication."""
+        return self._broker.config.sasl_server_max_receive_size
+
+    def mechanisms(self) -> ListenerMechanisms:
+        """How clients may log in."""
+        users = self._users
+        return ListenerMechanisms(
+            self._broker.config,
+            self._listener.name,
+            users.find,
+            users.shape,
+            users.secret,
+            lambda: secrets.token_urlsafe(NONCE_BYTES),
+            self._find_token,
+            self._validate,
+            self._broker.clock.now_ms,
+            _accept,
+            default_realm,
+        )
+
+    async def fetch_keys(self) -> None:
+        """Fetch the keys of who signs tokens (`KeysNeeded`)."""
+        await self._jwt_validator().jwks.fetch()
+
+    def _find_token(self, token_id: str, mechanism: Mechanism) -> TokenLogin | None:
+        secret = self._broker.config.delegation_token_secret_key
+        token = self._broker.image.tokens.get(token_id)
+        if not secret or token is None or token.is_over(self._broker.clock.now_ms()):
+            return None
+        return token_secret(secret).login(token, mechanism)
+
+    def _validate(self, token: str) -> ValidToken:
+        return self._jwt_validator().validate(token)
+
+    def _jwt_validator(self) -> JwtValidator:
+        if self._tokens is None:
+            self._tokens = jwt_validator(self._broker.config, self._listener)
+        return self._tokens
+
+    def report(self, peer: str, why: str) -> None:
+        """Log that a peer could not prove who it is, unless such a line was written a moment
+        ago."""
+        self._failures += 1
+        if trio.current_time() - self._failure_logged >= FAILURES_LOGGED_S:
+            logger.warning(
+                "Failed authentication with %s on listener %s: %s (%d since the last such line)",
+                peer, self._listener.name, why, self._failures,
+            )  # fmt: skip
+            self._failures, self._failure_logged = 0, trio.current_time()

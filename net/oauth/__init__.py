@@ -1,0 +1,1 @@
+"""OAuth: the provider's keys and tokens, over HTTP."""

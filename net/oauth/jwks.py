@@ -1,0 +1,111 @@
+"""The keys of an OAuth provider (a JWKS), fetched from its URL or file and kept.
+
+They are fetched in a thread when somebody logs in and they are missing or older than
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token names a key that they lack: providers
+replace their keys. Tokens with invented key names do not multiply that: keys are fetched for their
+sake once in `UNKNOWN_KEY_S`. While the provider cannot be reached, the keys that are known go on to
+count.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import trio
+
+from pk.core.auth.oauthbearer import KeysNeeded
+from pk.net.oauth.http import HttpFailed, Timeouts, read_url
+
+logger = logging.getLogger("pk.server")
+
+UNKNOWN_KEY_S: Final = 1.0
+KEYS_MAX: Final = 1000
+
+
+class Jwks:
+    """The keys of one provider."""
+
+    def __init__(
+        self,
+        url: str,
+        parse: Callable[[dict[str, Any]], object],
+        *,
+        refresh_s: float,
+        backoff_s: float,
+        backoff_max_s: float,
+        timeouts: Timeouts,
+        tls: Callable[[], ssl.SSLContext | None],
+    ) -> None:
+        """`parse` makes a key of its JSON, and raises ValueError where it is none of use."""
+        self._url = url
+        self._parse = parse
+        self._refresh_s = refresh_s
+        self._backoff_s = backoff_s
+        self._backoff_max_s = backoff_max_s
+        self._timeouts = timeouts
+        self._tls = tls
+        self._keys: list[tuple[str | None, Any]] = []
+        self._fetched_at = float("-inf")
+        self._tried_at = float("-inf")
+        self._failures = 0
+        self._lock = trio.Lock()
+
+    def keys(self, key_id: str | None) -> list[Any]:
+        """The keys with this name, all for None; none where the provider has no such key. Raises
+        KeysNeeded."""
+        now = trio.current_time()
+        if now - self._fetched_at > self._refresh_s and self._may_try(now):
+            raise KeysNeeded
+        if key_id is None:
+            return [key for _, key in self._keys]
+        found = [key for name, key in self._keys if name == key_id]
+        if not found and now - self._tried_at > UNKNOWN_KEY_S and self._may_try(now):
+            raise KeysNeeded
+        return found
+
+    async def fetch(self) -> None:
+        """Fetch the keys, unless somebody just did. A failure is logged."""
+        asked_at = trio.current_time()
+        async with self._lock:
+            if self._tried_at >= asked_at:
+                return
+            try:
+                found = await trio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+            except HttpFailed as e:
+                self._failures += 1
+                logger.warning("sasl.oauthbearer.jwks.endpoint.url: %s", e)
+            else:
+                self._keys, self._failures = found, 0
+                self._fetched_at = trio.current_time()
+            self._tried_at = trio.current_time()
+
+    def _may_try(self, now: float) -> bool:
+        """Whether enough time has passed since the last failure."""
+        if not self._failures:
+            return True
+        wait_s = min(self._backoff_s * 2 ** min(self._failures - 1, 30), self._backoff_max_s)
+        return now - self._tried_at >= wait_s
+
+    def _read(self) -> list[tuple[str | None, Any]]:
+        data = read_url(self._url, self._timeouts, self._tls())
+        try:
+            listed = json.loads(data)["keys"]
+            if not isinstance(listed, list):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise HttpFailed("the answer is not a JWKS") from None
+        found: list[tuple[str | None, Any]] = []
+        for one in cast(list[Any], listed)[:KEYS_MAX]:
+            if not isinstance(one, dict):
+                continue
+            fields = cast(dict[str, Any], one)
+            name = fields.get("kid")
+            try:
+                found.append((name if isinstance(name, str) else None, self._parse(fields)))
+            except ValueError:
+                continue  # a key for another purpose, or of a kind that does not count here
+        return found

@@ -1,0 +1,181 @@
+"""Where a client gets its tokens: from the provider's token endpoint by its own credentials (RFC
+6749, client credentials), or from a file. A token serves all connections with the same settings,
+and is replaced after most of its life.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import random
+import time
+from base64 import b64encode, urlsafe_b64decode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, cast
+from urllib.parse import quote_plus, urlencode
+
+import trio
+
+from pk.core.auth.sasl import SaslError
+from pk.net.oauth.http import HttpFailed, Timeouts, read_url
+from pk.net.tls.contexts import TlsError, client_context
+from pk.net.tls.settings import TlsSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """When a token is replaced before it ends: the keys `sasl.login.refresh.*`."""
+
+    window_factor: float = 0.8
+    """The share of its life after which it is replaced."""
+    window_jitter: float = 0.05
+    """A random share up to this one is added, so that many clients do not come at once."""
+    min_period_s: int = 60
+    """It is not replaced sooner."""
+    buffer_s: int = 300
+    """So much of its life is left then."""
+
+    def used_s(self, life_s: float, chance: float) -> float:
+        """How long a token that lives so long is used; `chance` is from 0 to 1. As Java, least
+        period and buffer do not count where the token lives for less than both."""
+        used_s = life_s * min(self.window_factor + self.window_jitter * chance, 1.0)
+        if life_s < self.min_period_s + self.buffer_s:
+            return used_s
+        return max(min(used_s, life_s - self.buffer_s), self.min_period_s)
+
+
+_TIMEOUTS: Final = Timeouts()
+_REFRESH: Final = Refresh()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSettings:
+    """How a client gets tokens."""
+
+    url: str
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scope: str | None = None
+    url_encode: bool = False
+    """Whether id and secret are URL-encoded in the header, as RFC 6749 says and few providers
+    want."""
+    timeouts: Timeouts = _TIMEOUTS
+    backoff_s: float = 0.1
+    backoff_max_s: float = 10.0
+    refresh: Refresh = _REFRESH
+    extensions: tuple[tuple[str, str], ...] = ()
+    tls: TlsSettings = field(default=TlsSettings(), repr=False)
+
+
+class TokenSource:
+    """The current token of some settings."""
+
+    def __init__(self, settings: TokenSettings, now_s: Callable[[], float] = time.time) -> None:
+        """`now_s` is the time of day."""
+        self._settings = settings
+        self._now_s = now_s
+        self._token: str | None = None
+        self._replaced_at = 0.0
+        self._ends_at = 0.0
+        self._lock = trio.Lock()
+
+    async def get(self) -> str:
+        """A token that is good for a while. Raises SaslError, which holds no secret."""
+        if self._token is not None and self._now_s() < self._replaced_at:
+            return self._token
+        async with self._lock:
+            if self._token is not None and self._now_s() < self._replaced_at:
+                return self._token
+            try:
+                token, life_s = await self._fetch()
+            except HttpFailed as e:
+                if self._token is not None and self._now_s() < self._ends_at:
+                    return self._token
+                raise SaslError(f"no token (sasl.oauthbearer.token.endpoint.url): {e}") from None
+            now = self._now_s()
+            self._token = token
+            used_s = self._settings.refresh.used_s(life_s, random.random())
+            self._replaced_at, self._ends_at = now + used_s, now + life_s
+            return token
+
+    async def _fetch(self) -> tuple[str, float]:
+        """Ask until there is an answer, for `sasl.login.retry.backoff.max.ms` at most."""
+        settings = self._settings
+        wait_s, until = settings.backoff_s, trio.current_time() + settings.backoff_max_s
+        while True:
+            try:
+                return await trio.to_thread.run_sync(self._ask, abandon_on_cancel=True)
+            except HttpFailed as e:
+                if e.lasting or trio.current_time() + wait_s > until:
+                    raise
+            await trio.sleep(wait_s)
+            wait_s *= 2
+
+    def _ask(self) -> tuple[str, float]:
+        settings = self._settings
+        if settings.url.startswith("file:"):
+            data = read_url(settings.url, settings.timeouts, None)
+            return _with_life(data.decode(errors="replace").strip(), None, self._now_s())
+        try:
+            tls = client_context(settings.tls) if settings.url.startswith("https:") else None
+        except TlsError as e:
+            raise HttpFailed(str(e), lasting=True) from None
+        form = {"grant_type": "client_credentials"}
+        if settings.scope:
+            form["scope"] = settings.scope
+        data = read_url(
+            settings.url,
+            settings.timeouts,
+            tls,
+            body=urlencode(form).encode(),
+            headers={
+                "Authorization": f"Basic {self._credentials()}",
+                "Content-Type": "application/x-www-form-urlencoded",
+                "Accept": "application/json",
+            },
+        )
+        try:
+            answer = cast("dict[str, Any]", json.loads(data))
+            token, life = answer["access_token"], answer.get("expires_in")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise HttpFailed("the token endpoint's answer has no access_token") from None
+        if not isinstance(token, str) or not token.strip():
+            raise HttpFailed("the token endpoint's access_token is no text")
+        return _with_life(token.strip(), life, self._now_s())
+
+    def _credentials(self) -> str:
+        client_id, secret = self._settings.client_id or "", self._settings.client_secret or ""
+        if self._settings.url_encode:
+            client_id, secret = quote_plus(client_id), quote_plus(secret)
+        return b64encode(f"{client_id}:{secret}".encode()).decode()
+
+
+@lru_cache(maxsize=32)
+def token_source(settings: TokenSettings) -> TokenSource:
+    """The source of these settings: all clients of the process share it."""
+    return TokenSource(settings)
+
+
+def _with_life(token: str, expires_in: object, now_s: float) -> tuple[str, float]:
+    """The token, and how long it lives in seconds: as it says itself, or as the provider does; else
+    it is used once."""
+    expires = _claim(token, "exp")
+    if isinstance(expires, int | float):
+        return token, max(float(expires) - now_s, 0.0)
+    if isinstance(expires_in, int | float):
+        return token, max(float(expires_in), 0.0)
+    return token, 0.0
+
+
+def _claim(token: str, name: str) -> object:
+    """A claim of a token that is a JWT. Nothing is verified: the broker does that."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        payload = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, binascii.Error, RecursionError):
+        return None
+    return cast("dict[str, Any]", payload).get(name) if isinstance(payload, dict) else None

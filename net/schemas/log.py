@@ -1,0 +1,150 @@
+"""The topic `_schemas`: read from its beginning for ever, and written by the leader.
+
+The leader writes in transactions with one transactional id for the registry's group: a new leader
+next fences it, so that a leader which does not know that it was replaced cannot write.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.schemas.registry import records
+from pk.core.schemas.registry.records import Record
+from pk.core.schemas.registry.state import State
+from pk.core.values import TopicPartition
+from pk.net.client.admin import open_admin
+from pk.net.client.consumer import open_consumer
+from pk.net.client.producer import Producer, open_producer
+from pk.net.client.results import NewTopic
+
+logger = logging.getLogger("pk.schemas")
+
+TOPIC: Final = "_schemas"
+REPLICATION_FACTOR: Final = 3
+
+
+class LogError(Exception):
+    """The topic cannot be used as a registry's log."""
+
+
+async def prepare(
+    bootstrap: str, config: Mapping[str, object], topic: str, replication_factor: int
+) -> None:
+    """Create the topic if it is missing. Raises LogError if it is not a registry's."""
+    async with open_admin(bootstrap, config) as admin:
+        found = (await admin.describe_topics([topic]))[topic]
+        if isinstance(found, Exception):
+            unknown = isinstance(found, KafkaError)
+            if not unknown or found.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise found
+            brokers = len((await admin.describe_cluster()).brokers)
+            new = NewTopic(
+                topic,
+                partitions=1,
+                replication_factor=max(1, min(replication_factor, brokers)),
+                configs={"cleanup.policy": "compact"},
+            )
+            made = (await admin.create_topics([new]))[topic]
+            exists = isinstance(made, KafkaError) and made.code == ErrorCode.TOPIC_ALREADY_EXISTS
+            if isinstance(made, Exception) and not exists:
+                raise made
+        elif len(found.partitions) != 1:
+            raise LogError(
+                f"topic {topic} has {len(found.partitions)} partitions, it must have one"
+            )
+
+
+class Log:
+    """The registry's log, as one instance reads and writes it."""
+
+    def __init__(
+        self, bootstrap: str, config: Mapping[str, object], topic: str, transactional_id: str
+    ) -> None:
+        self.state = State()
+        self.topic = topic
+        self._bootstrap = bootstrap
+        self._config = dict(config)
+        self._transactional_id = transactional_id
+        self._replayed = -1
+        self._changed = trio.Event()
+
+    async def follow(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Replay the topic until cancelled; started once all that it held has been replayed."""
+        config = {
+            **self._config,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "fetch.max.wait.ms": 500,
+        }
+        partition = TopicPartition(self.topic, 0)
+        async with open_consumer(self._bootstrap, config) as consumer:
+            consumer.assign([partition])
+            consumer.seek_to_beginning([partition])
+            found = (await consumer.end_offsets([partition]))[partition]
+            if isinstance(found, Exception):
+                raise found
+            end, started = found.offset, False
+            while True:
+                if not started and await consumer.position(partition) >= end:
+                    started = True
+                    task_status.started()
+                for each in await consumer.poll(timeout_ms=None if started else 100):
+                    record = records.read(each.key, each.value)
+                    if record is not None:
+                        self.state.replay(record)
+                    self._replayed = each.offset
+                while self.state.ill:
+                    logger.warning(
+                        "a record of %s is left out: %s", self.topic, self.state.ill.pop()
+                    )
+                event, self._changed = self._changed, trio.Event()
+                event.set()
+
+    async def wait_for(self, offset: int) -> None:
+        """Wait until the record at an offset has been replayed."""
+        while self._replayed < offset:
+            await self._changed.wait()
+
+    @property
+    def replayed(self) -> int:
+        """The offset of the last record that was replayed."""
+        return self._replayed
+
+    @asynccontextmanager
+    async def writer(self) -> AsyncGenerator[Writer]:
+        """What writes, for as long as this instance leads. It fences who led before."""
+        config = {**self._config, "transactional.id": self._transactional_id, "linger.ms": 0}
+        async with open_producer(self._bootstrap, config) as producer:
+            yield Writer(self, producer)
+
+
+class Writer:
+    """Appends records."""
+
+    def __init__(self, log: Log, producer: Producer) -> None:
+        self._log = log
+        self._producer = producer
+
+    async def append(self, written: Sequence[Record]) -> int:
+        """Write the records, all or none, and wait until they are replayed; the last one's offset.
+
+        Raises KafkaError or ClientError, among them PRODUCER_FENCED if another instance leads.
+        """
+        async with self._producer.transaction():
+            deliveries = [
+                await self._producer.send(
+                    self._log.topic, each.value_bytes, key=each.key_bytes, partition=0
+                )
+                for each in written
+            ]
+        offset = max([(await each.wait()).offset for each in deliveries])
+        await self._log.wait_for(offset)
+        return offset

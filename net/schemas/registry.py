@@ -1,0 +1,192 @@
+"""One instance of the registry: reads its log, takes part in the election, and changes things where
+it leads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import trio
+
+from pk.core.errors import KafkaError
+from pk.core.schemas.registry import errors, records
+from pk.core.schemas.registry.decisions import Decider, Decision
+from pk.core.schemas.registry.records import Record
+from pk.core.schemas.registry.state import State
+from pk.net.client.cluster import open_cluster
+from pk.net.client.config import ConsumerConfig, parse
+from pk.net.client.errors import ClientError
+from pk.net.schemas.election import Election, Identity
+from pk.net.schemas.log import REPLICATION_FACTOR, TOPIC, Log, Writer, prepare
+
+logger = logging.getLogger("pk.schemas")
+
+GROUP: Final = "schema-registry"
+WRITE_TIMEOUT_S: Final = 30.0
+LEADER_TIMEOUT_S: Final = 15.0
+"""How long a change waits for an election: a session's timeout, and then some."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an instance is started with."""
+
+    bootstrap: str
+    client: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Kafka's keys for connections: security and the like."""
+
+    topic: str = TOPIC
+    group: str = GROUP
+    replication_factor: int = REPLICATION_FACTOR
+    eligible: bool = True
+    """Whether this instance may lead."""
+
+
+class NotLeader(Exception):
+    """A change was asked for, and another instance leads, or none does."""
+
+    def __init__(self, leader: Identity | None) -> None:
+        super().__init__("another instance leads" if leader else "no instance leads")
+        self.leader = leader
+
+
+class Registry:
+    """The registry as one instance serves it. `run` is its task."""
+
+    def __init__(self, settings: Settings, own: Identity) -> None:
+        self.settings = settings
+        self.own = own
+        client = dict(settings.client)
+        self._log = Log(settings.bootstrap, client, settings.topic, f"pk-schemas-{settings.group}")
+        self._decider = Decider(self._log.state)
+        self._checker = Decider(self._log.state)
+        self._checking = trio.Lock()
+        self._election: Election | None = None
+        self._writer: Writer | None = None
+        self._writing = trio.Lock()
+        self._leads = trio.Event()
+        self._again = trio.Event()
+
+    @property
+    def state(self) -> State:
+        """What the log says, as far as this instance has read it."""
+        return self._log.state
+
+    @property
+    def leader(self) -> Identity | None:
+        """Who leads, as far as this instance knows."""
+        return self._election.leader if self._election is not None else None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; started once the log has been read and a leader is known.
+
+        Raises LogError, KafkaError, ClientError if the log cannot be used.
+        """
+        settings = self.settings
+        client = dict(settings.client)
+        await prepare(settings.bootstrap, client, settings.topic, settings.replication_factor)
+        config = parse(ConsumerConfig, {**client, "group.id": settings.group})
+        async with (
+            open_cluster(settings.bootstrap, config) as cluster,
+            trio.open_nursery() as nursery,
+        ):
+            await nursery.start(self._log.follow)
+            self._election = Election(cluster, settings.group, self.own)
+            nursery.start_soon(self._election.run)
+            nursery.start_soon(self._lead)
+            while self.leader is None or (self.leader == self.own and self._writer is None):
+                await self._next_change()
+            task_status.started()
+
+    async def _next_change(self) -> None:
+        assert self._election is not None
+        async with trio.open_nursery() as nursery:
+
+            async def wait(event: Callable[[], Any]) -> None:
+                await event()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(wait, self._election.changed)
+            nursery.start_soon(wait, self._leads.wait)
+
+    async def _lead(self) -> None:
+        election = self._election
+        assert election is not None
+        while True:
+            if not election.leads:
+                await election.changed()
+                continue
+            try:
+                async with self._log.writer() as writer:
+                    # The leader before is fenced now; what it wrote comes before this record.
+                    await writer.append([Record(records.NOOP)])
+                    self._writer = writer
+                    self._leads.set()
+                    logger.info("%s leads the schema registry", self.own.url)
+                    self._again = trio.Event()
+                    await self._until_replaced(election)
+            except (KafkaError, ClientError) as e:
+                logger.warning("the schema registry cannot write to %s: %s", self._log.topic, e)
+                await trio.sleep(1)
+            finally:
+                self._writer = None
+                self._leads = trio.Event()
+
+    async def _until_replaced(self, election: Election) -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def watch(wait: Callable[[], Any]) -> None:
+                await wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch, election.changed)
+            nursery.start_soon(watch, self._again.wait)
+
+    async def change(self, decide: Callable[[Decider], Decision]) -> tuple[Any, int]:
+        """Decide, write, and wait until the change is in the state; the decision's reply, and the
+        offset of its last record. While no instance leads, it waits.
+
+        Raises RegistryError, NotLeader.
+        """
+        with trio.move_on_after(WRITE_TIMEOUT_S):
+            await self._wait_for_leader()
+            async with self._writing:
+                election, writer = self._election, self._writer
+                if election is None or writer is None or not election.leads:
+                    raise NotLeader(None if self.leader == self.own else self.leader)
+                decision = await trio.to_thread.run_sync(decide, self._decider)
+                if not decision.records:
+                    return decision.reply, self._log.replayed
+                try:
+                    offset = await writer.append(decision.records)
+                except (KafkaError, ClientError) as e:
+                    self._again.set()
+                    election.step_down()
+                    raise errors.RegistryError(
+                        50001, f"Register operation failed: error while writing to the log: {e}"
+                    ) from None
+                return decision.reply, offset
+        raise errors.RegistryError(50002, "Operation timed out")
+
+    async def _wait_for_leader(self) -> None:
+        with trio.move_on_after(LEADER_TIMEOUT_S):
+            while self.leader is None or (self.leader == self.own and self._writer is None):
+                await self._next_change()
+
+    async def check(self, question: Callable[[Decider], T]) -> T:
+        """The answer to a question that may need schemas parsed: in a thread, since that can take
+        long.
+
+        Raises RegistryError.
+        """
+        async with self._checking:
+            return await trio.to_thread.run_sync(question, self._checker)
+
+    async def wait_for(self, offset: int) -> None:
+        """Wait, at most a few seconds, until this instance has read what the leader wrote."""
+        with trio.move_on_after(5):
+            await self._log.wait_for(offset)

@@ -1,0 +1,1 @@
+"""TLS: key and trust stores, contexts made of them, and sockets that use these."""

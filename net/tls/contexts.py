@@ -1,0 +1,274 @@
+"""Contexts of OpenSSL, made of `ssl.*` keys and kept until the keys or the files change.
+
+Who connects after a change gets the new certificate; connections that stand go on with the old one.
+A change that cannot be used is logged, and the old context stays in force: an operator's slip must
+not close a listener.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import ssl
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final
+
+import trio
+
+from pk.net.tls.jks import Entries, StoreError
+from pk.net.tls.settings import TlsSettings
+from pk.net.tls.stores import entries_of_pem, read_store
+
+logger = logging.getLogger("pk.server")
+
+LOOKED_AT_S: Final = 1.0
+"""How often files are looked at for a change."""
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_SUITES_OF_1_3: Final[frozenset[str]] = frozenset(
+    {"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"}
+)
+_VERIFY: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_SUITE: Final = re.compile(r"TLS_(?:(\w+?)_)?WITH_(\w+)|(TLS_\w+)")
+
+
+class TlsError(ValueError):
+    """TLS cannot be done as the keys say; the message names a key or a file, and no secret."""
+
+
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """The context of a listener. Raises TlsError. It reads files: call it in a thread."""
+    if not settings.has_keystore:
+        raise TlsError(
+            "ssl.keystore.location (or ssl.keystore.key) is missing: a listener with TLS needs a "
+            "key"
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = _VERIFY[settings.client_auth]
+    if settings.client_auth != "none" and not settings.has_truststore:
+        raise TlsError(
+            f"ssl.client.auth={settings.client_auth} needs ssl.truststore.location: who may sign "
+            "clients' certificates"
+        )
+    context.num_tickets = 0
+    _configure(context, settings)
+    return context
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """The context of a client. Raises TlsError. It reads files: call it in a thread."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    algorithm = settings.endpoint_identification_algorithm.strip().lower()
+    if algorithm not in ("", "https"):
+        raise TlsError(
+            "ssl.endpoint.identification.algorithm must be https, or empty to check no host names"
+        )
+    context.check_hostname = algorithm == "https"
+    if not settings.has_truststore:
+        context.load_default_certs()
+    _configure(context, settings)
+    return context
+
+
+def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    try:
+        _set_versions(context, settings)
+        if settings.has_truststore:
+            context.load_verify_locations(cadata="".join(_trusted(settings)))
+        if settings.has_keystore:
+            _load_key(context, settings)
+    except StoreError as e:
+        raise TlsError(str(e)) from None
+    except ssl.SSLError as e:
+        raise TlsError(f"OpenSSL does not take the certificates: {e.reason or e}") from None
+
+
+def _trusted(settings: TlsSettings) -> list[str]:
+    if settings.truststore_certificates:
+        _only_pem(
+            "ssl.truststore.certificates", settings.truststore_type, settings.truststore_location
+        )
+        entries, where = (
+            entries_of_pem(settings.truststore_certificates),
+            "ssl.truststore.certificates",
+        )
+    else:
+        where = settings.truststore_location or ""
+        entries = read_store(where, settings.truststore_type, settings.truststore_password)
+    if not entries.trusted:
+        raise TlsError(f"{where} has no trusted certificate")
+    return entries.trusted
+
+
+def _keys(settings: TlsSettings) -> Entries:
+    if settings.keystore_key:
+        _only_pem("ssl.keystore.key", settings.keystore_type, settings.keystore_location)
+        entries = entries_of_pem(settings.keystore_key)
+        entries.chain = entries_of_pem(settings.keystore_certificate_chain or "").chain
+        where = "ssl.keystore.key with ssl.keystore.certificate.chain"
+    else:
+        where = settings.keystore_location or ""
+        entries = read_store(
+            where, settings.keystore_type, settings.keystore_password, settings.key_password
+        )
+    if entries.key is None or not entries.chain:
+        raise TlsError(f"{where} has no private key with a certificate")
+    return entries
+
+
+def _only_pem(key: str, kind: str, location: str | None) -> None:
+    if kind.upper() != "PEM":
+        raise TlsError(f"{key} is only for stores of type PEM, not {kind}")
+    if location:
+        raise TlsError(f"{key} and a location are both given")
+
+
+def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    entries = _keys(settings)
+    assert entries.key is not None
+
+    def password() -> str:
+        if settings.key_password is None:
+            raise TlsError("the private key is encrypted: ssl.key.password is missing")
+        return settings.key_password
+
+    with _as_file(entries.key + "".join(entries.chain)) as path:
+        try:
+            context.load_cert_chain(path, password=password)
+        except ssl.SSLError as e:
+            if e.reason in ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
+                raise TlsError("the private key does not belong to the certificate") from None
+            raise TlsError("the private key cannot be read: is ssl.key.password right?") from None
+
+
+@contextmanager
+def _as_file(text: str) -> Generator[str]:
+    """A file with `text` that no other user can read: OpenSSL takes keys from files only. In
+    memory, where there are such."""
+    data = text.encode()
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("pk-key")
+        try:
+            os.write(descriptor, data)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    import tempfile
+
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        yield file.name
+
+
+def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    named = settings.enabled_protocols
+    versions = [_VERSIONS[name] for name in named if name in _VERSIONS]
+    if not versions or len(versions) < len(named):
+        raise TlsError("ssl.enabled.protocols must name TLSv1.2, TLSv1.3 or both")
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    if not settings.cipher_suites:
+        return
+    suites = set(settings.cipher_suites)
+    newest, older = suites & _SUITES_OF_1_3, suites - _SUITES_OF_1_3
+    if newest and newest < _SUITES_OF_1_3 and ssl.TLSVersion.TLSv1_3 in versions:
+        raise TlsError(
+            "ssl.cipher.suites must name all suites of TLS 1.3 or none:"
+            f" {', '.join(sorted(_SUITES_OF_1_3))}"
+        )
+    if not newest:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    if not older:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    else:
+        try:
+            context.set_ciphers(":".join(map(_openssl_name, sorted(older))))
+        except ssl.SSLError:
+            raise TlsError("ssl.cipher.suites names none that OpenSSL has here") from None
+    if context.minimum_version > context.maximum_version:
+        raise TlsError("ssl.cipher.suites has none for the ssl.enabled.protocols")
+
+
+def _openssl_name(suite: str) -> str:
+    """`ECDHE-RSA-AES128-GCM-SHA256` for `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`; a name of
+    OpenSSL's stays."""
+    match = _SUITE.fullmatch(suite)
+    if match is None:
+        return suite
+    exchange, cipher, other = match.groups()
+    if other is not None:
+        raise TlsError(f"ssl.cipher.suites: OpenSSL has no {suite}")
+    cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256")
+    cipher = cipher.replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305").replace("_CBC_", "_")
+    parts = [cipher] if exchange in (None, "RSA") else [exchange, cipher]
+    return "-".join(parts).replace("_", "-")
+
+
+def reason_of(error: ssl.SSLError) -> str:
+    """What went wrong in a handshake, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
+class CurrentContext:
+    """The context of settings that may change, and of files that may."""
+
+    def __init__(
+        self,
+        settings: Callable[[], TlsSettings],
+        make: Callable[[TlsSettings], ssl.SSLContext],
+        what: str,
+    ) -> None:
+        """`what` names it in the log."""
+        self._settings = settings
+        self._make = make
+        self._what = what
+        self._made_of: object = None
+        self._tried: object = None
+        self._context: ssl.SSLContext | None = None
+        self._looked_at = -LOOKED_AT_S
+        self._stamps: tuple[object, ...] = ()
+        self._lock = trio.Lock()
+
+    async def get(self) -> ssl.SSLContext:
+        """The newest context that could be made. Raises TlsError where none ever could."""
+        settings = self._settings()
+        if monotonic() - self._looked_at >= LOOKED_AT_S:
+            self._looked_at = monotonic()
+            self._stamps = tuple(map(_stamp, settings.files))
+        wanted = (settings, self._stamps)
+        if self._context is not None and wanted in (self._made_of, self._tried):
+            return self._context
+        async with self._lock:
+            if self._context is not None and wanted in (self._made_of, self._tried):
+                return self._context
+            self._tried = wanted
+            try:
+                context = await trio.to_thread.run_sync(self._make, settings)
+            except TlsError as e:
+                if self._context is None:
+                    raise
+                logger.error("%s: TLS goes on as before: %s", self._what, e)
+                return self._context
+            if self._context is not None:
+                logger.info("%s: TLS has new keys", self._what)
+            self._context, self._made_of = context, wanted
+            return context
+
+
+def _stamp(path: str) -> object:
+    try:
+        found = os.stat(path)
+    except OSError as e:
+        return e.errno
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,136 @@
+"""Java's old key stores (JKS): read, to PEM.
+
+The format: magic, version, number of entries; each entry a private key with its chain, or a trusted
+certificate; at the end a SHA-1 digest over the password and all before it. A private key is hidden
+under a stream of SHA-1 digests of password and salt. That protects little, and Java itself writes
+PKCS12 now, whatever the file's name is.
+"""
+
+from __future__ import annotations
+
+import struct
+from base64 import encodebytes
+from dataclasses import dataclass, field
+from hashlib import sha1
+from hmac import compare_digest
+from typing import Final
+
+from pk.core.auth.der import DerError, element
+
+MAGIC: Final = b"\xfe\xed\xfe\xed"
+_MIGHTY: Final = b"Mighty Aphrodite"
+_DIGEST_BYTES: Final = 20
+_KEY, _CERTIFICATE = 1, 2
+_SUN_KEY_PROTECTOR: Final = bytes.fromhex("060a2b060104012a02110101")
+"""The OID of the only algorithm by which keys in a JKS are hidden."""
+
+
+class StoreError(ValueError):
+    """A store that cannot be read; the message holds no password."""
+
+
+@dataclass(slots=True)
+class Entries:
+    """What a store holds, in PEM."""
+
+    key: str | None = field(default=None, repr=False)
+    """The first private key."""
+    chain: list[str] = field(default_factory=list[str])
+    """The certificates of that key, its own first."""
+    trusted: list[str] = field(default_factory=list[str])
+
+
+def pem(der: bytes, what: str) -> str:
+    """DER as PEM."""
+    return f"-----BEGIN {what}-----\n{encodebytes(der).decode()}-----END {what}-----\n"
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.position = 0
+
+    def take(self, count: int) -> bytes:
+        """The next bytes. Raises StoreError where there are fewer."""
+        found = self._data[self.position : self.position + count]
+        if count < 0 or len(found) < count:
+            raise StoreError("it ends too soon")
+        self.position += count
+        return found
+
+    def int32(self) -> int:
+        """The next four bytes as a number."""
+        return struct.unpack(">i", self.take(4))[0]
+
+    def text(self) -> bytes:
+        """What two bytes of length precede."""
+        return self.take(struct.unpack(">H", self.take(2))[0])
+
+    def long_bytes(self) -> bytes:
+        """What four bytes of length precede."""
+        return self.take(self.int32())
+
+
+def read_jks(data: bytes, password: str | None, key_password: str | None) -> Entries:
+    """The entries of a store; without a password only its certificates are taken, unchecked.
+    `key_password` is that of the key, where it has another than the store. Raises StoreError."""
+    reader = _Reader(data)
+    if reader.take(4) != MAGIC:
+        raise StoreError("it is no JKS")
+    version = reader.int32()
+    if version not in (1, 2):
+        raise StoreError(f"it is a JKS of version {version}")
+    if password is not None:
+        _check(data, password)
+    entries = Entries()
+    for _ in range(reader.int32()):
+        kind = reader.int32()
+        reader.text()  # the alias
+        reader.take(8)  # when it was made
+        if kind == _KEY:
+            hidden = reader.long_bytes()
+            chain = [_certificate(reader, version) for _ in range(reader.int32())]
+            secret = key_password or password
+            if entries.key is None and secret is not None:
+                entries.key = pem(_key(hidden, secret), "PRIVATE KEY")
+                entries.chain = chain
+        elif kind == _CERTIFICATE:
+            entries.trusted.append(_certificate(reader, version))
+        else:
+            raise StoreError(f"it has an entry of kind {kind}")
+    return entries
+
+
+def _certificate(reader: _Reader, version: int) -> str:
+    if version == 2:
+        reader.text()  # X.509
+    return pem(reader.long_bytes(), "CERTIFICATE")
+
+
+def _check(data: bytes, password: str) -> None:
+    body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    found = sha1(password.encode("utf-16-be") + _MIGHTY + body).digest()
+    if not compare_digest(found, digest):
+        raise StoreError("its password is wrong, or it is damaged")
+
+
+def _key(hidden: bytes, password: str) -> bytes:
+    """The key (PKCS 8) that was hidden: EncryptedPrivateKeyInfo around salt, bytes and check."""
+    try:
+        _, info, _ = element(hidden)
+        _, algorithm, position = element(info)
+        _, sealed, _ = element(info, position)
+    except DerError:
+        raise StoreError("its key is damaged") from None
+    if not algorithm.startswith(_SUN_KEY_PROTECTOR):
+        raise StoreError("its key is hidden by an algorithm that JKS does not have")
+    salt, body, check = sealed[:20], sealed[20:-20], sealed[-20:]
+    secret = password.encode("utf-16-be")
+    stream, last = bytearray(), salt
+    while len(stream) < len(body):
+        last = sha1(secret + last).digest()
+        stream += last
+    key = bytes(a ^ b for a, b in zip(body, stream, strict=False))
+    if not compare_digest(sha1(secret + key).digest(), check):
+        raise StoreError("the password of its key is wrong (ssl.key.password)")
+    return key

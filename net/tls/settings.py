@@ -1,0 +1,71 @@
+"""What `ssl.*` keys say about one listener or one client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+KEYS: Final = (
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+"""The keys that pk honours; `ssl.principal.mapping.rules` is core/auth's."""
+
+CLIENT_KEYS: Final = tuple(key for key in KEYS if key != "ssl.client.auth")
+"""Those of a client."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """The values of `KEYS`."""
+
+    cipher_suites: tuple[str, ...] = ()
+    client_auth: str = "none"
+    enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    endpoint_identification_algorithm: str = "https"
+    key_password: str | None = field(default=None, repr=False)
+    keystore_certificate_chain: str | None = field(default=None, repr=False)
+    keystore_key: str | None = field(default=None, repr=False)
+    keystore_location: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
+    keystore_type: str = "JKS"
+    truststore_certificates: str | None = field(default=None, repr=False)
+    truststore_location: str | None = None
+    truststore_password: str | None = field(default=None, repr=False)
+    truststore_type: str = "JKS"
+
+    @classmethod
+    def of(cls, value_of: Callable[[str], object]) -> TlsSettings:
+        """The settings whose values `value_of` gives by Kafka's names."""
+        given: dict[str, Any] = {
+            key.removeprefix("ssl.").replace(".", "_"): cast(Any, value_of(key)) for key in KEYS
+        }
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    @property
+    def has_keystore(self) -> bool:
+        """Whether a key and its certificates are named."""
+        return bool(self.keystore_location or self.keystore_key)
+
+    @property
+    def has_truststore(self) -> bool:
+        """Whether the certificates to trust are named."""
+        return bool(self.truststore_location or self.truststore_certificates)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that a context is made of."""
+        return tuple(filter(None, (self.keystore_location, self.truststore_location)))

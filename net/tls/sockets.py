@@ -1,0 +1,154 @@
+"""A socket with TLS that never blocks: OpenSSL on the socket itself, trio where it must wait.
+
+Reading and writing may be at it at the same time, in two tasks. What was begun to be sent must be
+sent whole: OpenSSL has encrypted it by then. So a send that is cancelled leaves a connection of no
+more use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from typing import Final
+
+import trio
+
+RECORD_BYTES: Final = 16 << 10
+"""What TLS decrypts at a time."""
+READ_BYTES: Final = 256 << 10
+"""What is read before others run."""
+
+
+class NotTls(Exception):
+    """The peer does not begin as TLS does."""
+
+
+class TlsSocket:
+    """One connection. Takes the socket over."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str | None) -> None:
+        """`host` is the name that a server's certificate must have; None for a server's side."""
+        sock.setblocking(False)
+        self._ssl = context.wrap_socket(
+            sock,
+            server_side=host is None,
+            server_hostname=host or None,
+            do_handshake_on_connect=False,
+        )
+        self._closed = False
+        self.last_sent = float("-inf")
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate in DER, where it gave one."""
+        return self._ssl.getpeercert(binary_form=True)
+
+    @property
+    def peer_certificate_end_s(self) -> float | None:
+        """When the certificate of a peer that was verified expires, in seconds since 1970."""
+        end = (self._ssl.getpeercert() or {}).get("notAfter")
+        return ssl.cert_time_to_seconds(end) if isinstance(end, str) else None
+
+    async def handshake(self, turn: trio.Lock | None = None) -> None:
+        """Agree on keys. Raises ssl.SSLError, OSError.
+
+        A step of a handshake signs, which takes as long as a hundred small requests. Handshakes
+        that share `turn` do one step at a time, and everybody else has the loop in between.
+        """
+        while True:
+            try:
+                async with turn or contextlib.nullcontext():
+                    self._ssl.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                await trio.lowlevel.wait_readable(self._ssl)
+            except ssl.SSLWantWriteError:
+                await trio.lowlevel.wait_writable(self._ssl)
+
+    def read_now(self, room: memoryview) -> int | None:
+        """What can be read without waiting, into `room`; None where nothing can, 0 at the end.
+        Raises OSError."""
+        filled = 0
+        enough = min(len(room), READ_BYTES)
+        while filled < enough:
+            try:
+                count = self._ssl.recv_into(room[filled:])
+            except ssl.SSLWantReadError:
+                return filled or None
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                count = 0
+            except OSError:
+                if filled:
+                    return filled
+                raise
+            if not count:
+                return filled
+            filled += count
+        return filled
+
+    async def recv_into(self, room: memoryview) -> int:
+        """Read into `room`; 0 at the end. Raises OSError."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while True:
+            count = self.read_now(room)
+            if count is not None:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                return count
+            await self.wait_readable()
+
+    async def wait_readable(self) -> None:
+        """Until more has come."""
+        await trio.lowlevel.wait_readable(self._ssl)
+
+    async def send(self, data: bytes | bytearray | memoryview) -> int:
+        """Send something of `data`, mostly all; how much. Raises OSError."""
+        while True:
+            try:
+                return self._ssl.send(data)
+            except ssl.SSLWantWriteError:
+                await trio.lowlevel.wait_writable(self._ssl)
+                self.last_sent = trio.current_time()
+            except ssl.SSLWantReadError:
+                await trio.lowlevel.wait_readable(self._ssl)
+
+    async def finish(self) -> None:
+        """Say that nothing more is sent, and read away what the peer still sends, until it has seen
+        our end."""
+        with contextlib.suppress(OSError, ValueError):
+            self._ssl.unwrap()
+        waste, unread = bytearray(RECORD_BYTES), False
+        try:
+            self._ssl.shutdown(socket.SHUT_WR)
+            while True:
+                try:
+                    if not socket.socket.recv_into(self._ssl, waste):
+                        return
+                    unread = True
+                except BlockingIOError:
+                    if not unread:
+                        return
+                    await trio.lowlevel.wait_readable(self._ssl)
+                    continue
+                await trio.lowlevel.checkpoint()
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Close at once; who waits gets trio.ClosedResourceError."""
+        if not self._closed:
+            self._closed = True
+            trio.lowlevel.notify_closing(self._ssl)
+            self._ssl.close()
+
+
+async def begins_with_tls(sock: socket.socket) -> bool:
+    """Whether what the peer sends first is a TLS handshake; looked at, not taken. Raises
+    OSError."""
+    while True:
+        try:
+            first = sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(sock)
+            continue
+        return first in (b"\x16", b"")

@@ -1,0 +1,162 @@
+"""A connection with TLS, as the server uses it (`Transport`).
+
+The kernel cannot send a file that must be encrypted, so slices are read, encrypted and sent a piece
+at a time: no answer is in memory whole, and others run between two pieces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.log.file_slices import FileSlice
+from pk.core.wire.types import Part
+from pk.net.frames import FrameBuffer
+from pk.net.tls.sockets import NotTls, TlsSocket, begins_with_tls
+
+JOIN_BYTES: Final = 64 << 10
+"""Parts below this are joined: each send is a record of TLS at least."""
+PIECE_BYTES: Final = 256 << 10
+"""What is encrypted at a time: a fraction of a millisecond."""
+
+
+class TlsTransport:
+    """A connected TCP socket that begins with a handshake."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: Callable[[], Awaitable[ssl.SSLContext]],
+        turn: trio.Lock,
+    ) -> None:
+        """`context` is asked when the handshake begins; `turn` is that of all handshakes."""
+        sock.setblocking(False)
+        self._socket = sock
+        self._context = context
+        self._turn = turn
+        self._tls: TlsSocket | None = None
+        self._closed = False
+
+    @property
+    def last_sent(self) -> float:
+        """See Transport."""
+        return self._tls.last_sent if self._tls is not None else float("-inf")
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate in DER, where it gave one that is trusted."""
+        return self._tls.peer_certificate if self._tls is not None else None
+
+    async def handshake(self) -> None:
+        """Agree on keys. Raises NotTls, TlsError, ssl.SSLError, OSError."""
+        if not await begins_with_tls(self._socket):
+            raise NotTls
+        context = await self._context()
+        async with self._turn:
+            self._tls = TlsSocket(self._socket, context, None)
+        await self._tls.handshake(self._turn)
+
+    def _secured(self) -> TlsSocket:
+        assert self._tls is not None, "no handshake yet"
+        return self._tls
+
+    async def receive(self, buffer: FrameBuffer) -> int | None:
+        """See Transport. A checkpoint only where nothing has come yet."""
+        tls = self._secured()
+        while True:
+            room = buffer.room()
+            if room is None:
+                return None
+            try:
+                count = tls.read_now(room)
+            except OSError as e:
+                raise trio.BrokenResourceError(str(e)) from e
+            finally:
+                room.release()
+            if count is not None:
+                buffer.received(count)
+                return count
+            buffer.release()
+            await tls.wait_readable()
+
+    async def send(self, parts: Sequence[Part]) -> None:
+        """See Transport."""
+        pending: list[bytes | bytearray | memoryview] = []
+        waiting = 0
+        for part in parts:
+            if isinstance(part, FileSlice):
+                await self._send(pending)
+                pending, waiting = [], 0
+                await self._send_file(part)
+                continue
+            data = part if isinstance(part, bytes | bytearray | memoryview) else part.read()
+            if waiting + len(data) > JOIN_BYTES:
+                await self._send(pending)
+                pending, waiting = [], 0
+            pending.append(data)
+            waiting += len(data)
+        await self._send(pending)
+
+    async def _send(self, parts: list[bytes | bytearray | memoryview]) -> None:
+        """Send these, which are small or one."""
+        if not parts:
+            return
+        tls = self._secured()
+        view = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        while view:
+            try:
+                sent = await tls.send(view[:PIECE_BYTES])
+            except OSError as e:
+                raise trio.BrokenResourceError(str(e)) from e
+            view = view[sent:]
+            if view:
+                await trio.lowlevel.checkpoint()
+
+    async def _send_file(self, part: FileSlice) -> None:
+        """The slice, read in a thread where its pages are not in memory. Raises BrokenResourceError
+        where the file ends before it does: the size is already sent."""
+        file, position, left = part.file, part.position, part.length
+        part.pin()
+        try:
+            while left:
+                count = min(left, PIECE_BYTES)
+                if file.resident(position, count):
+                    data = file.pread(count, position)
+                else:
+                    data = await offload(file.pread, count, position, directory="cold reads")
+                if len(data) < count:
+                    raise trio.BrokenResourceError(f"{part!r} ends before its length")
+                await self._send([data])
+                position += count
+                left -= count
+                if left:
+                    await trio.lowlevel.checkpoint()
+        except OSError as e:
+            raise trio.BrokenResourceError(str(e)) from e
+        finally:
+            part.unpin()
+
+    async def finish(self) -> None:
+        """See Transport."""
+        if self._tls is not None:
+            await self._tls.finish()
+            return
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    async def aclose(self) -> None:
+        """See Transport."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._tls is not None:
+            self._tls.close()
+        else:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()

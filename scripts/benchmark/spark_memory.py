@@ -1,0 +1,166 @@
+"""Whether a stream's driver keeps its memory: small batches from topic to topic by `format("pk")`,
+exactly once, for a while, and what its processes hold after a tenth of it and at the end.
+
+    scripts/bench --spark-memory --minutes 60
+
+The driver is this process with its JVM; the heap is measured after a garbage collection. Beside
+them run Python workers: the stream's reader, and those of the tasks and the commits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from clients.pk_broker import PkBroker, pk_environment
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from spark_faults.driver import command_line, family
+from spark_faults.quick_python import quick_python
+
+from benchmark.systems import rss_mb
+from pk.spark.session import launch
+
+TIMEOUT_S = 120.0
+POLL_S = 0.5
+RATE = 200
+"""Input records a second, so that a batch is small."""
+
+PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a driver's processes hold, in MB."""
+
+    minutes: float
+    batches: int
+    python: float
+    """This process."""
+
+    heap: float
+    """The JVM's objects that live."""
+
+    jvm: float
+    """The JVM's process."""
+
+    workers: float
+    """All Python workers; what they share is counted in each."""
+
+    def __str__(self) -> str:
+        return (
+            f"after {self.minutes:.1f} min and {self.batches} batches: driver's Python"
+            f" {self.python:.1f} MB, JVM's heap {self.heap:.1f} MB after a collection, JVM"
+            f" {self.jvm:.0f} MB, Python workers {self.workers:.0f} MB"
+        )
+
+
+def feed(bootstrap: str) -> None:
+    """Produces until it is killed."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    while True:
+        for number in range(RATE // 10):
+            producer.produce("in", b"x" * 100, b"%d" % number)
+        producer.poll(0.1)
+
+
+def measure(spark: Any, driver: int, began: float, batches: int) -> Memory:
+    """What is held now. Collects garbage first."""
+    jvm = spark._jvm
+    assert jvm is not None
+    jvm.System.gc()
+    runtime = jvm.Runtime.getRuntime()
+    heap = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
+    children = family(driver)[1:]
+    java = [pid for pid in children if "PythonGatewayServer" in command_line(pid)]
+    python = [pid for pid in children if "quick_python" in command_line(pid)]
+    return Memory(
+        (time.monotonic() - began) / 60,
+        batches,
+        rss_mb(driver),
+        heap,
+        sum(map(rss_mb, java)),
+        sum(map(rss_mb, python)),
+    )
+
+
+def run(bootstrap: str, seconds: float, batches: int, driver: int) -> tuple[Memory, Memory]:
+    """Runs the stream for so many seconds, and for so many batches at least; the memory after a
+    tenth, and at the end."""
+    conf = {"spark.sql.shuffle.partitions": "2"}
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        sys.executable = stack.enter_context(quick_python())  # which is what Spark's workers are
+        own = stack.enter_context(launch(cores=2, conf=conf, long=True))
+        spark = own.session()
+        query = (
+            spark.readStream.format("pk")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("subscribe", "in")
+            .load()
+            .select("key", "value")
+            .writeStream.format("pk")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("topic", "out")
+            .option("checkpointLocation", folder)
+            .start()
+        )
+        began = time.monotonic()
+
+        def wait(share: float) -> Memory:
+            while time.monotonic() - began < seconds * share or done() < batches * share:
+                if query.awaitTermination(POLL_S):  # pyright: ignore[reportArgumentType]
+                    raise RuntimeError("the query ended")
+            return measure(spark, driver, began, done())
+
+        def done() -> int:
+            progress = query.lastProgress
+            return 0 if progress is None else progress["batchId"] + 1
+
+        first = wait(0.1)
+        print(first, flush=True)
+        last = wait(1.0)
+        print(last, flush=True)
+        query.stop()
+        return first, last
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--batches", type=int, default=100, help="at least so many")
+    parser.add_argument("--json", action="store_true", help="the figures as JSON, at last")
+    parser.add_argument("--feed", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.feed:
+        feed(given.feed)
+    with PkBroker(config={"log.retention.bytes": "50000000"}) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for topic in ("in", "out"):
+            new: Any = NewTopic(topic, PARTITIONS, 1)
+            admin.create_topics([new])[topic].result(TIMEOUT_S)
+        del admin
+        command = [sys.executable, "-m", "benchmark.spark_memory", "--feed", broker.bootstrap]
+        feeder = subprocess.Popen(command, env=pk_environment())
+        try:
+            found = run(broker.bootstrap, given.minutes * 60, given.batches, os.getpid())
+        finally:
+            feeder.kill()
+            feeder.wait()
+    if given.json:
+        print(json.dumps([asdict(each) for each in found]))
+
+
+if __name__ == "__main__":
+    main()

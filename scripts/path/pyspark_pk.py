@@ -1,0 +1,1 @@
+../../spark/pyspark_pk.py

@@ -1,0 +1,5 @@
+"""Arrow makes these functions when it is imported."""
+
+from typing import Any
+
+def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,65 @@
+"""Spark's side of `spark.read`: plans ranges in the driver's planning process, and reads them in
+tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import trio
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pk.spark.collector import put_modules_aside
+from pk.spark.options import SourceOptions
+from pk.spark.plan import plan
+from pk.spark.range_partition import RangePartition
+from pk.spark.reader import read
+
+if TYPE_CHECKING:
+    from pk.spark.schemas.reading import Reading
+
+
+class KafkaReader(DataSourceReader):
+    """Reads topics once, as a table. `reading` decodes keys and values into the columns of
+    `schema`."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType | None = None,
+        reading: Reading | None = None,
+    ) -> None:
+        self.options = options
+        self.schema = schema
+        self.reading = reading
+
+    def partitions(self) -> list[InputPartition]:
+        """Raises OptionError, DataLost, KafkaError, ClientError."""
+        ranges = trio.run(plan, self.options)
+        schemas = None if self.reading is None else self.reading.written()
+        return [RangePartition(r, schemas) for r in ranges] or [RangePartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raises as pk.spark.reader.read; Undecodable."""
+        assert isinstance(partition, RangePartition)
+        if partition.wanted is not None:
+            yield from rows(partition, self.options, self.schema, self.reading)
+
+
+def rows(
+    partition: RangePartition,
+    options: SourceOptions,
+    schema: StructType | None,
+    reading: Reading | None,
+) -> Iterator[pa.RecordBatch]:
+    """What a task reads. Raises as pk.spark.reader.read; Undecodable."""
+    assert partition.wanted is not None
+    put_modules_aside()
+    raw = read(partition.wanted, options.read)
+    if reading is None:
+        yield from raw
+        return
+    assert schema is not None and partition.schemas is not None
+    yield from reading.rows(raw, partition.schemas, schema)

@@ -1,0 +1,160 @@
+"""A session of a Spark Connect server: `--remote sc://HOST:PORT`.
+
+The server has the driver, so this process needs no Java. What tasks import is sent to it as
+artifacts of the session: pk as a zip, and the archives of libraries that the caller names.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from pk.spark.errors import SparkFailed, SparkMissing
+from pk.spark.package import ZIP, archive_name, write_zip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    from pk.spark.session import Where
+
+INSTALL = "pip install 'pk-broker[connect]'"
+
+_REACH_S = 30
+
+_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+"""Configs of the session that decide what is in the files."""
+
+
+class SparkOfOurs(Protocol):
+    """A Spark that a job has for itself: in a JVM of its own, or a session of a server."""
+
+    def session(self) -> "SparkSession":
+        """The session, once it is there. Raises SparkFailed."""
+        ...
+
+    def kill(self) -> None:
+        """Ends what runs at once."""
+        ...
+
+
+def is_connect(spark: Any) -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def cancel(spark: Any) -> None:
+    """Ends the jobs of a session."""
+    if is_connect(spark):
+        spark.interruptAll()
+    else:
+        spark.sparkContext.cancelAllJobs()
+
+
+def functions_of(frame: Any) -> Any:
+    """pyspark's functions for a frame: a session of Spark Connect has its own."""
+    if type(frame).__module__.startswith("pyspark.sql.connect."):
+        from pyspark.sql.connect import functions
+
+        return functions
+    from pyspark.sql import functions
+
+    return functions
+
+
+def ddl_of(spark: Any, text: str) -> Any:
+    """The data type that a server reads in `text`. Raises PySparkException."""
+    return spark.client._analyze(method="ddl_parse", ddl_string=text).parsed
+
+
+def register(spark: "ConnectSession") -> None:
+    """Makes `format("pk")` known to a session of a server that does not have pk. Its Python
+    needs pk's libraries, since Spark itself imports pyarrow there. Raises PySparkException,
+    OSError."""
+    with tempfile.TemporaryDirectory(prefix="pk-connect-") as folder:
+        spark.addArtifacts(str(write_zip(Path(folder) / ZIP)), pyfile=True)
+    from pyspark import cloudpickle
+
+    from pk.spark import remote_source
+
+    cloudpickle.register_pickle_by_value(remote_source)
+    try:
+        spark.dataSource.register(remote_source.RemoteSource)
+    finally:
+        cloudpickle.unregister_pickle_by_value(remote_source)
+
+
+class ConnectSpark:
+    """A session of a server. Made by `connect`; as a context manager it ends the session, and the
+    server goes on."""
+
+    def __init__(self, where: "Where") -> None:
+        self._where = where
+        self._session: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def session(self) -> "SparkSession":
+        """The session, with pk on it. Raises SparkFailed."""
+        if self._session is not None:
+            return self._session
+        import grpc
+        from pyspark.errors import PySparkException
+        from pyspark.sql.connect.client import DefaultChannelBuilder
+        from pyspark.sql.connect.session import SparkSession
+
+        url = self._where.remote or ""
+        try:
+            with DefaultChannelBuilder(url).toChannel() as channel:
+                # The session itself would try for ten minutes.
+                grpc.channel_ready_future(channel).result(_REACH_S)
+            self._session = SparkSession.builder.remote(url).create()
+            for key, value in (_CONF | dict(self._where.conf)).items():
+                self._session.conf.set(key, value)
+            self._ship()
+        except grpc.FutureTimeoutError:
+            raise SparkFailed(f"{url} cannot be reached: no answer in {_REACH_S} s") from None
+        except (PySparkException, grpc.RpcError, OSError, ValueError) as e:
+            raise SparkFailed(f"{url} does not answer as needed: {e}") from e
+        return self._session
+
+    def _ship(self) -> None:
+        """Gives the server's workers pk, and the archives."""
+        names = [archive_name(archive) for archive in self._where.archives]
+        with tempfile.TemporaryDirectory(prefix="pk-connect-") as folder:
+            self._session.addArtifacts(str(write_zip(Path(folder) / ZIP, names)), pyfile=True)
+        for archive in self._where.archives:
+            path = os.path.abspath(archive.partition("#")[0])
+            self._session.addArtifacts(f"{path}#{archive_name(archive)}", archive=True)
+
+    def kill(self) -> None:
+        """Ends the session's jobs."""
+        if self._session is not None:
+            self._session.interruptAll()
+
+
+def connect(where: "Where") -> ConnectSpark:
+    """A session of the server `where.remote`, made when it is asked for. Raises SparkMissing."""
+    try:
+        import google.rpc.error_details_pb2  # noqa: F401
+        import grpc_status  # noqa: F401
+    except ImportError as e:
+        raise SparkMissing(
+            f"{e.name} is not installed, which Spark Connect needs; {INSTALL} installs it."
+        ) from None
+    return ConnectSpark(where)

@@ -1,0 +1,54 @@
+"""Keys and values of an export whose schemas are in a registry: how its tasks decode them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from pk.core.schemas.registry.errors import RegistryError
+from pk.core.schemas.schema import MissingLibrary, SchemaError
+from pk.net.schemas.client import RegistryUnreachable
+from pk.spark.errors import OptionError
+from pk.spark.schemas.kinds import KINDS
+from pk.spark.schemas.reading import Reading, Written
+from pk.spark.schemas.source_columns import reading_of, source_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from pk.spark.export_options import ExportOptions
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Goes to the tasks as it is."""
+
+    reading: Reading
+    written: Written
+    schema: StructType
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Raises Undecodable."""
+        return self.reading.rows(batches, self.written, self.schema)
+
+
+def decoding(options: ExportOptions, known: Mapping[str, Any]) -> Decoding | None:
+    """How the records that are in the topic by now are decoded; None if neither keys nor values
+    have schemas. `known` has the columns of a resumed export, which stay. Raises OptionError."""
+    kinds = {"key": options.key, "value": options.value}
+    formats = {f"{name}.format": KINDS[kind] for name, kind in kinds.items() if kind in KINDS}
+    if not formats:
+        return None
+    given = {"kafka.bootstrap.servers": options.bootstrap, "subscribe": options.topic}
+    try:
+        reading = reading_of({**given, **formats, **options.schemas})
+        before = StructType.fromJson(dict(known)) if known else None
+        columns = source_columns(reading.choose(before), headers=True)
+        return Decoding(reading, reading.written(), columns)
+    except (RegistryError, RegistryUnreachable, SchemaError, MissingLibrary) as e:
+        raise OptionError(f"the schemas of {options.topic}: {e}") from e

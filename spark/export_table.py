@@ -1,0 +1,147 @@
+"""Makes an export's directory a table of Delta or Iceberg, from what its manifest says.
+
+The manifest is written first and lists the files of each run. The table then gets the runs that it
+lacks, one after the other; the number of a run is that of its batch, and the export's id is the
+writer's name. A run that is killed between the two leaves a table without its last files, and the
+next run begins with adding them.
+
+An Iceberg table needs a catalog. Without another one it is a SQLite file in the directory; readers
+that take the path of a table read the newest file in `metadata/`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from pk.spark.errors import OptionError, SparkError
+from pk.spark.lake_commit import delta_add, delta_last, iceberg_add, iceberg_last, missing
+from pk.spark.layout import parse_layout
+from pk.spark.manifest import Manifest
+
+FILES: Final = "parquet"
+TABLES: Final = (FILES, "delta", "iceberg")
+CATALOG_FILE: Final = "_pk_catalog.db"
+_OWN_NAME: Final = "pk.export"
+
+
+class TableRefused(SparkError):
+    """The table is of others; nothing was changed in it."""
+
+
+class TableFailed(SparkError):
+    """A library of tables could not add the files; the export itself is whole, and the next run
+    adds them."""
+
+
+def check_table(kind: str | None, name: str | None) -> None:
+    """Raises OptionError, SparkMissing if there is no such kind of table here."""
+    if name is not None and kind != "iceberg":
+        raise OptionError("--table names an Iceberg table: --to-format iceberg")
+    if name is not None and name.count(".") < 2:
+        raise OptionError(f"--table must be CATALOG.NAMESPACE.NAME, is {name!r}")
+    try:
+        if kind == "delta":
+            import deltalake  # noqa: F401
+        elif kind == "iceberg":
+            import pyiceberg.catalog  # noqa: F401
+        elif kind not in (None, FILES):
+            raise OptionError(f"the format must be one of {', '.join(TABLES)}, is {kind!r}")
+    except ImportError as e:
+        raise missing("deltalake" if kind == "delta" else "pyiceberg") from e
+
+
+def settle(directory: Path, manifest: Manifest) -> None:
+    """Adds to the table what the manifest has and the table lacks. Raises SparkMissing,
+    TableRefused, TableFailed."""
+    check_table(manifest.table, manifest.table_name)
+    try:
+        if manifest.table == "delta":
+            _settle_delta(directory, manifest)
+        elif manifest.table == "iceberg":
+            _settle_iceberg(directory, manifest)
+    except SparkError:
+        raise
+    except Exception as e:  # each library has errors of its own
+        raise TableFailed(
+            f"the export in {directory} is whole, but its {manifest.table} table could not be "
+            f"brought up to date: {e}; --resume tries again"
+        ) from e
+
+
+def _settle_delta(directory: Path, manifest: Manifest) -> None:
+    done = delta_last(directory, manifest.export_id)
+    layout = [column.name for column in parse_layout(manifest.partition_by)]
+    for number, run in enumerate(manifest.runs):
+        if number > done:
+            delta_add(
+                directory,
+                [directory / r.file for r in run.ranges if r.file is not None],
+                json.dumps(manifest.columns),
+                manifest.export_id,
+                number,
+                partition_by=layout,
+                replace=done < 0 and number == 0,
+            )
+
+
+def _settle_iceberg(directory: Path, manifest: Manifest) -> None:
+    runs = list(enumerate(manifest.runs))
+    catalog, name = _catalog(directory, manifest.table_name)
+    table = catalog.load_table(name) if catalog.table_exists(name) else None
+    done = -1 if table is None else iceberg_last(table, manifest.export_id)
+    if not runs or done >= runs[-1][0]:
+        return
+    if done < 0:
+        if table is not None:
+            _check_is_ours(table, directory, name)
+            catalog.drop_table(name)
+        table = _create(catalog, name, directory, manifest)
+    for number, run in runs[done + 1 :]:
+        files = [f"file://{directory / r.file}" for r in run.ranges if r.file is not None]
+        iceberg_add(table, files, manifest.export_id, number)
+
+
+def _check_is_ours(table: Any, directory: Path, name: str) -> None:
+    """Raises TableRefused if the table is somewhere else: then it is not an earlier export's."""
+    place = table.location().removeprefix("file://")
+    if Path(place) != directory:
+        raise TableRefused(
+            f"the table {name} exists, at {place}, and is not of the export in {directory}; give "
+            "another name"
+        )
+
+
+def _catalog(directory: Path, name: str | None) -> tuple[Any, str]:
+    """The catalog, and the table's name in it."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    if name is not None:
+        catalog, _, table = name.partition(".")
+        return load_catalog(catalog), table
+    own = SqlCatalog(
+        "pk", uri=f"sqlite:///{directory / CATALOG_FILE}", warehouse=f"file://{directory}"
+    )
+    return own, _OWN_NAME
+
+
+def _create(catalog: Any, name: str, directory: Path, manifest: Manifest) -> Any:
+    from pyiceberg.exceptions import NamespaceAlreadyExistsError
+
+    namespace = name.rpartition(".")[0]
+    try:
+        catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        pass
+    table = catalog.create_table(name, _schema(manifest), location=f"file://{directory}")
+    with table.update_spec() as spec:
+        for column in parse_layout(manifest.partition_by):
+            spec.add_identity(column.name)
+    return table
+
+
+def _schema(manifest: Manifest) -> Any:
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    return to_arrow_schema(StructType.fromJson(manifest.columns), timezone="UTC")

@@ -1,0 +1,53 @@
+"""What Spark starts as Python in a session of ours: asks the fork server for the process.
+
+Runs by its path, with nothing but Python's own modules, because it must be quick: SOCKET PYTHON
+ARGUMENTS. It lives as long as the process that it asked for, passes SIGTERM on to it, and ends as
+it ended. What the server does not do, or a server that is gone, is done by PYTHON itself.
+"""
+
+import array
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+
+STATUS = struct.Struct("<i")
+"""A process id, then how the process ended: its exit code, or minus a signal."""
+
+SIZE = struct.Struct("<I")
+
+
+def main(path: str, python: str, arguments: list[str]) -> int:
+    """The exit code. Does not return where PYTHON takes over."""
+    asked = socket.socket(socket.AF_UNIX)
+    found: bytes = b""
+    if arguments[:1] == ["-m"]:
+        found = _ask(asked, path, arguments)
+    if len(found) < STATUS.size:
+        os.execv(python, [python, *arguments])
+    process_id = STATUS.unpack(found)[0]
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(process_id, signal.SIGTERM))
+    ended = asked.recv(STATUS.size, socket.MSG_WAITALL)
+    status = STATUS.unpack(ended)[0] if len(ended) == STATUS.size else 1
+    return status if status >= 0 else 128 - status
+
+
+def _ask(asked: socket.socket, path: str, arguments: list[str]) -> bytes:
+    """The process id as the server sends it; less if there is no server."""
+    request = {"arguments": arguments, "folder": os.getcwd(), "environ": dict(os.environ)}
+    encoded = json.dumps(request).encode()
+    streams = array.array("i", (0, 1, 2)).tobytes()
+    try:
+        asked.connect(path)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)]
+        asked.sendmsg([SIZE.pack(len(encoded))], rights)
+        asked.sendall(encoded)
+        return asked.recv(STATUS.size, socket.MSG_WAITALL)
+    except OSError:
+        return b""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

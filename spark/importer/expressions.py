@@ -1,0 +1,78 @@
+"""Rows of a source as rows of records: the columns key, value, timestamp, headers and partition,
+made by expressions."""
+
+from typing import TYPE_CHECKING, Final
+
+from pk.spark.errors import OptionError
+from pk.spark.importer.options import ImportOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+_WHOLE_ROW: Final = "to_json(struct(*), map('ignoreNullFields', 'false'))"
+
+
+def records_of(rows: "DataFrame", options: ImportOptions) -> "DataFrame":
+    """The records of a source's rows. Raises OptionError for an expression that Spark refuses."""
+    columns: list[str] = []
+    if options.key is not None:
+        columns.append(f"{_bytes(rows, '--key', options.key)} AS key")
+    value = _WHOLE_ROW if options.value is None else _bytes(rows, "--value", options.value)
+    columns.append(f"{value} AS value")
+    if options.timestamp is not None:
+        columns.append(f"{_time(rows, options.timestamp)} AS timestamp")
+    if options.partition is not None:
+        _type_of(rows, "--partition", options.partition)
+        columns.append(f"CAST({options.partition} AS INT) AS partition")
+    if options.headers:
+        structs = [
+            (
+                f"struct({_quoted(name)} AS key, CAST({_bytes(rows, '--header', text)} AS BINARY) "
+                "AS value)"
+            )
+            for name, text in options.headers
+        ]
+        columns.append(f"array({', '.join(structs)}) AS headers")
+    return rows.selectExpr(*columns)
+
+
+def _type_of(rows: "DataFrame", option: str, text: str) -> "DataType":
+    from pyspark.errors import PySparkException
+
+    try:
+        schema = rows.selectExpr(text).schema
+    except PySparkException as e:
+        said = str(e).partition(";")[0].partition("\n")[0]
+        raise OptionError(f"{option} {text!r} is not an expression for these rows: {said}") from e
+    if len(schema) != 1:
+        raise OptionError(
+            f"{option} {text!r} must be one expression, and gives {len(schema)} columns"
+        )
+    return schema[0].dataType
+
+
+def _bytes(rows: "DataFrame", option: str, text: str) -> str:
+    """The expression as a string or bytes: what has fields as JSON, all else as its text."""
+    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
+    kind = _type_of(rows, option, text)
+    if isinstance(kind, (StringType, BinaryType)):
+        return f"({text})"
+    if isinstance(kind, (StructType, MapType, ArrayType)):
+        return f"to_json({text})"
+    return f"CAST({text} AS STRING)"
+
+
+def _time(rows: "DataFrame", text: str) -> str:
+    """The expression as a timestamp: a whole number counts milliseconds since 1970."""
+    from pyspark.sql.types import IntegerType, LongType
+
+    if isinstance(_type_of(rows, "--timestamp", text), (LongType, IntegerType)):
+        return f"timestamp_millis({text})"
+    return f"CAST({text} AS TIMESTAMP)"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,192 @@
+"""What an import has published, as markers in the compacted topic `__pk_spark_commits`, and how it
+publishes more.
+
+A marker says of one portion of the source (a block of a file, a range of a table's keys) how many
+of its rows are in the topic. It is written in the transaction that publishes those rows, so one is
+never there without the other; which task read the rows, in which run, with how many others, does
+not matter. Beside them a marker of the import as a whole says what its first run read and how, so
+that later runs read the same.
+
+The order is what makes it exact, as in pk.spark.sink.commit: a run takes over the transactional id,
+which is made of the import's id, and only then reads the markers. From there on nobody else can
+publish under that id, so the markers in memory stay true. If it is unknown whether a commit took
+place, the run does both again.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.build import build_batch
+from pk.core.values import TopicPartition
+from pk.net.client.cluster import Cluster
+from pk.net.client.errors import ClientError
+from pk.net.client.results import IsolationLevel
+from pk.net.client.transaction import Transactions
+from pk.spark.connections import connections
+from pk.spark.errors import SparkError
+from pk.spark.sink.commit import abort, by_partition, worth_another
+from pk.spark.sink.marker import Markers
+from pk.spark.sink.messages import SealedMessage
+from pk.spark.sink.options import SinkOptions
+from pk.spark.sink.publish import Identity, Publisher
+
+_ATTEMPTS: Final = 3
+_TIMEOUT_MS: Final = 120_000
+_FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+class ImportOvertaken(SparkError):
+    """Another run of the same import has taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How much of a portion is in the topic."""
+
+    rows: int
+    """Its first rows, in the order of the source."""
+
+    records: int
+    """What became of them: expressions may make several records of a row, or none."""
+
+    done: bool
+    stamp: str
+    """What the portion's file was then: its size and time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive rows of a portion, sealed by a task: those up to but not including row `end`."""
+
+    portion: str
+    mark: Mark
+    message: SealedMessage
+
+
+class Ledger:
+    """One import's markers. Lives in the process's loop (pk.spark.connections)."""
+
+    def __init__(self, cluster: Cluster, options: SinkOptions, import_id: str) -> None:
+        self.about: dict[str, Any] | None = None
+        """What the first run said of the import; None before it."""
+
+        self.marks: dict[str, Mark] = {}
+        self._cluster = cluster
+        self._options = options
+        self._id = import_id
+        self._name = f"import/{import_id}"
+        self._markers = Markers(cluster, options, self._name)
+        self._partition: TopicPartition | None = None
+        self._transactions: Transactions | None = None
+        self._identity = Identity()
+        self._publisher: Publisher | None = None
+        self._epoch = -1
+
+    @classmethod
+    async def of(cls, options: SinkOptions, import_id: str) -> "Ledger":
+        """Raises ConfigError."""
+        kept = connections()
+        return cls(await kept.cluster(options.bootstrap, options.config), options, import_id)
+
+    async def take_over(self) -> None:
+        """Becomes the one run that may publish, then reads the markers.
+
+        Raises MarkerUnreadable, KafkaError, ClientError.
+        """
+        config = replace(self._options.config, transactional_id=f"pk-spark-{self._name}")
+        if "transaction.timeout.ms" not in self._options.client:
+            config = replace(config, transaction_timeout_ms=_TIMEOUT_MS)
+        self._identity = Identity()
+        self._transactions = Transactions(self._cluster, config, self._identity)
+        await self._transactions.begin()
+        await self._read(IsolationLevel.READ_UNCOMMITTED)
+
+    async def look(self) -> None:
+        """Reads the markers, and disturbs no run. Raises MarkerUnreadable, KafkaError,
+        ClientError."""
+        await self._read(IsolationLevel.READ_COMMITTED)
+
+    async def _read(self, isolation: IsolationLevel) -> None:
+        partition = self._partition = await self._markers.partition()
+        begin, end = await self._markers.bounds(partition, isolation)
+        name, prefix = self._name.encode(), f"{self._name}\n".encode()
+        found = await self._markers.read(
+            partition, begin, end, lambda key: key == name or key.startswith(prefix)
+        )
+        self.about, self.marks = None, {}
+        for key, value in found:
+            if key == name:
+                self.about = json.loads(value)
+            else:
+                self.marks[key[len(prefix) :].decode()] = Mark(**json.loads(value))
+
+    async def publish(self, pieces: Sequence[Piece], about: Mapping[str, Any] | None) -> None:
+        """Publishes the pieces with their marks, and `about` if it has changed, in one transaction.
+
+        Leaves out pieces that turn out to be published. Raises ImportOvertaken, MarkerUnreadable,
+        StagingFailed, KafkaError, ClientError.
+        """
+        for attempt in range(_ATTEMPTS):
+            try:
+                if attempt:
+                    await self.take_over()
+                missing = [p for p in pieces if not self._has(p)]
+                if missing or (about is not None and self.about != about):
+                    await self._publish(missing, about)
+                return
+            except KafkaError as e:
+                if e.code in _FENCED:
+                    raise ImportOvertaken(
+                        f"another run of the import {self._id} has begun and goes on with it"
+                    ) from e
+                if attempt == _ATTEMPTS - 1 or not worth_another(e):
+                    raise
+            except ClientError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+
+    def _has(self, piece: Piece) -> bool:
+        mark = self.marks.get(piece.portion)
+        if mark is None:
+            return False
+        return mark.rows > piece.mark.rows or mark == piece.mark
+
+    async def _publish(self, pieces: Sequence[Piece], about: Mapping[str, Any] | None) -> None:
+        transactions, partition = self._transactions, self._partition
+        assert transactions is not None and partition is not None
+        if not transactions.open:
+            await transactions.begin()
+        if self._publisher is None or self._epoch != self._identity.producer_epoch:
+            # Sequence numbers begin again with a new epoch, and only with one.
+            self._epoch = self._identity.producer_epoch
+            self._publisher = Publisher(
+                self._cluster, self._options.config, self._identity, transactions
+            )
+        news: dict[str, Any] = {}
+        if about is not None and self.about != about:
+            news[self._name] = dict(about)
+        marks = {piece.portion: piece.mark for piece in pieces}
+        news |= {f"{self._name}\n{name}": asdict(mark) for name, mark in marks.items()}
+        try:
+            await self._publisher.publish(by_partition([piece.message for piece in pieces]))
+            await self._publisher.publish({partition: [_encode(news)]})
+            await transactions.end(commit=True)
+        except BaseException as e:
+            self._publisher = None
+            await abort(transactions, e)
+            raise
+        if about is not None and self.about != about:
+            self.about = dict(about)
+        self.marks |= marks
+
+
+def _encode(news: Mapping[str, Any]) -> bytearray:
+    now_ms = time.time_ns() // 1_000_000
+    entries: Iterable[Any] = [
+        (now_ms, name.encode(), json.dumps(value).encode(), ()) for name, value in news.items()
+    ]
+    return build_batch(entries)

@@ -1,0 +1,106 @@
+"""Checks a pipeline without running it: Spark's analyzer and its rules for streams look at every
+step and sink.
+
+What a step needs is asked of the places that have it: a topic whose fields the file does not
+declare is sampled, a directory of files and a database's table are asked for their columns. Nothing
+is written.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pk.spark.pipeline.definition import Pipeline, Relation, Sink, WrongPipeline
+from pk.spark.pipeline.document import Problem
+from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.run import RunOptions, open_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A relation or sink that passed."""
+
+    kind: Literal["source", "table", "step", "sink"]
+    name: str
+    line: int
+    columns: str
+    """The columns and their types; of a sink, where its rows go."""
+
+
+def check_pipeline(pipeline: Pipeline, options: RunOptions) -> list[Checked]:
+    """Plans a pipeline in a Spark of its own. Raises WrongPipeline, SparkFailed, KafkaError,
+    ClientError."""
+    with open_spark(pipeline, options, long=False) as own:
+        return check_in(own.session(), pipeline, options.kafka)
+
+
+def check_in(spark: "SparkSession", pipeline: Pipeline, kafka: Mapping[str, str]) -> list[Checked]:
+    """Plans a pipeline in a session. Raises WrongPipeline, KafkaError, ClientError."""
+    from pk.spark.pipeline.fields import Fields
+    from pk.spark.pipeline.registry_sources import RegistryVersions
+    from pk.spark.pipeline.relations import Builder
+    from pk.spark.pipeline.sinks import queries
+
+    places = Places(pipeline)
+    schemas = Fields(pipeline, places, kafka).known(spark)
+    versions = RegistryVersions(pipeline, places, kafka).options()
+    relations = Builder(spark, pipeline, places, kafka, schemas, versions).build()
+    problems: list[Problem] = []
+    for query in queries(pipeline, relations, kafka):
+        said = _unsupported(spark, query.frame, query.mode)
+        if said is not None:
+            path = () if query.sink is None else (*query.sink.path, "mode")
+            problems.append(Problem(pipeline.document.at(path), said))
+    if problems:
+        raise WrongPipeline(pipeline.file, problems)
+    found: list[Checked] = []
+    for relation in (*pipeline.sources, *pipeline.tables, *pipeline.steps):
+        schema = relations.frames[relation.name].schema
+        columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in schema.fields)
+        line = pipeline.document.at(relation.path).line
+        found.append(Checked(_kind(relation), relation.name, line, columns))
+    for sink in pipeline.sinks:
+        line = pipeline.document.at(sink.path).line
+        found.append(Checked("sink", sink.name, line, where(sink)))
+    return found
+
+
+def _kind(relation: Relation) -> Literal["source", "table", "step"]:
+    kinds: dict[object, Literal["source", "table", "step"]] = {
+        "source": "source",
+        "table": "table",
+        "step": "step",
+    }
+    return kinds[relation.path[0]]
+
+
+def where(sink: Sink) -> str:
+    """Where a sink's rows go, in the words of the file."""
+    for kind in ("topic", "parquet", "delta", "iceberg"):
+        if hasattr(sink, kind):
+            return f"{kind} {getattr(sink, kind)}"
+    return f"{getattr(sink, 'jdbc', '')} {getattr(sink, 'table', '')}"
+
+
+def _unsupported(spark: "SparkSession", frame: Any, mode: str) -> str | None:
+    """What Spark does not do with a stream of this kind; only the start of a query would say it."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from pk.spark.pipeline.relations import sentence
+
+    jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - the only way to Spark's own rules
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    output_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode.capitalize())()
+    try:
+        catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
+            frame._jdf.queryExecution().analyzed(), output_mode
+        )
+    except PySparkException as e:
+        return sentence(e)
+    except Py4JJavaError as e:
+        return sentence(Exception(str(e.java_exception.getMessage())))
+    return None

@@ -1,0 +1,73 @@
+"""Spark's checkpoint of a query, as far as it says which offsets of a topic a batch has.
+
+`offsets/N` says what batch N reads, `commits/N` that its sink has it. The file of a batch has a
+line of JSON for each source; a query that uses a topic twice has it in two lines.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from pk.core.values import TopicPartition
+from pk.spark.ranges import OffsetRange
+from pk.spark.stream.offsets import StreamOffset, WrongOffset
+
+
+def committed(checkpoint: Path, topic: str) -> dict[TopicPartition, int]:
+    """Where the next batch of a query begins to read a topic; empty before its first batch."""
+    newest = _newest(checkpoint / "commits")
+    if newest is None:
+        return {}
+    found: dict[TopicPartition, int] = {}
+    for offset in _offsets(checkpoint, newest, topic):
+        for tp, position in offset.positions.items():
+            if tp.topic == topic:
+                found[tp] = min(position, found.get(tp, position))
+    return found
+
+
+def last_batch(checkpoint: Path) -> int | None:
+    """The last batch of a query that its sink has."""
+    return _newest(checkpoint / "commits")
+
+
+def planned(checkpoint: Path, topic: str) -> list[OffsetRange]:
+    """What the newest batch of a query reads of a topic, done or not."""
+    newest = _newest(checkpoint / "offsets")
+    if newest is None:
+        return []
+    before = _offsets(checkpoint, newest - 1, topic)
+    ranges: list[OffsetRange] = []
+    for number, end in enumerate(_offsets(checkpoint, newest, topic)):
+        known = before[number] if number < len(before) else None
+        starts = known.positions if known is not None else (end.start or {})
+        ranges += [
+            OffsetRange(tp.topic, tp.partition, starts.get(tp, 0), stop, end.ids[tp.topic])
+            for tp, stop in end.positions.items()
+            if tp.topic == topic and starts.get(tp, 0) < stop
+        ]
+    return ranges
+
+
+def _newest(folder: Path) -> int | None:
+    try:
+        return max((int(p.name) for p in folder.iterdir() if p.name.isdecimal()), default=None)
+    except FileNotFoundError:
+        return None
+
+
+def _offsets(checkpoint: Path, batch: int, topic: str) -> list[StreamOffset]:
+    """The end of a batch, for each source that reads the topic."""
+    found: list[StreamOffset] = []
+    try:
+        text = (checkpoint / "offsets" / str(batch)).read_text(errors="replace")
+    except FileNotFoundError:
+        return []
+    for line in text.splitlines():
+        try:
+            value: Any = json.loads(line)
+            if isinstance(value, dict) and topic in cast(dict[str, Any], value):
+                found.append(StreamOffset.parse(value))
+        except (ValueError, WrongOffset):
+            continue
+    return found

@@ -1,0 +1,734 @@
+"""What a pipeline's file says: sources, tables, steps and sinks, checked as far as this needs
+neither Spark nor a broker.
+
+    name = "orders-per-minute"
+    checkpoint = "checkpoints/orders-per-minute"
+
+    [[source]]
+    name = "orders"
+    topic = "orders"
+    value = "json"
+    fields = "user STRING, amount DOUBLE"
+
+    [[step]]
+    name = "per_minute"
+    sql = "SELECT …"
+
+    [[sink]]
+    from = "per_minute"
+    topic = "orders-per-minute"
+
+Everything that is wrong is reported, not only the first problem; each with its line and column.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from pk.spark.errors import SparkError
+from pk.spark.pipeline.document import (
+    Document,
+    NotToml,
+    Path,
+    Problem,
+    read_document,
+)
+from pk.spark.schemas.kinds import KINDS
+
+OnError = Literal["stop", "skip", "dlq"]
+Schema = Literal["evolve", "fixed"]
+Mode = Literal["append", "update", "complete"]
+Encoding = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
+
+ON_ERROR: Final = ("stop", "skip", "dlq")
+SCHEMA: Final = ("evolve", "fixed")
+MODES: Final = ("append", "update", "complete")
+ENCODINGS: Final = ("bytes", "string", "json", *KINDS)
+FILE_FORMATS: Final = ("parquet", "json", "csv", "text", "orc")
+ICEBERG_CATALOGS: Final = ("sql", "rest", "hive", "glue")
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_VARIABLE: Final = re.compile(r"\$\{env:(\w+)\}")
+_PYTHON: Final = re.compile(r"[^:]+\.py:[A-Za-z_][A-Za-z0-9_]*")
+
+
+class WrongPipeline(SparkError):
+    """The file has problems. The message names them all, each as FILE:LINE:COLUMN."""
+
+    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+        self.file = file
+        self.problems = sorted(problems)
+        super().__init__("\n".join(show_problem(file, each) for each in self.problems))
+
+
+def show_problem(file: str, problem: Problem) -> str:
+    """A problem as compilers show theirs."""
+    return f"{file}:{problem.position.line}:{problem.position.column}: {problem.message}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watermark:
+    """How late a row may come, by the time in a column."""
+
+    column: str
+    delay: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relation:
+    """Something with rows and a name that SQL can use. `path` is its place in the file."""
+
+    name: str
+    path: Path
+    watermark: Watermark | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicSource(Relation):
+    """A topic as a stream."""
+
+    topic: str
+    key: Encoding = "bytes"
+    value: Encoding = "bytes"
+    fields: str | None = None
+    """The fields of JSON values in Spark's DDL; None: those of a sample."""
+
+    start: Literal["earliest", "latest"] = "earliest"
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def format(self) -> str | None:
+        """How values are written if they name their schemas; None if they name none."""
+        return self.value if self.value in KINDS else None
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether there are records that do not parse."""
+        return self.value == "json" or self.format is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSource(Relation):
+    """A directory as a stream of the files that appear in it, or read whole."""
+
+    files: str
+    format: str
+    fields: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True)
+class JdbcSource(Relation):
+    """A table of a database as a stream of its new and changed rows, or read whole."""
+
+    jdbc: str
+    table: str
+    changes: tuple[str, ...] = ()
+    """Columns that grow with every insert and update; a later row is one that is greater in
+    them."""
+
+    every: str = "10s"
+    """How often to look for changes."""
+
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Relation):
+    """Rows made of other rows: by SQL, or by a Python function that gets and returns data
+    frames."""
+
+    sql: str | None = None
+    python: str | None = None
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sink:
+    """Where the rows of a relation go. `path` is its place in the file."""
+
+    name: str
+    source: str
+    path: Path
+    mode: Mode = "append"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicSink(Sink):
+    """Rows as records, exactly once."""
+
+    topic: str
+    key: str | None = None
+    """An SQL expression."""
+
+    value: str | None = None
+    """An SQL expression; None: the column `value` if it is text or binary, else all columns as
+    JSON."""
+
+    format: str | None = None
+    """How values are written with a schema; None: without one."""
+
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParquetSink(Sink):
+    """Rows as parquet files in a directory, by Spark's own file sink."""
+
+    parquet: str
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaSink(Sink):
+    """Rows appended to a Delta table."""
+
+    delta: str
+    partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergSink(Sink):
+    """Rows appended to an Iceberg table."""
+
+    iceberg: str
+    catalog: Mapping[str, str]
+    """Properties of the catalog, as pyiceberg has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JdbcSink(Sink):
+    """Rows inserted into a database's table, or updated there by key."""
+
+    jdbc: str
+    table: str
+    key: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """A whole file."""
+
+    file: str
+    document: Document
+    name: str
+    checkpoint: str
+    group: str
+    on_error: OnError = "stop"
+    dead_letters: str | None = None
+    """The topic for what does not parse, with on_error = "dlq"."""
+
+    schema: Schema = "evolve"
+    every: str | None = None
+    """The pause between two batches; None: as soon as there is something."""
+
+    kafka: Mapping[str, str] = field(default_factory=dict[str, str])
+    registry: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Where the schema registry is: `url`, and how to log in."""
+
+    spark: Mapping[str, str] = field(default_factory=dict[str, str])
+    jars: tuple[str, ...] = ()
+    sources: tuple[Relation, ...] = ()
+    """TopicSource, FileSource and JdbcSource: streams."""
+
+    tables: tuple[Relation, ...] = ()
+    """FileSource and JdbcSource, read whole in each batch."""
+
+    steps: tuple[Step, ...] = ()
+    sinks: tuple[Sink, ...] = ()
+
+    def problem(self, path: Path, message: str) -> WrongPipeline:
+        """An error about one place."""
+        return WrongPipeline(self.file, [Problem(self.document.at(path), message)])
+
+    @property
+    def topics(self) -> tuple[TopicSource, ...]:
+        """The sources that are topics."""
+        return tuple(s for s in self.sources if isinstance(s, TopicSource))
+
+
+def parse_pipeline(text: str, file: str, environ: Mapping[str, str] | None = None) -> Pipeline:
+    """Reads a pipeline's file; `file` is its name for messages. Raises WrongPipeline.
+
+    In tables of options `${env:NAME}` stands for a variable of `environ`, so that a file need not
+    hold secrets.
+    """
+    try:
+        document = read_document(text)
+    except NotToml as e:
+        raise WrongPipeline(file, [e.problem]) from None
+    problems: list[Problem] = []
+    pipeline = _pipeline(_Table(document, (), document.values, problems, environ or {}), file)
+    if problems:
+        raise WrongPipeline(file, problems)
+    return pipeline
+
+
+class _Table:
+    """One table of the file. Each method takes a key out of it; what is left at the end has an
+    unknown name."""
+
+    def __init__(
+        self,
+        document: Document,
+        path: Path,
+        values: Mapping[str, Any],
+        problems: list[Problem],
+        environ: Mapping[str, str],
+    ) -> None:
+        self.document = document
+        self.path = path
+        self.values = values
+        self.problems = problems
+        self.environ = environ
+        self.known: set[str] = set()
+
+    def wrong(self, name: str | None, message: str) -> None:
+        path = self.path if name is None else (*self.path, name)
+        self.problems.append(Problem(self.document.at(path), message))
+
+    def has(self, name: str) -> bool:
+        return name in self.values
+
+    def text(self, name: str, default: str = "", *, needed: str | None = None) -> str:
+        """A text. `needed` says what is missing without it."""
+        self.known.add(name)
+        if name not in self.values:
+            if needed is not None:
+                self.wrong(None, f"{name} is missing: {needed}")
+            return default
+        value = self.values[name]
+        if not isinstance(value, str) or not value.strip():
+            self.wrong(name, f"{name} must be a text, is {_shown(value)}")
+            return default
+        return value
+
+    def optional(self, name: str) -> str | None:
+        return self.text(name) or None
+
+    def choice(self, name: str, known: Sequence[str], default: str) -> str:
+        value = self.text(name, default)
+        if value not in known:
+            self.wrong(
+                name, f"{name} must be {' or '.join(known)}, is {value!r}{_near(value, known)}"
+            )
+            return default
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A text, or an array of texts."""
+        self.known.add(name)
+        value = self.values.get(name, [])
+        if isinstance(value, str):
+            return (value,)
+        if not isinstance(value, list) or not all(
+            isinstance(each, str) and each for each in cast(list[Any], value)
+        ):
+            self.wrong(name, f"{name} must be a text or an array of texts, is {_shown(value)}")
+            return ()
+        return tuple(cast(list[str], value))
+
+    def mapping(self, name: str, *, but: Sequence[str] = ()) -> dict[str, str]:
+        """A table of texts, numbers and booleans, all handed on as text."""
+        self.known.add(name)
+        value = self.values.get(name, {})
+        if not isinstance(value, dict):
+            self.wrong(name, f"{name} must be a table, is {_shown(value)}")
+            return {}
+        found: dict[str, str] = {}
+        for key, each in _flat(cast(dict[str, Any], value)):
+            if key in but:
+                continue
+            if isinstance(each, bool):
+                found[key] = str(each).lower()
+            elif isinstance(each, str | int | float):
+                found[key] = self._filled((name, key), str(each))
+            else:
+                self.problems.append(
+                    Problem(
+                        self.document.at((*self.path, name, key)),
+                        f"{key} must be a text, a number or true or false, is {_shown(each)}",
+                    )
+                )
+        return found
+
+    def _filled(self, name: Path, text: str) -> str:
+        """A text with its variables replaced."""
+
+        def value(match: re.Match[str]) -> str:
+            if match[1] not in self.environ:
+                at = self.document.at((*self.path, *name))
+                self.problems.append(Problem(at, f"the environment has no variable {match[1]}"))
+            return self.environ.get(match[1], "")
+
+        return _VARIABLE.sub(value, text)
+
+    def tables(self, name: str) -> list["_Table"]:
+        """The tables of `[[name]]`."""
+        self.known.add(name)
+        value = self.values.get(name, [])
+        if not isinstance(value, list) or not all(
+            isinstance(each, dict) for each in cast(list[Any], value)
+        ):
+            self.wrong(name, f"{name} must be written as [[{name}]]")
+            return []
+        return [
+            _Table(self.document, (*self.path, name, number), each, self.problems, self.environ)
+            for number, each in enumerate(cast(list[dict[str, Any]], value))
+        ]
+
+    def table(self, name: str) -> "_Table | None":
+        """A table that may be missing."""
+        self.known.add(name)
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.wrong(name, f"{name} must be a table, is {_shown(value)}")
+            return None
+        found = cast(dict[str, Any], value)
+        return _Table(self.document, (*self.path, name), found, self.problems, self.environ)
+
+    def end(self, what: str) -> None:
+        """Reports the keys that nothing took."""
+        for name in self.values:
+            if name not in self.known:
+                self.wrong(name, f"{name} is not a key of {what}{_near(name, sorted(self.known))}")
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """TOML reads an unquoted `bootstrap.servers` as a table in a table; here it is one name."""
+    found: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found += _flat(cast(dict[str, Any], value), f"{before}{key}.")
+        else:
+            found.append((f"{before}{key}", value))
+    return found
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _shown(value: object) -> str:
+    kinds = {dict: "a table", list: "an array"}
+    return kinds.get(type(value), repr(value))
+
+
+def _pipeline(table: _Table, file: str) -> Pipeline:
+    name = table.text("name", "pipeline", needed="it names the pipeline")
+    if not _PIPELINE_NAME.fullmatch(name):
+        table.wrong("name", f"name may have letters, digits, '.', '_' and '-', is {name!r}")
+    checkpoint = table.text(
+        "checkpoint", "checkpoint", needed="a directory that remembers what was read"
+    )
+    if "://" in checkpoint:
+        table.wrong("checkpoint", "checkpoint must be a directory of this machine, not a URL")
+    on_error = cast(OnError, table.choice("on_error", ON_ERROR, "stop"))
+    dead_letters = table.optional("dead_letters")
+    if on_error == "dlq" and dead_letters is None:
+        at = "on_error" if table.has("on_error") else None
+        table.wrong(at, 'dead_letters is missing: with on_error = "dlq" it names a topic')
+    if on_error != "dlq" and dead_letters is not None:
+        table.wrong("dead_letters", 'dead_letters has no effect without on_error = "dlq"')
+    _check_topic(table, "dead_letters", dead_letters)
+    spark = table.table("spark")
+    jars = spark.texts("jars") if spark is not None else ()
+    pipeline = Pipeline(
+        file=file,
+        document=table.document,
+        name=name,
+        checkpoint=checkpoint,
+        group=table.text("group", name),
+        on_error=on_error,
+        dead_letters=dead_letters,
+        schema=cast(Schema, table.choice("schema", SCHEMA, "evolve")),
+        every=table.optional("every"),
+        kafka=table.mapping("kafka"),
+        registry=table.mapping("schema_registry"),
+        spark=table.mapping("spark", but=("jars",)),
+        jars=jars,
+        sources=tuple(_source(each, stream=True) for each in table.tables("source")),
+        tables=tuple(_source(each, stream=False) for each in table.tables("table")),
+        steps=tuple(_step(each) for each in table.tables("step")),
+        sinks=_sinks(table),
+    )
+    table.end("a pipeline")
+    for what, found in (("[[source]]", pipeline.sources), ("[[sink]]", pipeline.sinks)):
+        if not found:
+            table.wrong(None, f"a pipeline needs at least one {what}")
+    _check_names(table, pipeline)
+    if on_error != "stop" and not any(s.may_fail for s in pipeline.topics):
+        table.wrong("on_error", 'on_error has no effect without a topic whose value = "json"')
+    formats = (*(s.format for s in pipeline.topics), *(_format_of(s) for s in pipeline.sinks))
+    if pipeline.registry and not any(formats):
+        table.wrong("schema_registry", f"no source or sink has values in {_FORMATS}")
+    return pipeline
+
+
+_FORMATS: Final = f"{', '.join(list(KINDS)[:-1])} or {list(KINDS)[-1]}"
+
+
+def _format_of(sink: Sink) -> str | None:
+    return sink.format if isinstance(sink, TopicSink) else None
+
+
+def _check_topic(table: _Table, name: str, topic: str | None) -> None:
+    if topic is not None and (not _TOPIC.fullmatch(topic) or topic in (".", "..")):
+        table.wrong(name, f"{topic!r} is not a name of a topic: letters, digits, '.', '_' and '-'")
+
+
+def _check_names(table: _Table, pipeline: Pipeline) -> None:
+    """Each relation has a name of its own, and what uses one comes after it."""
+    document, problems = table.document, table.problems
+    seen: dict[str, Path] = {}
+    for relation in (*pipeline.sources, *pipeline.tables, *pipeline.steps):
+        if isinstance(relation, Step):
+            for number, name in enumerate(relation.inputs):
+                if name not in seen:
+                    at = document.at((*relation.path, "inputs", number))
+                    problems.append(Problem(at, _no_relation(name, seen)))
+        if relation.name.lower() in {name.lower() for name in seen}:
+            at = document.at((*relation.path, "name"))
+            problems.append(Problem(at, f"the name {relation.name} is used twice"))
+        seen[relation.name] = relation.path
+    names: set[str] = set()
+    for sink in pipeline.sinks:
+        if sink.source and sink.source not in seen:
+            at = document.at((*sink.path, "from"))
+            problems.append(Problem(at, _no_relation(sink.source, seen)))
+        if sink.name in names:
+            at = document.at((*sink.path, "name"))
+            message = f"two sinks have the name {sink.name}; give each a name of its own"
+            problems.append(Problem(at, message))
+        names.add(sink.name)
+
+
+def _no_relation(name: str, known: Mapping[str, Path]) -> str:
+    near = _near(name, list(known))
+    return f"no source, table or step before this is named {name!r}{near}"
+
+
+def _name(table: _Table) -> str:
+    name = table.text("name", "unnamed", needed="SQL steps use it")
+    if not _NAME.fullmatch(name):
+        table.wrong("name", f"name must be letters, digits and '_', as SQL has them, is {name!r}")
+    return name
+
+
+def _watermark(table: _Table) -> Watermark | None:
+    inner = table.table("watermark")
+    if inner is None:
+        return None
+    found = Watermark(
+        column=inner.text("column", needed="the column that has the time"),
+        delay=inner.text("delay", needed="how late rows may come, such as '10 minutes'"),
+    )
+    inner.end("a watermark")
+    return found
+
+
+def _kind(table: _Table, kinds: Sequence[str], what: str) -> str | None:
+    """Which of the keys that decide about the kind of a table is there; exactly one must be."""
+    found = [kind for kind in kinds if table.has(kind)]
+    if len(found) == 1:
+        return found[0]
+    wanted = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+    said = f"{' and '.join(found)} are given" if found else "none is given"
+    table.wrong(found[1] if found else None, f"{what} needs one of {wanted}; {said}")
+    return None
+
+
+def _source(table: _Table, *, stream: bool) -> Relation:
+    name, watermark = _name(table), _watermark(table)
+    what = "a [[source]]" if stream else "a [[table]]"
+    kinds = ("topic", "files", "jdbc") if stream else ("files", "jdbc")
+    kind = _kind(table, kinds, what)
+    if watermark is not None and not stream:
+        table.wrong("watermark", "a [[table]] is read whole, so it has no watermark")
+    if kind is None:
+        return Relation(name=name, path=table.path)
+    if kind == "topic":
+        found: Relation = _topic_source(table, name, watermark)
+    elif kind == "files":
+        found = FileSource(
+            name=name,
+            path=table.path,
+            watermark=watermark,
+            files=table.text("files"),
+            format=table.choice("format", FILE_FORMATS, "parquet"),
+            fields=table.optional("fields"),
+            options=table.mapping("options"),
+        )
+    else:
+        found = _jdbc_source(table, name, watermark, stream)
+    table.end(f"{what} of this kind")
+    return found
+
+
+def _topic_source(table: _Table, name: str, watermark: Watermark | None) -> TopicSource:
+    topic = table.text("topic")
+    _check_topic(table, "topic", topic or None)
+    value = cast(Encoding, table.choice("value", ENCODINGS, "bytes"))
+    fields = table.optional("fields")
+    if fields is not None and value != "json":
+        table.wrong("fields", 'fields has no effect without value = "json"')
+    key = cast(Encoding, table.choice("key", ("bytes", "string"), "bytes"))
+    start = cast(
+        Literal["earliest", "latest"], table.choice("start", ("earliest", "latest"), "earliest")
+    )
+    return TopicSource(
+        name=name,
+        path=table.path,
+        watermark=watermark,
+        topic=topic,
+        key=key,
+        value=value,
+        fields=fields,
+        start=start,
+        options=table.mapping("options"),
+    )
+
+
+def _jdbc_source(table: _Table, name: str, watermark: Watermark | None, stream: bool) -> JdbcSource:
+    if stream and not table.has("changes"):
+        table.wrong(
+            None,
+            "changes is missing: columns that grow with every insert and update, such as"
+            " ['updated_at', 'id']; a [[table]] is read whole and needs none",
+        )
+    if not stream and table.has("changes"):
+        table.wrong("changes", "a [[table]] is read whole; only a [[source]] has changes")
+    return JdbcSource(
+        name=name,
+        path=table.path,
+        watermark=watermark,
+        jdbc=_jdbc_url(table),
+        table=table.text("table", needed="the database's table"),
+        changes=table.texts("changes"),
+        every=table.text("every", "10s") if stream else "10s",
+        options=table.mapping("options"),
+    )
+
+
+def _jdbc_url(table: _Table) -> str:
+    url = table.text("jdbc")
+    if url and not url.startswith("jdbc:"):
+        table.wrong("jdbc", f"a JDBC URL begins with jdbc:, this is {url!r}")
+    return url
+
+
+def _step(table: _Table) -> Step:
+    kind = _kind(table, ("sql", "python"), "a [[step]]")
+    found = Step(
+        name=_name(table),
+        path=table.path,
+        watermark=_watermark(table),
+        sql=table.optional("sql"),
+        python=table.optional("python"),
+        inputs=table.texts("inputs"),
+    )
+    if found.python is not None and not _PYTHON.fullmatch(found.python):
+        table.wrong("python", f"python must be FILE.py:FUNCTION, is {found.python!r}")
+    if kind == "sql" and found.inputs:
+        table.wrong("inputs", "inputs is for python steps; SQL names its relations itself")
+    if kind == "python" and not found.inputs:
+        table.wrong(None, "inputs is missing: the names of what the function gets")
+    table.end("a [[step]]")
+    return found
+
+
+_SINKS: Final = ("topic", "parquet", "delta", "iceberg", "jdbc")
+
+
+def _sinks(table: _Table) -> tuple[Sink, ...]:
+    tables = table.tables("sink")
+    return tuple(_sink(each) for each in tables)
+
+
+def _sink(table: _Table) -> Sink:
+    kind = _kind(table, _SINKS, "a [[sink]]")
+    source = table.text("from", needed="the source or step whose rows it takes")
+    name = table.text("name", source or "unnamed")
+    if not _PIPELINE_NAME.fullmatch(name):
+        table.wrong("name", f"name may have letters, digits, '.', '_' and '-', is {name!r}")
+    mode = cast(Mode, table.choice("mode", MODES, "append"))
+    path = table.path
+    found = Sink(name=name, source=source, path=path, mode=mode)
+    if kind == "topic":
+        topic = table.text("topic")
+        _check_topic(table, "topic", topic or None)
+        found = TopicSink(
+            name=name,
+            source=source,
+            path=path,
+            mode=mode,
+            topic=topic,
+            key=table.optional("key"),
+            value=table.optional("value"),
+            format=table.choice("format", tuple(KINDS), "avro") if table.has("format") else None,
+            options=table.mapping("options"),
+        )
+    elif kind == "parquet":
+        found = ParquetSink(
+            name=name,
+            source=source,
+            path=path,
+            mode=mode,
+            parquet=table.text("parquet"),
+            partition_by=table.texts("partition_by"),
+        )
+    elif kind == "delta":
+        found = DeltaSink(
+            name=name,
+            source=source,
+            path=path,
+            mode=mode,
+            delta=table.text("delta"),
+            partition_by=table.texts("partition_by"),
+        )
+    elif kind == "iceberg":
+        found = _iceberg_sink(table, found)
+    elif kind == "jdbc":
+        found = JdbcSink(
+            name=name,
+            source=source,
+            path=path,
+            mode=mode,
+            jdbc=_jdbc_url(table),
+            table=table.text("table", needed="the database's table"),
+            key=table.texts("key"),
+            options=table.mapping("options"),
+        )
+        if mode != "append" and not found.key:
+            table.wrong("mode", f'mode = "{mode}" needs a key: the columns that name a row')
+    if kind in ("parquet", "delta", "iceberg") and mode != "append":
+        table.wrong("mode", f"a {kind} sink only appends; a jdbc sink with a key can update")
+    if kind is not None:
+        table.end(f"a {kind} sink")
+    return found
+
+
+def _iceberg_sink(table: _Table, sink: Sink) -> IcebergSink:
+    name = table.text("iceberg")
+    if "." not in name.strip("."):
+        table.wrong("iceberg", f"iceberg must be NAMESPACE.TABLE, is {name!r}")
+    catalog = table.mapping("catalog")
+    if not catalog:
+        table.wrong(
+            None,
+            "catalog is missing: pyiceberg's properties, such as"
+            ' { type = "sql", uri = "sqlite:///catalog.db", warehouse = "tables" }',
+        )
+    elif catalog.get("type", "sql") not in ICEBERG_CATALOGS:
+        table.wrong("catalog", f"a catalog's type must be {' or '.join(ICEBERG_CATALOGS)}")
+    return IcebergSink(
+        name=sink.name, source=sink.source, path=sink.path, iceberg=name, catalog=catalog
+    )

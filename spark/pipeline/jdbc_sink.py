@@ -1,0 +1,193 @@
+"""A table of a database as a sink: rows are inserted, or updated by their key, exactly once.
+
+Spark's tasks write a batch into a staging table. The driver then moves it into the table in one
+transaction of the database, together with the number of the batch; a batch whose number is there is
+left out.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pk.spark.errors import SparkFailed
+from pk.spark.pipeline.definition import JdbcSink
+from pk.spark.pipeline.places import Places
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MARKERS: Final = "pk_pipeline_batches"
+_OWN: Final = ("user", "password", "driver")
+"""Options that the driver's own connection needs too."""
+
+
+def write_jdbc(
+    sink: JdbcSink, places: Places, identity: str, frame: "DataFrame", batch: int
+) -> None:
+    """Writes a batch. Raises SparkFailed, PySparkException."""
+    spark = frame.sparkSession
+    url = places.jdbc(sink.jdbc)
+    with Database(spark, url, sink.options) as database:
+        database.create_markers()
+        if database.last_batch(identity) >= batch:
+            return
+        options = {**sink.options, "url": url}
+        if url.startswith("jdbc:sqlite:"):
+            frame = frame.coalesce(1)  # SQLite has one writer at a time
+        if not database.exists(sink.table):
+            database.create(sink.table, frame)
+            if sink.key:
+                database.create_index(sink.table, sink.key)
+        staging = f"pk_staging_{identity.replace('-', '_').replace('.', '_')}"
+        if database.exists(staging):
+            database.run(f"DROP TABLE {staging}")
+        database.create(staging, frame)
+        rows = frame.write.format("jdbc").options(**options).option("dbtable", staging)
+        rows.mode("append").save()
+        dialect = url.split(":")[1]
+        statement = upsert(dialect, sink.table, staging, frame.columns, sink.key)
+        database.commit(statement, identity, batch)
+        database.run(f"DROP TABLE {staging}")
+
+
+def upsert(
+    dialect: str, table: str, staging: str, columns: Sequence[str], key: Sequence[str]
+) -> str:
+    """The statement that moves the rows of a staging table, in the words of a database."""
+    names = [_quoted(dialect, name) for name in columns]
+    keys = [_quoted(dialect, name) for name in key]
+    rest = [name for name in names if name not in keys]
+    listed = ", ".join(names)
+    plain = f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {staging}"
+    if not keys:
+        return plain
+    if dialect in ("mysql", "mariadb"):
+        sets = ", ".join(f"{name} = VALUES({name})" for name in rest or keys[:1])
+        return f"{plain} ON DUPLICATE KEY UPDATE {sets}"
+    if dialect in ("sqlite", "postgresql"):
+        # Without WHERE, SQLite takes ON for that of a join.
+        does = f"UPDATE SET {', '.join(f'{n} = excluded.{n}' for n in rest)}" if rest else "NOTHING"
+        return f"{plain} WHERE true ON CONFLICT ({', '.join(keys)}) DO {does}"
+    matched = " AND ".join(f"t.{name} = s.{name}" for name in keys)
+    sets = ", ".join(f"t.{name} = s.{name}" for name in rest)
+    updates = f" WHEN MATCHED THEN UPDATE SET {sets}" if rest else ""
+    values = ", ".join(f"s.{name}" for name in names)
+    end = ";" if dialect == "sqlserver" else ""
+    return (
+        f"MERGE INTO {table} t USING {staging} s ON {matched}{updates}"
+        f" WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values}){end}"
+    )
+
+
+def _quoted(dialect: str, name: str) -> str:
+    # As Spark's own dialects quote the columns of the tables that it makes.
+    mark = "`" if dialect in ("mysql", "mariadb") else '"'
+    return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+
+class Database:
+    """A connection of the driver's JVM, through py4j."""
+
+    def __init__(self, spark: "SparkSession", url: str, options: Any) -> None:
+        from py4j.protocol import Py4JJavaError
+
+        jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - the only way to the driver's JVM
+        given = {name.lower(): value for name, value in options.items()}
+        properties = jvm.java.util.Properties()
+        for name in _OWN[:2]:
+            if name in given:
+                properties.setProperty(name, given[name])
+        try:
+            if "driver" in given:
+                jvm.java.lang.Class.forName(given["driver"])
+            self._connection: Any = jvm.java.sql.DriverManager.getConnection(url, properties)
+            self._connection.setAutoCommit(False)
+        except Py4JJavaError as e:
+            raise SparkFailed(f"the database cannot be reached: {e.java_exception}") from e
+        self._dialect = url.split(":")[1]
+        self._jvm = jvm
+        self._url = url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.rollback()
+        self._connection.close()
+
+    def run(self, statement: str) -> None:
+        """One statement, committed. Raises SparkFailed with what the database says."""
+        self._execute(statement)
+        self._connection.commit()
+
+    def exists(self, table: str) -> bool:
+        """Whether a table can be read."""
+        try:
+            self._ask(f"SELECT 1 FROM {table} WHERE 1 = 0")
+        except SparkFailed:
+            self._connection.rollback()
+            return False
+        self._connection.commit()
+        return True
+
+    def create(self, table: str, frame: "DataFrame") -> None:
+        """Makes a table with the columns of a frame, in Spark's types for this database.
+
+        Spark's writer makes tables too, but only where it knows the database's error for one that
+        is missing.
+        """
+        jdbc = self._jvm.org.apache.spark.sql
+        utils = jdbc.execution.datasources.jdbc.JdbcUtils
+        dialect = jdbc.jdbc.JdbcDialects.get(self._url)
+        java: Any = frame._jdf
+        schema = java.schema()
+        columns = utils.schemaString(dialect, schema, False, self._jvm.scala.Option.empty())
+        self.run(f"CREATE TABLE {table} ({columns})")
+
+    def create_markers(self) -> None:
+        """Makes the table of the numbers of batches."""
+        if not self.exists(MARKERS):
+            self.run(f"CREATE TABLE {MARKERS} (sink VARCHAR(250) PRIMARY KEY, batch BIGINT)")
+
+    def last_batch(self, identity: str) -> int:
+        """The last batch of a sink; -1 before the first."""
+        found = self._ask(f"SELECT batch FROM {MARKERS} WHERE sink = '{identity}'")
+        self._connection.commit()
+        return -1 if found is None else found
+
+    def create_index(self, table: str, key: Sequence[str]) -> None:
+        """Makes the key of a new table unique, as an upsert needs it."""
+        name = f"pk_key_{table.replace('.', '_').replace(chr(34), '')}"
+        names = ", ".join(_quoted(self._dialect, each) for each in key)
+        self.run(f"CREATE UNIQUE INDEX {name} ON {table} ({names})")
+
+    def commit(self, statement: str, identity: str, batch: int) -> None:
+        """The statement and the batch's number, in one transaction."""
+        self._execute(statement)
+        self._execute(f"DELETE FROM {MARKERS} WHERE sink = '{identity}'")
+        self._execute(f"INSERT INTO {MARKERS} (sink, batch) VALUES ('{identity}', {batch})")
+        self._connection.commit()
+
+    def _execute(self, statement: str) -> None:
+        from py4j.protocol import Py4JJavaError
+
+        made = self._connection.createStatement()
+        try:
+            made.execute(statement)
+        except Py4JJavaError as e:
+            self._connection.rollback()
+            raise SparkFailed(f"the database refused {statement!r}: {e.java_exception}") from e
+        finally:
+            made.close()
+
+    def _ask(self, statement: str) -> int | None:
+        """The number in the first row; None without rows."""
+        from py4j.protocol import Py4JJavaError
+
+        made = self._connection.createStatement()
+        try:
+            rows = made.executeQuery(statement)
+            return int(rows.getLong(1)) if rows.next() else None
+        except Py4JJavaError as e:
+            raise SparkFailed(f"the database refused {statement!r}: {e.java_exception}") from e
+        finally:
+            made.close()

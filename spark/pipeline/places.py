@@ -1,0 +1,45 @@
+"""Where a pipeline keeps what: paths in its file are relative to the file's directory.
+
+CHECKPOINT/sinks/NAME     Spark's checkpoint of the query that feeds a sink
+CHECKPOINT/pk/            what pk itself remembers: schemas, status, spools of changes
+"""
+
+from pathlib import Path
+
+from pk.spark.jdbc_url import with_path
+from pk.spark.pipeline.definition import Pipeline
+
+
+class Places:
+    """The paths of one pipeline."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.base = Path(pipeline.file).absolute().parent
+        self.checkpoint = self.path(pipeline.checkpoint)
+        self.own = self.checkpoint / "pk"
+        self.schemas = self.own / "schemas.json"
+        self.versions = self.own / "versions.json"
+        self.identity = self.own / "pipeline.json"
+        self.status = self.own / "status.json"
+        self.lock = self.own / "lock"
+        self.stop = self.own / "stop"
+
+    def path(self, text: str) -> Path:
+        """A path of this machine."""
+        return Path(self.base, Path(text).expanduser())
+
+    def url(self, text: str) -> str:
+        """A path or URL, as Spark reads it."""
+        return text if "://" in text else f"file://{self.path(text)}"
+
+    def jdbc(self, url: str) -> str:
+        """A JDBC URL; the file of SQLite is relative to the pipeline's file too."""
+        return with_path(url, self.base)
+
+    def query(self, sink: str) -> Path:
+        """Spark's checkpoint of a sink's query."""
+        return self.checkpoint / "sinks" / sink
+
+    def spool(self, source: str) -> Path:
+        """The changes of a JDBC source that the run has read."""
+        return self.own / "changes" / source

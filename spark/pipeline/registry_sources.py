@@ -1,0 +1,157 @@
+"""Sources and sinks of a pipeline whose values have schemas in a registry.
+
+A source's columns are those of the subject's latest version. With `schema = "evolve"` the query
+ends before a batch in which a newer version may be, and begins again with that version's columns;
+the offsets of the batch stay. A newer version that lacks a column, or has it with another type, is
+not taken over: the source goes on with the version before, and a record that this one cannot read
+is one that does not parse (`on_error`). With `fixed` the first run's version stays.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql.types import DataType, StructType
+
+from pk.core.schemas.registry.errors import RegistryError
+from pk.core.schemas.schema import MissingLibrary, SchemaError
+from pk.net.client.errors import ConfigError
+from pk.net.schemas.client import RegistryUnreachable
+from pk.spark.errors import OptionError
+from pk.spark.pipeline.atomic_json import write_json
+from pk.spark.pipeline.definition import Pipeline, TopicSink, TopicSource
+from pk.spark.pipeline.places import Places
+from pk.spark.schemas.kinds import KINDS
+from pk.spark.schemas.options import split_options
+from pk.spark.schemas.reading import NEW_VERSION
+from pk.spark.schemas.source_columns import reading_of
+from pk.spark.schemas.writing import encoders
+
+_OURS: Final = ("value.format", "schema.on.error", "schema.on.new.version")
+"""Options that the file says otherwise."""
+
+_REFUSALS: Final = (
+    OptionError,
+    ConfigError,
+    RegistryError,
+    RegistryUnreachable,
+    SchemaError,
+    MissingLibrary,
+)
+_PINNED: Final = ("value.schema.version", "value.schema.id")
+
+
+def registry_options(pipeline: Pipeline, format: str | None) -> dict[str, str]:
+    """The options of the data source for values in a format; none for values without a schema."""
+    if format is None:
+        return {}
+    where = {f"schema.registry.{name}": value for name, value in pipeline.registry.items()}
+    return {**where, "value.format": KINDS[format]}
+
+
+def source_options(
+    pipeline: Pipeline, source: TopicSource, kafka: Mapping[str, str]
+) -> dict[str, str]:
+    """The options with which a source is read. Raises WrongPipeline."""
+    if source.format is not None:
+        for name in source.options:
+            if name.lower() in _OURS:
+                path = (*source.path, "options")
+                raise pipeline.problem(path, f"{name} is said by value, on_error and schema here")
+    return {
+        **kafka,
+        **registry_options(pipeline, source.format),
+        **({"schema.on.error": "null"} if source.format is not None else {}),
+        **source.options,
+        "subscribe": source.topic,
+    }
+
+
+def sink_options(pipeline: Pipeline, sink: TopicSink) -> dict[str, str]:
+    """The options of a topic's sink that are about schemas, and its own."""
+    topic = {"topic": sink.topic} if sink.format is not None else {}  # it names the subject
+    return {**registry_options(pipeline, sink.format), **topic, **sink.options}
+
+
+def check_encoders(
+    pipeline: Pipeline, sink: TopicSink, options: Mapping[str, str], rows: StructType
+) -> None:
+    """Whether a sink's rows fit their schema. What would be registered is not looked at. Raises
+    WrongPipeline."""
+    schemas = split_options(options, sink=True)[1]
+    if schemas is None or schemas.register:
+        return
+    try:
+        encoders(schemas, rows, sink.topic)
+    except _REFUSALS as e:
+        raise pipeline.problem((*sink.path, "format"), str(e)) from e
+
+
+def is_new_version(failure: str) -> bool:
+    """Whether a query ended because of a newer version."""
+    return NEW_VERSION in failure
+
+
+class RegistryVersions:
+    """Which version each source is read with; remembered beside the checkpoint."""
+
+    def __init__(self, pipeline: Pipeline, places: Places, kafka: Mapping[str, str]) -> None:
+        self._pipeline = pipeline
+        self._places = places
+        self._kafka = kafka
+        self._chosen: dict[str, int] = {}
+
+    def options(self) -> dict[str, dict[str, str]]:
+        """By source, the options that say which version. Raises WrongPipeline."""
+        before = self._remembered()
+        found: dict[str, dict[str, str]] = {}
+        for source in self._pipeline.topics:
+            if source.format is not None:
+                found[source.name] = self._options(source, before.get(source.name))
+        return found
+
+    def remember(self) -> None:
+        """Keeps what was chosen for the next start. Raises OSError."""
+        if self._chosen:
+            write_json(self._places.versions, {**self._remembered(), **self._chosen})
+
+    def _remembered(self) -> dict[str, int]:
+        try:
+            return json.loads(self._places.versions.read_text())
+        except FileNotFoundError:
+            return {}
+
+    def _options(self, source: TopicSource, before: int | None) -> dict[str, str]:
+        columns, latest = self._asked(source, None)
+        if latest is None or any(name.lower() in _PINNED for name in source.options):
+            return {}
+        version = latest
+        if before is not None and before != latest:
+            fixed = self._pipeline.schema == "fixed"
+            if fixed or not is_wider(self._asked(source, before)[0], columns):
+                version = before
+        self._chosen[source.name] = version
+        if self._pipeline.schema == "evolve" and version == latest:
+            return {"schema.on.new.version": "fail"}
+        return {"value.schema.version": str(version)}
+
+    def _asked(self, source: TopicSource, version: int | None) -> tuple[DataType, int | None]:
+        """The type of the values, and the version that it is of."""
+        given = source_options(self._pipeline, source, self._kafka)
+        if version is not None:
+            given["value.schema.version"] = str(version)
+        try:
+            reading = reading_of(given)
+            return reading.choose()["value"].dataType, reading.version("value")
+        except _REFUSALS as e:
+            raise self._pipeline.problem((*source.path, "value"), str(e)) from e
+
+
+def is_wider(known: DataType, found: DataType) -> bool:
+    """Whether a type has every field of another, with its type, and maybe more."""
+    if not isinstance(known, StructType) or not isinstance(found, StructType):
+        return known.simpleString() == found.simpleString()
+    others = {each.name: each.dataType for each in found.fields}
+    return all(
+        each.name in others and is_wider(each.dataType, others[each.name]) for each in known.fields
+    )

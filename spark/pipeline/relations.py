@@ -1,0 +1,396 @@
+"""A pipeline's sources, tables and steps as Spark's data frames, each also a view that SQL steps
+can name.
+
+Nothing runs here: Spark's analyzer looks at each step, and its errors get their place in the file.
+"""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from pk.net.client.errors import ConfigError
+from pk.spark.errors import OptionError
+from pk.spark.options import parse_options
+from pk.spark.pipeline import json_values
+from pk.spark.pipeline.definition import (
+    FileSource,
+    JdbcSource,
+    Pipeline,
+    Relation,
+    Step,
+    TopicSource,
+    WrongPipeline,
+)
+from pk.spark.pipeline.document import Problem
+from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.registry_sources import source_options
+from pk.spark.schemas.options import split_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+HEADER: Final = "__pk.errors."
+"""What the names of a dead letter's headers begin with, as those of Kafka Streams begin with
+`__streams.errors.`"""
+
+_POSITION: Final = re.compile(r"line (\d+),? pos (\d+)")
+_RECORD: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+
+
+@dataclass
+class Relations:
+    """The data frames of a pipeline."""
+
+    frames: dict[str, "DataFrame"] = field(default_factory=dict[str, "DataFrame"])
+    dead_letters: dict[str, "DataFrame"] = field(default_factory=dict[str, "DataFrame"])
+    """By source, what does not parse, as records for the topic of dead letters."""
+
+    uses: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """By relation, the sources that its rows come from."""
+
+
+class Builder:
+    """Builds the relations of a pipeline in a session."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        pipeline: Pipeline,
+        places: Places,
+        kafka: Mapping[str, str],
+        schemas: Mapping[str, StructType],
+        versions: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._places = places
+        self._kafka = kafka
+        """The options of the topics: addresses of brokers and client configs, as the data source
+        has them."""
+
+        self._schemas = schemas
+        """By source, the fields of its JSON values."""
+
+        self._versions = versions or {}
+        """By source, the options that say which version of its schema it is read with."""
+
+        self._built = Relations()
+
+    def build(self) -> Relations:
+        """All relations. Raises WrongPipeline with every step that is wrong."""
+        # PySpark writes each error of the analyzer to standard error, too.
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+        problems: list[Problem] = []
+        missing: set[str] = set()
+        pipeline = self._pipeline
+        for relation in (*pipeline.sources, *pipeline.tables, *pipeline.steps):
+            try:
+                frame = self._frame(relation)
+                if relation.watermark is not None:
+                    frame = self._with_watermark(relation, frame)
+            except WrongPipeline as e:
+                # What uses a step that is wrong is not wrong itself.
+                if not any(re.search(rf"\b{name}\b", str(e)) for name in missing):
+                    problems += e.problems
+                missing.add(relation.name)
+                continue
+            frame.createOrReplaceTempView(relation.name)
+            self._built.frames[relation.name] = frame
+            self._built.uses[relation.name] = self._sources_of(relation)
+        if problems:
+            raise WrongPipeline(pipeline.file, problems)
+        return self._built
+
+    def _sources_of(self, relation: Relation) -> frozenset[str]:
+        if not isinstance(relation, Step):
+            return frozenset((relation.name,))
+        names = relation.inputs
+        if relation.sql is not None:
+            words = set(re.findall(r"\w+", relation.sql.lower()))
+            names = tuple(name for name in self._built.frames if name.lower() in words)
+        return frozenset().union(*(self._built.uses[n] for n in names if n in self._built.uses))
+
+    def _frame(self, relation: Relation) -> "DataFrame":
+        if isinstance(relation, TopicSource):
+            return self._topic(relation)
+        if isinstance(relation, Step):
+            return self._sql(relation) if relation.sql is not None else self._python(relation)
+        stream = relation in self._pipeline.sources
+        if isinstance(relation, FileSource):
+            return self._files(relation, stream)
+        assert isinstance(relation, JdbcSource)
+        return self._changes(relation) if stream else self._table(relation)
+
+    def _with_watermark(self, relation: Relation, frame: "DataFrame") -> "DataFrame":
+        watermark = relation.watermark
+        assert watermark is not None
+        if watermark.column not in frame.columns:
+            known = ", ".join(frame.columns)
+            path = (*relation.path, "watermark", "column")
+            message = f"{relation.name} has no column {watermark.column!r}; it has {known}"
+            raise self._pipeline.problem(path, message)
+        try:
+            marked = frame.withWatermark(watermark.column, watermark.delay)
+            _ = marked.schema
+            return marked
+        except PySparkException as e:
+            raise self._pipeline.problem((*relation.path, "watermark"), sentence(e)) from e
+
+    def _topic(self, source: TopicSource) -> "DataFrame":
+        given = source_options(self._pipeline, source, self._kafka)
+        given |= self._versions.get(source.name, {})
+        try:
+            # Spark makes the source only when the query starts.
+            parse_options(split_options(given)[0], stream=True)
+        except (OptionError, ConfigError) as e:
+            raise self._pipeline.problem((*source.path, "options"), str(e)) from e
+        options = {name.lower(): value for name, value in source.options.items()}
+        headers = options.get("includeheaders", "false") == "true"
+        dead = self._pipeline.on_error == "dlq" and source.may_fail
+        reader = self._spark.readStream.format("pk").options(**given)
+        reader = reader.option("startingOffsets", source.start)
+        raw = reader.option("includeHeaders", str(headers or dead).lower()).load()
+        columns = {name: f.col(name) for name in _RECORD}
+        if headers:
+            columns["headers"] = f.col("headers")
+        if source.key == "string":
+            columns["key"] = f.col("key").cast("string")
+        if source.value == "bytes":
+            return raw.select(*_named(columns))
+        if source.format is not None:
+            return self._with_schema(source, raw, columns)
+        text = f.col("value").cast("string")
+        if source.value == "string":
+            return raw.select(*_named(columns | {"value": text}))
+        return self._json(source, raw, columns)
+
+    def _json(
+        self, source: TopicSource, raw: "DataFrame", columns: dict[str, "Column"]
+    ) -> "DataFrame":
+        schema = self._schemas[source.name]
+        text = f.col("value").cast("string")
+        whole = json_values.parsed(text, schema)
+        bad = json_values.is_bad(text, whole)
+        why = json_values.reason(text, whole, schema)
+        if self._pipeline.schema == "evolve":
+            raised = json_values.raise_new_fields(source.name, text)
+            known = ~json_values.new_fields(text, schema)
+            raw = raw.where(f.when(known, f.lit(True)).otherwise(raised))
+        good = self._good(source, raw, bad, why, f.col("value"))
+        columns["value"] = whole.dropFields(json_values.CORRUPT)
+        return good.select(*_named(columns))
+
+    def _with_schema(
+        self, source: TopicSource, raw: "DataFrame", columns: dict[str, "Column"]
+    ) -> "DataFrame":
+        """Values that the source has decoded."""
+        error = f.col("value_error")
+        good = self._good(source, raw, error.isNotNull(), error["message"], error["bytes"])
+        return good.select(*_named(columns))
+
+    def _good(
+        self,
+        source: TopicSource,
+        raw: "DataFrame",
+        bad: "Column",
+        why: "Column",
+        value: "Column",
+    ) -> "DataFrame":
+        """The records that parse; what becomes of the others, `on_error` says. `value` has the
+        bytes of a record that does not."""
+        if self._pipeline.on_error == "stop":
+            raised = json_values.raise_bad_record(why)
+            return raw.where(f.when(bad, raised).otherwise(f.lit(True)))
+        if self._pipeline.on_error == "dlq":
+            letters = self._letters(raw.where(bad), why, value)
+            self._built.dead_letters[source.name] = letters.observe(
+                f"dead_letters_{source.name}", f.count(f.lit(1)).alias("records")
+            )
+            return raw.where(~bad)
+        marked = raw.withColumn("_pk_bad", bad)
+        count = f.count_if(f.col("_pk_bad")).alias("records")
+        return marked.observe(f"skipped_{source.name}", count).where(~f.col("_pk_bad"))
+
+    def _letters(self, raw: "DataFrame", why: "Column", value: "Column") -> "DataFrame":
+        says = {
+            "pipeline": f.lit(self._pipeline.name),
+            "topic": f.col("topic"),
+            "partition": f.col("partition").cast("string"),
+            "offset": f.col("offset").cast("string"),
+            "message": why,
+        }
+        more = f.array(
+            *(
+                f.struct(f.lit(HEADER + name).alias("key"), f.encode(value, "utf-8").alias("value"))
+                for name, value in says.items()
+            )
+        )
+        nothing = f.array().cast("array<struct<key:string,value:binary>>")
+        headers = f.concat(f.coalesce(f.col("headers"), nothing), more)
+        topic = f.lit(self._pipeline.dead_letters).alias("topic")
+        return raw.select("key", value.alias("value"), headers.alias("headers"), topic)
+
+    def _files(self, source: FileSource, stream: bool) -> "DataFrame":
+        where = self._places.url(source.files)
+        spark, fields = self._spark, source.fields
+        try:
+            if fields is None and stream:
+                found = spark.read.format(source.format).options(**source.options).load(where)
+                schema = found.schema
+            else:
+                schema = None if fields is None else parse_fields(self._pipeline, source, fields)
+            reader = spark.readStream if stream else spark.read
+            reader = reader.format(source.format).options(**source.options)
+            return (reader if schema is None else reader.schema(schema)).load(where)
+        except PySparkException as e:
+            raise self._pipeline.problem((*source.path, "files"), sentence(e)) from e
+
+    def _table(self, source: JdbcSource) -> "DataFrame":
+        reader = self._spark.read.format("jdbc").options(**source.options)
+        try:
+            return (
+                reader.option("url", self._places.jdbc(source.jdbc))
+                .option("dbtable", source.table)
+                .load()
+            )
+        except Exception as e:
+            raise self._pipeline.problem((*source.path, "jdbc"), jdbc_sentence(e)) from e
+
+    def _changes(self, source: JdbcSource) -> "DataFrame":
+        """The spool of changes, which the run fills from the database (`jdbc_changes`)."""
+        like = self._table(source)
+        lacking = [name for name in source.changes if name not in like.columns]
+        if lacking:
+            known = ", ".join(like.columns)
+            message = f"{source.table} has no column {lacking[0]!r}; it has {known}"
+            raise self._pipeline.problem((*source.path, "changes"), message)
+        spool = self._places.spool(source.name)
+        spool.mkdir(parents=True, exist_ok=True)
+        schema = StructType([_nullable(each) for each in like.schema.fields])
+        return self._spark.readStream.schema(schema).parquet(f"file://{spool}/*")
+
+    def _sql(self, step: Step) -> "DataFrame":
+        assert step.sql is not None
+        path = (*step.path, "sql")
+        try:
+            frame = self._spark.sql(step.sql.rstrip().removesuffix(";"))
+            _ = frame.schema
+            return frame
+        except PySparkException as e:
+            index = sql_index(e, step.sql)
+            document = self._pipeline.document
+            at = document.at(path) if index is None else document.inside(path, index)
+            raise WrongPipeline(self._pipeline.file, [Problem(at, sentence(e))]) from e
+
+    def _python(self, step: Step) -> "DataFrame":
+        assert step.python is not None
+        path = (*step.path, "python")
+        lacking = [name for name in step.inputs if name not in self._built.frames]
+        if lacking:
+            raise self._pipeline.problem(path, f"{lacking[0]} cannot be read")
+        inputs = [self._built.frames[name] for name in step.inputs]
+        try:
+            found: Any = load_function(step.python, self._places)(self._spark, *inputs)
+        except Exception as e:
+            said = sentence(e) if isinstance(e, PySparkException) else f"{type(e).__name__}: {e}"
+            raise self._pipeline.problem(path, said) from e
+        if not hasattr(found, "createOrReplaceTempView"):
+            message = f"{step.python} must return a data frame, and returned {found!r}"
+            raise self._pipeline.problem(path, message)
+        return found
+
+
+def _named(columns: Mapping[str, "Column"]) -> list["Column"]:
+    return [column.alias(name) for name, column in columns.items()]
+
+
+def _nullable(field: Any) -> Any:
+    return type(field)(field.name, field.dataType, True)
+
+
+def load_function(where: str, places: Places) -> Any:
+    """The function FILE.py:NAME. Raises OSError, SyntaxError, AttributeError, and what the file
+    raises."""
+    file, _, name = where.rpartition(":")
+    path = places.path(file)
+    # By this name its functions are pickled; Spark's workers find the file by their path.
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = before
+    return getattr(module, name)
+
+
+def parse_fields(pipeline: Pipeline, source: Relation, text: str) -> StructType:
+    """The fields that a source declares in Spark's DDL. Raises WrongPipeline."""
+    path = (*source.path, "fields")
+    try:
+        found = StructType.fromDDL(text)
+    except PySparkException as e:
+        raise pipeline.problem(path, sentence(e)) from e
+    if not isinstance(found, StructType):
+        raise pipeline.problem(path, f"fields must be like 'id BIGINT, name STRING', is {text!r}")
+    return found
+
+
+def sql_index(error: PySparkException, sql: str) -> int | None:
+    """The character of a statement that Spark's error is about; None if it names none."""
+    for context in _contexts(error):
+        if 0 <= context < len(sql):
+            return context
+    match = _POSITION.search(str(error))
+    if match is None:
+        return None
+    line, column = int(match[1]), int(match[2])
+    lines = sql.split("\n")
+    if not 1 <= line <= len(lines):
+        return None
+    return sum(len(each) + 1 for each in lines[: line - 1]) + column
+
+
+def _contexts(error: PySparkException) -> list[int]:
+    try:
+        return [c.startIndex() for c in error.getQueryContext() if c.fragment()]
+    except (AttributeError, NotImplementedError, PySparkException):
+        return []
+
+
+def sentence(error: BaseException) -> str:
+    """The first line of Spark's error, without its code and without the plan that follows."""
+    text = str(error).strip()
+    text = re.split(
+        (
+            r"\s*(?:\n|;?\s*line \d+,? pos \d+|SQLSTATE: \w+|==+ SQL|=== Streaming "
+            r"Query|;\n|\n\n|JVM stacktrace)"
+        ),
+        text,
+    )[0]
+    text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
+    text = " ".join(text.split())
+    return text.rstrip(".") or type(error).__name__
+
+
+def jdbc_sentence(error: BaseException) -> str:
+    """What a database's driver said; if there is no driver, how to name one."""
+    text = str(error)
+    if "No suitable driver" in text or "ClassNotFoundException" in text:
+        return (
+            "no driver for this database: give the path of its JDBC driver's jar as"
+            " jars = ['DRIVER.jar'] in [spark]"
+        )
+    if isinstance(error, AnalysisException):
+        return sentence(error)
+    match = re.search(r"(?:\w+\.)+\w*(?:Exception|Error): ([^\n]+)", text)
+    return " ".join((match[1] if match else sentence(error)).split())

@@ -1,0 +1,505 @@
+"""Runs a pipeline: starts its queries, watches them, and starts them again with a wider schema when
+a field is new.
+
+After each batch the offsets are committed to the pipeline's group and the status file is replaced.
+A stop, by `pk pipeline stop`, Ctrl-C or SIGTERM, waits for the end of the running batches.
+"""
+
+import json
+import os
+import re
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pk.spark.errors import SparkFailed
+from pk.spark.interrupts import QuietPy4j
+from pk.spark.pipeline.atomic_json import write_json
+from pk.spark.pipeline.checkpoints import last_batch
+from pk.spark.pipeline.definition import JdbcSource, Pipeline
+from pk.spark.pipeline.group_offsets import GroupOffsets
+from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.status import Lock, Status, StatusFile, rows_of
+from pk.spark.session import HERE, OwnSpark, Where, launch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+    from pk.spark.pipeline.sinks import Query
+
+_POLL_S: Final = 0.2
+_BATCH_END_S: Final = 120
+"""How long a stop waits for the end of a batch; a batch that is cut off runs again at the next
+start."""
+
+_HEARTBEAT_S: Final = 5
+_CONNECT_BACK: Final = "Python worker failed to connect back"
+"""Spark gives the process of a stream's reader ten seconds to start, which a busy machine may not
+have."""
+
+_CONNECT_ATTEMPTS: Final = 6
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?")
+_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, None: 1}
+
+
+class PipelineFailed(SparkFailed):
+    """A pipeline ended because a record, a step or a sink failed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    status: Status
+    stopped: bool
+    """Whether it was asked to stop."""
+
+
+@dataclass
+class RunOptions:
+    """How to run a pipeline."""
+
+    kafka: Mapping[str, str]
+    """The options of its topics: `kafka.bootstrap.servers` and client configs."""
+
+    once: bool = False
+    cores: int = 2
+    where: Where = HERE
+    progress: Callable[[Status], None] = field(default=lambda _: None)
+
+
+def settings(pipeline: Pipeline) -> dict[str, str]:
+    """Spark's settings for a pipeline; those of its file come last."""
+    return {
+        "spark.app.name": pipeline.name,
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.streaming.numRecentProgressUpdates": "20",
+        # Steps with transformWithState need it, and a checkpoint keeps the kind that it began with.
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        **pipeline.spark,
+    }
+
+
+def open_spark(
+    pipeline: Pipeline, options: RunOptions, *, long: bool, inherited: tuple[int, ...] = ()
+) -> OwnSpark:
+    """A Spark for a pipeline. Raises SparkMissing, WrongPipeline, OSError."""
+    places = Places(pipeline)
+    for number, jar in enumerate(pipeline.jars):
+        if not places.path(jar).exists():
+            message = f"there is no file {places.path(jar)}"
+            raise pipeline.problem(("spark", "jars", number), message)
+    jars = [str(places.path(jar)) for jar in pipeline.jars]
+    conf = settings(pipeline)
+    if jars and options.where.on_cluster:
+        conf = {"spark.jars": ",".join(jars), **conf}  # the workers need them too
+    return launch(
+        cores=options.cores,
+        conf=conf,
+        long=long,
+        inherited=inherited,
+        jars=jars,
+        where=options.where,
+    )
+
+
+def run_pipeline(
+    pipeline: Pipeline, options: RunOptions, spark: "SparkSession | None" = None
+) -> Outcome:
+    """Runs a pipeline: with `once` until all that was there at the start is done, else until it is
+    asked to stop.
+
+    It runs in `spark`, which then needs the `settings` of the pipeline and its jars; without it in
+    a Spark of its own. Raises WrongPipeline, AlreadyRunning, PipelineFailed, SparkFailed,
+    SparkMissing, KafkaError, ClientError, OSError.
+    """
+    places = Places(pipeline)
+    with Lock(places) as lock, _Signals() as signals, QuietPy4j():
+        places.stop.unlink(missing_ok=True)
+        status = StatusFile(places, pipeline.name)
+        status.write("starting")
+        try:
+            if spark is not None:
+                stopped = _Run(pipeline, places, options, spark, status, signals).run()
+            else:
+                long, held = not options.once, (lock.descriptor,)
+                with open_spark(pipeline, options, long=long, inherited=held) as own:
+                    signals.kill = own.kill
+                    session = own.session()
+                    if options.where.on_cluster:
+                        _send_steps(session, pipeline, places)
+                    stopped = _Run(pipeline, places, options, session, status, signals).run()
+        except BaseException as e:
+            status.write("failed", str(e) or type(e).__name__)
+            raise
+        status.write("stopped" if stopped else "finished")
+        places.stop.unlink(missing_ok=True)
+        return Outcome(status.value, stopped)
+
+
+def _send_steps(session: "SparkSession", pipeline: Pipeline, places: Places) -> None:
+    """Gives a cluster's workers the files of Python steps, whose functions they find by name."""
+    for step in pipeline.steps:
+        if step.python is not None:
+            session.sparkContext.addPyFile(str(places.path(step.python.rpartition(":")[0])))
+
+
+class _Signals:
+    """Notes Ctrl-C and SIGTERM; the second time it kills Spark, whose batch then runs again at the
+    next start."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.kill: Callable[[], None] | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count > 1 and self.kill is not None:
+            self.kill()
+
+
+class _Run:
+    """One run."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        places: Places,
+        options: RunOptions,
+        spark: "SparkSession",
+        status: StatusFile,
+        signals: _Signals,
+    ) -> None:
+        self._pipeline = pipeline
+        self._places = places
+        self._options = options
+        self._spark = spark
+        self._status = status
+        self._signals = signals
+        self._offsets = GroupOffsets(pipeline, options.kafka)
+        self._identity = _identity(places, pipeline)
+        self._seen: set[tuple[str, int]] = set()
+        self._connects = 0
+        self._written = 0.0
+
+    def run(self) -> bool:
+        """Whether it was asked to stop. Raises PipelineFailed as long as Spark can say why."""
+        from py4j.protocol import Py4JError
+
+        from pk.spark.pipeline.relations import sentence
+
+        try:
+            return self._run()
+        except Py4JError as e:
+            if self._killed:
+                raise KeyboardInterrupt from e
+            raise PipelineFailed(_reason(str(e), sentence)) from e
+
+    def _run(self) -> bool:
+        from pk.spark.pipeline.fields import Fields
+
+        spark = self._spark
+        fields = Fields(self._pipeline, self._places, self._options.kafka)
+        schemas = fields.known(spark)
+        fields.remember(schemas)
+        watchers = self._watch_databases(spark)
+        try:
+            while True:
+                failure = self._round(spark, schemas, watchers)
+                if failure is None:
+                    return self._asked
+                schemas = self._after(failure, spark, schemas, fields)
+        finally:
+            for watcher in watchers:
+                watcher.stop()
+
+    @property
+    def _asked(self) -> bool:
+        return self._signals.count > 0 or self._places.stop.exists()
+
+    def _watch_databases(self, spark: "SparkSession") -> list["_Watcher"]:
+        found: list[_Watcher] = []
+        for source in self._pipeline.sources:
+            if isinstance(source, JdbcSource):
+                found.append(_Watcher(spark, self._pipeline, self._places, source))
+        for watcher in found:
+            watcher.look()
+            if not self._options.once:
+                watcher.start()
+        return found
+
+    def _round(
+        self,
+        spark: "SparkSession",
+        schemas: Mapping[str, "StructType"],
+        watchers: list["_Watcher"],
+    ) -> str | None:
+        """Runs the queries until they end; why one failed."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        from pk.spark.pipeline.registry_sources import RegistryVersions
+        from pk.spark.pipeline.relations import Builder
+        from pk.spark.pipeline.sinks import queries, start
+
+        kafka = self._options.kafka
+        versions = RegistryVersions(self._pipeline, self._places, kafka)
+        chosen = versions.options()
+        versions.remember()
+        builder = Builder(spark, self._pipeline, self._places, kafka, schemas, chosen)
+        planned = queries(self._pipeline, builder.build(), self._options.kafka)
+        running: dict[str, StreamingQuery] = {}
+        once = self._options.once
+        try:
+            for query in planned:
+                running[query.name] = start(
+                    self._pipeline, self._places, self._options.kafka, query, self._identity, once
+                )
+            self._status.write("running")
+            return self._watch(planned, running, watchers)
+        except (PySparkException, Py4JError) as e:
+            return str(e)  # now: a Java exception's text is still in its JVM
+        finally:
+            for query in running.values():
+                if not self._killed and query.isActive:
+                    query.stop()
+
+    @property
+    def _killed(self) -> bool:
+        return self._signals.count > 1
+
+    def _watch(
+        self,
+        planned: list["Query"],
+        running: Mapping[str, "StreamingQuery"],
+        watchers: list["_Watcher"],
+    ) -> str | None:
+        while True:
+            active = [query for query in running.values() if query.isActive]
+            self._report(planned, running)
+            for name, query in running.items():
+                if query.isActive:
+                    continue
+                error = query.exception()
+                if error is not None:
+                    return str(error)
+                if not self._options.once:
+                    return f"the query {name} ended"
+            if not active:
+                return None
+            if self._asked:
+                self._stop(planned, running)
+                return None
+            for watcher in watchers:
+                if watcher.problem is not None:
+                    raise PipelineFailed(watcher.problem)
+            time.sleep(_POLL_S)
+
+    def _stop(self, planned: list["Query"], running: Mapping[str, "StreamingQuery"]) -> None:
+        """Stops each query once its batch has ended."""
+        deadline = time.monotonic() + _BATCH_END_S
+        for query in running.values():
+            batch = _batch(query)
+            while (
+                query.isActive
+                and query.status["isTriggerActive"]
+                and query.status["isDataAvailable"]  # an idle query asks for news in its trigger
+                and _batch(query) == batch
+                and time.monotonic() < deadline
+                and not self._killed
+            ):
+                time.sleep(_POLL_S)
+            if self._killed:
+                raise KeyboardInterrupt
+            query.stop()
+        self._report(planned, running)
+
+    def _report(self, planned: list["Query"], running: Mapping[str, "StreamingQuery"]) -> None:
+        """Takes over what is new in the queries' progress."""
+        new = False
+        for name, query in running.items():
+            for report in query.recentProgress:
+                progress: dict[str, Any] = json.loads(report.json)
+                if (name, progress["batchId"]) in self._seen:
+                    continue
+                done = last_batch(self._places.query(name))
+                if done is None or done < progress["batchId"]:
+                    continue  # no batch: a report that there was nothing to do
+                self._seen.add((name, progress["batchId"]))
+                self._status.see(name, progress, rows_of(progress))
+                new = True
+        if new:
+            self._offsets.commit(
+                (self._places.query(query.name), query.sources) for query in planned
+            )
+            self._connects = 0
+        if new or time.monotonic() - self._written > _HEARTBEAT_S:
+            self._written = time.monotonic()
+            self._status.write("running", self._offsets.problem)
+            self._options.progress(self._status.value)
+
+    def _after(
+        self,
+        failure: str,
+        spark: "SparkSession",
+        schemas: Mapping[str, "StructType"],
+        fields: Any,
+    ) -> dict[str, "StructType"]:
+        """The schemas with which to start again. Raises PipelineFailed if that would not help."""
+        from pk.spark.pipeline import json_values
+        from pk.spark.pipeline.registry_sources import is_new_version
+        from pk.spark.pipeline.relations import sentence
+
+        if self._killed:
+            raise KeyboardInterrupt
+        if is_new_version(failure):
+            return dict(schemas)
+        new = json_values.said_new_fields(failure)
+        if new is not None:
+            name, seen = new
+            [source] = [s for s in self._pipeline.topics if s.name == name]
+            wider = fields.widen(spark, schemas[name], source, seen)
+            if wider == schemas[name]:
+                raise PipelineFailed(
+                    f"{source.topic} has records with new fields whose type cannot be found"
+                )
+            found = {**schemas, name: wider}
+            fields.remember(found)
+            return found
+        bad = json_values.said_bad_record(failure)
+        if bad is not None:
+            raise PipelineFailed(
+                f"a record does not parse: {bad}; on_error = 'skip' or 'dlq' goes on without it"
+            )
+        if _CONNECT_BACK in failure and self._connects < _CONNECT_ATTEMPTS:
+            self._connects += 1
+            return dict(schemas)
+        raise PipelineFailed(_reason(failure, sentence))
+
+
+_RAISED: Final = re.compile(r"(?m)^(?:: |Caused by: )?(?:[\w$]+\.)*(\w+): (.+)$")
+_NO_SOURCE: Final = "ClassNotFoundException: pk.DefaultSource"
+"""Spark asked its Python for data sources, got no answer, and looked for a class in Java."""
+
+_WRAPPERS: Final = frozenset(
+    (
+        "Py4JException",
+        "Py4JJavaError",
+        "SparkException",
+        "StreamingQueryException",
+        "PySparkException",
+    )
+)
+
+
+def _reason(failure: str, sentence: Callable[[BaseException], str]) -> str:
+    """The part of a failed query's message that says why: the innermost error, in Java or in
+    Python."""
+    plan = failure.partition("=== Streaming Query")[0]
+    if _NO_SOURCE in plan:
+        return (
+            "Spark's Python does not find the data source pk: its path lacks the module pyspark_pk,"
+            " or has another module pyspark_… that fails to load"
+        )
+    lines = [
+        text
+        for name, text in _RAISED.findall(plan)
+        if name not in _WRAPPERS
+        and name.endswith(("Error", "Exception", "Failed", "Lost", "Missing", "Refused", "TooOld"))
+    ]
+    return sentence(Exception(lines[-1] if lines else plan))
+
+
+def _batch(query: "StreamingQuery") -> int | None:
+    last = query.lastProgress
+    return None if last is None else last["batchId"]
+
+
+def _identity(places: Places, pipeline: Pipeline) -> str:
+    """What tells this pipeline's batches from those of one with another checkpoint."""
+    try:
+        return str(json.loads(places.identity.read_text())["id"])
+    except FileNotFoundError:
+        identity = uuid.uuid4().hex[:16]
+        write_json(places.identity, {"id": identity, "name": pipeline.name})
+        return identity
+
+
+class _Watcher:
+    """Looks for changes of a database's table, in a thread of its own."""
+
+    def __init__(
+        self, spark: "SparkSession", pipeline: Pipeline, places: Places, source: JdbcSource
+    ) -> None:
+        from pk.spark.pipeline.jdbc_changes import Changes
+
+        places.spool(source.name).mkdir(parents=True, exist_ok=True)
+        self._changes = Changes(spark, places, source)
+        self._pipeline = pipeline
+        self._source = source
+        match = _DURATION.fullmatch(source.every.strip())
+        if match is None:
+            message = f"every must look like 500ms, 10s or 5m, is {source.every!r}"
+            raise pipeline.problem((*source.path, "every"), message)
+        self._pause_s = float(match[1]) * _SECONDS[match[2]]
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pk changes", daemon=True)
+        self.problem: str | None = None
+
+    def look(self) -> None:
+        """Takes over what has changed. Raises WrongPipeline."""
+        from pk.spark.pipeline.relations import jdbc_sentence
+
+        try:
+            self._changes.look()
+        except Exception as e:
+            path = (*self._source.path, "jdbc")
+            raise self._pipeline.problem(path, jdbc_sentence(e)) from e
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        from pk.spark.pipeline.relations import jdbc_sentence
+
+        while not self._end.wait(self._pause_s):
+            try:
+                self._changes.look()
+            except Exception as e:  # noqa: BLE001 (the main thread raises it)
+                self.problem = jdbc_sentence(e)
+                return
+
+
+def default_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,202 @@
+"""The queries of a pipeline: each sink is one, with a checkpoint of its own.
+
+A topic's sink is the data source `pk`, exactly once. The others take each batch as a whole and are
+given its number, so that a batch that comes again after a crash changes nothing.
+
+Dead letters join the records of the first topic sink that their source feeds: then both are in one
+transaction. Without such a sink they get a query of their own.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType, StringType
+
+from pk.net.client.errors import ConfigError
+from pk.spark.errors import OptionError
+from pk.spark.pipeline.definition import (
+    DeltaSink,
+    IcebergSink,
+    JdbcSink,
+    ParquetSink,
+    Pipeline,
+    Sink,
+    TopicSink,
+)
+from pk.spark.pipeline.jdbc_sink import write_jdbc
+from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.registry_sources import check_encoders, sink_options
+from pk.spark.pipeline.relations import Relations, sentence
+from pk.spark.pipeline.table_sinks import write_delta, write_iceberg, write_parquet
+from pk.spark.schemas.options import split_options
+from pk.spark.sink.options import check_columns, parse_sink_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DEAD_LETTERS: Final = "dead-letters"
+"""The query for dead letters that no topic sink takes along."""
+
+_COLUMNS: Final = ("key", "value", "headers", "partition", "topic")
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query, ready to start."""
+
+    name: str
+    frame: "DataFrame"
+    mode: str
+    sources: frozenset[str]
+    """The sources that it reads."""
+
+    sink: Sink | None
+    """None: dead letters alone."""
+
+
+def queries(pipeline: Pipeline, relations: Relations, kafka: Mapping[str, str]) -> list[Query]:
+    """What is to run. Raises WrongPipeline."""
+    waiting = dict(relations.dead_letters)
+    found: list[Query] = []
+    for sink in pipeline.sinks:
+        frame = relations.frames[sink.source]
+        uses = relations.uses[sink.source]
+        if not frame.isStreaming:
+            raise pipeline.problem((*sink.path, "from"), f"{sink.source} is not a stream")
+        if isinstance(sink, TopicSink):
+            try:
+                options = _topic_options(pipeline, kafka, sink)
+                parse_sink_options(split_options(options, sink=True)[0])
+            except (OptionError, ConfigError) as e:
+                raise pipeline.problem((*sink.path, "options"), str(e)) from e
+            frame = _records(pipeline, sink, frame)
+            check_encoders(pipeline, sink, options, frame.schema)
+            # Complete takes no rows that are not aggregated, and a schema only those that it is of.
+            if sink.mode != "complete" and sink.format is None:
+                for name in sorted(uses & waiting.keys()):
+                    frame = frame.unionByName(waiting.pop(name), allowMissingColumns=True)
+        found.append(Query(sink.name, frame, sink.mode, uses, sink))
+    if waiting:
+        frames = list(waiting.values())
+        letters = frames[0]
+        for other in frames[1:]:
+            letters = letters.unionByName(other)
+        found.append(Query(DEAD_LETTERS, letters, "append", frozenset(waiting), None))
+    return found
+
+
+def _records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFrame":
+    """The rows as records of the topic."""
+    columns = {
+        name: f.col(name) for name in ("key", "headers", "partition") if name in frame.columns
+    }
+    try:
+        types = {field.name: field.dataType for field in frame.schema.fields}
+        if sink.key is not None:
+            columns["key"] = f.expr(sink.key)
+        if sink.value is not None:
+            columns["value"] = f.expr(sink.value)
+        elif sink.format is not None:
+            columns["value"] = f.struct("*")
+        elif isinstance(types.get("value"), StringType | BinaryType):
+            columns["value"] = f.col("value")
+        else:
+            columns["value"] = f.to_json(f.struct("*"))
+        if sink.value is None and not isinstance(types.get("value"), StringType | BinaryType):
+            for name in ("headers", "partition"):  # a source's own, not where a record goes
+                columns.pop(name, None)
+        plain = frame.select(*(column.alias(name) for name, column in columns.items()))
+        names = [field.name for field in plain.schema.fields]
+        kinds = {field.name: field.dataType for field in plain.schema.fields}
+        typed = ("value",) if sink.format is not None else ()
+        rows = plain.select(
+            *(
+                f.col(name)
+                if isinstance(kinds[name], BinaryType) or name in typed
+                else _binary(name)
+                for name in ("key", "value")
+                if name in names
+            ),
+            *(f.col(name) for name in ("headers", "partition") if name in names),
+            f.lit(sink.topic).alias("topic"),
+        )
+        # With a schema the sink makes bytes of the values.
+        shown = rows if sink.format is None else rows.withColumn("value", f.lit(b""))
+        check_columns(shown.schema, None)
+        return rows
+    except PySparkException as e:
+        at = "key" if sink.key is not None and sink.key in str(e) else "value"
+        path = (*sink.path, at if at in ("key", "value") and getattr(sink, at) else "from")
+        raise pipeline.problem(path, sentence(e)) from e
+    except ValueError as e:
+        raise pipeline.problem((*sink.path, "from"), str(e)) from e
+
+
+def _binary(name: str) -> Any:
+    return f.encode(f.col(name).cast("string"), "utf-8").alias(name)
+
+
+def start(
+    pipeline: Pipeline,
+    places: Places,
+    kafka: Mapping[str, str],
+    query: Query,
+    identity: str,
+    once: bool,
+) -> "StreamingQuery":
+    """Starts a query. Raises PySparkException."""
+    writer = query.frame.writeStream.outputMode(query.mode).queryName(
+        f"{pipeline.name}-{query.name}"
+    )
+    writer = writer.option("checkpointLocation", f"file://{places.query(query.name)}")
+    if once:
+        writer = writer.trigger(availableNow=True)
+    elif pipeline.every is not None:
+        writer = writer.trigger(processingTime=pipeline.every)
+    sink = query.sink
+    if sink is None or isinstance(sink, TopicSink):
+        topic_options = _topic_options(pipeline, kafka, sink)
+        if query.mode == "append":
+            return writer.format("pk").options(**topic_options).start()
+        # Spark's Python sinks take only what is appended, so each batch is a job; known by its
+        # number, it is exact too.
+        staging = {"stagingLocation": str(places.query(query.name) / "pk-staging")}
+        known = {**staging, **topic_options, "queryId": f"{identity}-{query.name}"}
+        return writer.foreachBatch(partial(_write_batch, known)).start()
+    if isinstance(sink, ParquetSink) and "://" in sink.parquet:
+        # Spark's own sink, for file systems on which a rename is no single step; its list of files
+        # is for Spark's readers.
+        return writer.format("parquet").partitionBy(*sink.partition_by).start(sink.parquet)
+    return writer.foreachBatch(_writer(places, sink, f"{identity}-{query.name}")).start()
+
+
+def _write_batch(options: Mapping[str, str], frame: "DataFrame", batch: int) -> None:
+    writer = frame.write.format("pk").options(**options)
+    writer.option("batchId", str(batch)).mode("append").save()
+
+
+def _topic_options(
+    pipeline: Pipeline, kafka: Mapping[str, str], sink: TopicSink | None
+) -> dict[str, str]:
+    """The options of a topic's sink: those of all topics that a producer has too, and its own."""
+    from pk.net.client.config import ProducerConfig, keys
+
+    known = {f"kafka.{name}" for name in keys(ProducerConfig)}
+    common = {k: v for k, v in kafka.items() if k in known or k == "kafka.bootstrap.servers"}
+    return common | (sink_options(pipeline, sink) if sink is not None else {})
+
+
+def _writer(places: Places, sink: Sink, identity: str) -> Callable[["DataFrame", int], None]:
+    if isinstance(sink, ParquetSink):
+        return partial(write_parquet, sink, places, identity)
+    if isinstance(sink, DeltaSink):
+        return partial(write_delta, sink, places, identity)
+    if isinstance(sink, IcebergSink):
+        return partial(write_iceberg, sink, places, identity)
+    assert isinstance(sink, JdbcSink)
+    return partial(write_jdbc, sink, places, identity)

@@ -1,0 +1,232 @@
+"""What a running pipeline says of itself, beside its checkpoint: a status file, a lock, and a file
+that asks it to stop.
+
+`pk pipeline status` and `stop` read and write these files, so they need neither Spark nor the
+process.
+"""
+
+import fcntl
+import json
+import os
+import time
+from types import TracebackType
+from typing import IO, Any, Final, Literal, Self, TypedDict, cast
+
+from pk.spark.errors import SparkError
+from pk.spark.pipeline.atomic_json import write_json
+from pk.spark.pipeline.places import Places
+
+State = Literal["starting", "running", "finished", "stopped", "failed", "died"]
+
+
+_JVM_END_S: Final = 60
+_POLL_S: Final = 0.1
+
+
+class QueryStatus(TypedDict):
+    """What is known of one sink's query."""
+
+    name: str
+    batch: int | None
+    rows: int
+    """Rows read in this run."""
+
+    rows_a_second: float
+    batch_ms: int | None
+    lag: int | None
+    """Records that were in the topics and not yet read, when the last batch ended."""
+
+
+class Status(TypedDict):
+    """What is known of a pipeline."""
+
+    pipeline: str
+    state: State
+    error: str | None
+    pid: int
+    started_ms: int
+    updated_ms: int
+    dead_letters: int
+    """Records that did not parse, in this run: with on_error = "skip" those left out."""
+
+    queries: list[QueryStatus]
+
+
+class AlreadyRunning(SparkError):
+    """Another process runs this pipeline."""
+
+
+class Lock:
+    """Held while a pipeline runs; the system releases it when the process and its JVM end, however
+    they end."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Raises AlreadyRunning, OSError."""
+        self._places.own.mkdir(parents=True, exist_ok=True)
+        self._file = self._places.lock.open("a+")
+        deadline = time.monotonic() + _JVM_END_S
+        while not _locked(self._file):
+            # The JVM of a process that was killed ends a moment after it.
+            if self._owner_lives() or time.monotonic() > deadline:
+                self._file.close()
+                raise AlreadyRunning(
+                    "another process runs this pipeline (its checkpoint is "
+                    f"{self._places.checkpoint})"
+                )
+            time.sleep(_POLL_S)
+        return self
+
+    @property
+    def descriptor(self) -> int:
+        """The file descriptor, for the JVM to inherit."""
+        assert self._file is not None
+        return self._file.fileno()
+
+    def _owner_lives(self) -> bool:
+        """Whether the process that wrote the last status still exists."""
+        try:
+            os.kill(int(json.loads(self._places.status.read_text())["pid"]), 0)
+        except ProcessLookupError:
+            return False
+        except (OSError, ValueError):
+            return True
+        return True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._file is not None
+        self._file.close()
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_running(places: Places) -> bool:
+    """Whether a process holds the lock."""
+    try:
+        with places.lock.open("a+") as file:
+            return not _locked(file)
+    except FileNotFoundError:
+        return False
+
+
+def read_status(places: Places) -> Status | None:
+    """The last status; None before the first run. A run that ended without saying so has died."""
+    # Asked first: a run that ends in between has written its last status by then.
+    running = is_running(places)
+    try:
+        status = cast(Status, json.loads(places.status.read_text()))
+    except FileNotFoundError:
+        return None
+    if not running and status["state"] in ("starting", "running"):
+        status["state"] = "died"
+    return status
+
+
+class StatusFile:
+    """Writes the status of a run."""
+
+    def __init__(self, places: Places, name: str) -> None:
+        self._places = places
+        self.queries: dict[str, QueryStatus] = {}
+        self.dead_letters = 0
+        now_ms = time.time_ns() // 1_000_000
+        self.value: Status = {
+            "pipeline": name,
+            "state": "starting",
+            "error": None,
+            "pid": os.getpid(),
+            "started_ms": now_ms,
+            "updated_ms": now_ms,
+            "dead_letters": 0,
+            "queries": [],
+        }
+
+    def write(self, state: State, error: str | None = None) -> None:
+        """Replaces the file. Raises OSError."""
+        self.value["state"] = state
+        self.value["error"] = error
+        self.value["updated_ms"] = time.time_ns() // 1_000_000
+        self.value["dead_letters"] = self.dead_letters
+        self.value["queries"] = list(self.queries.values())
+        write_json(self._places.status, self.value)
+
+    def see(self, name: str, progress: dict[str, Any], rows: int) -> None:
+        """Takes over one of Spark's progress reports."""
+        before = self.queries.get(name)
+        metrics: dict[str, Any] = progress.get("observedMetrics") or {}
+        for metric, value in metrics.items():
+            if metric.startswith(("dead_letters_", "skipped_")):
+                self.dead_letters += int(value["records"])
+        duration_ms = int((progress.get("durationMs") or {}).get("triggerExecution", 0))
+        self.queries[name] = {
+            "name": name,
+            "batch": int(progress["batchId"]),
+            "rows": rows + (before["rows"] if before is not None else 0),
+            "rows_a_second": round(rows * 1000 / duration_ms, 1) if duration_ms else 0.0,
+            "batch_ms": duration_ms,
+            "lag": lag_of(progress),
+        }
+
+
+def lag_of(progress: dict[str, Any]) -> int | None:
+    """How many records of topics a query had not read when its batch ended; None without topics."""
+    found: int | None = None
+    for source in progress["sources"]:
+        end, latest = (_positions(source.get(name)) for name in ("endOffset", "latestOffset"))
+        if end is None or latest is None:
+            continue
+        behind = sum(max(offset - end.get(tp, 0), 0) for tp, offset in latest.items())
+        found = (found or 0) + behind
+    return found
+
+
+def rows_of(progress: dict[str, Any]) -> int:
+    """How many records a batch read: by offsets where the source is a topic, which Spark may read
+    twice in a batch."""
+    rows = 0
+    for source in progress["sources"]:
+        end = _positions(source.get("endOffset"))
+        if end is None:
+            rows += int(source["numInputRows"])
+            continue
+        begin = _positions(source.get("startOffset"))
+        if not begin:
+            begin = _positions(source.get("endOffset"), start=True) or {}
+        rows += sum(offset - begin.get(tp, 0) for tp, offset in end.items())
+    return rows
+
+
+def _positions(value: Any, *, start: bool = False) -> dict[tuple[str, str], int] | None:
+    """The offsets of the source `pk`; None if they are another source's."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if not isinstance(value, dict):
+        return None
+    given = cast(dict[str, Any], value)
+    if "@ids" not in given and given:
+        return None
+    if start:
+        given = given.get("@start", {})
+    return {
+        (topic, partition): offset
+        for topic, partitions in given.items()
+        if not topic.startswith("@")
+        for partition, offset in partitions.items()
+    }

@@ -1,0 +1,16 @@
+"""A sample of a topic's values, without Spark's JVM."""
+
+from collections.abc import Mapping
+
+from pk.spark.connections import connections
+from pk.spark.options import parse_options
+from pk.spark.plan import plan
+from pk.spark.sample import sample
+
+
+def topic_sample(kafka: Mapping[str, str], topic: str, count: int) -> list[bytes]:
+    """About `count` values, from the beginnings and the ends of the partitions. Raises KafkaError,
+    ClientError."""
+    options = parse_options({**kafka, "subscribe": topic})
+    ranges = connections().run(plan, options)
+    return sample(ranges, options.read, ["value"], count)["value"]

@@ -1,0 +1,308 @@
+"""JSON Schema in Spark's columns.
+
+An object with properties is a struct, one that says only what its further properties are is a map;
+integers are bigint, numbers double. What has no one type (`anyOf` of several, an object or array
+that says nothing of its parts) stays JSON, as text. Dates and times are text too, as in JSON.
+
+A value must have the types of its columns. What else its schema asks is not checked in reading;
+what is written is checked in full.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from pyspark.sql import types as t
+
+from pk.core.schemas.json_schema.documents import checker
+from pk.core.schemas.json_schema.nodes import Documents, Node, load
+from pk.core.schemas.schema import Resolved, SchemaError, UnfitValue
+from pk.spark.schemas.shapes import Convert, Shape, many
+
+_LONGS: Final = range(-(1 << 63), 1 << 63)
+
+
+def shape(schema: Resolved) -> Shape:
+    """A schema's column. Raises SchemaError for a type within itself."""
+    references = [(name, load(text)) for name, text in schema.dependencies]
+    return _shape(Documents(load(schema.text), references).node(), ())
+
+
+def read_with(wanted: Resolved) -> Callable[[bytes], Any]:
+    """What reads payloads as a schema says: properties that it lacks are left out. It raises
+    UnfitValue. Raises SchemaError."""
+    column = shape(wanted)
+
+    def read(payload: bytes) -> Any:
+        try:
+            value = json.loads(payload)
+        except (ValueError, RecursionError) as e:
+            raise UnfitValue(f"not JSON: {e}") from None
+        return column.converted(value)
+
+    return read
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+_ANYTHING: Final = Shape(t.StringType(), _json_text)
+"""What has no one type."""
+
+
+def _shape(node: Node, within: tuple[Node, ...]) -> Shape:
+    if any(each is node for each in within):
+        raise SchemaError("a part of the schema is within itself: Spark has no such type")
+    inner = (*within, node)
+    match node.kind:
+        case "string":
+            return Shape(t.StringType(), _must_be(str, "text"))
+        case "boolean":
+            return Shape(t.BooleanType(), _must_be(bool, "true or false"))
+        case "number":
+            return _integer() if node.integer else Shape(t.DoubleType(), _number)
+        case "null":
+            return Shape(t.StringType(), _must_be(type(None), "null"))
+        case "object":
+            return _object(node, inner)
+        case "array":
+            return _array(node, inner)
+        case "enum":
+            return _of_values(node)
+        case "combined":
+            return _combined(node, inner)
+        case _:
+            return _ANYTHING
+
+
+def _must_be(kind: type, what: str) -> Convert:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise UnfitValue(f"{_short(value)} is not {what}")
+        return value
+
+    return convert
+
+
+def _short(value: Any) -> str:
+    return _json_text(value)[:100]
+
+
+def _integer() -> Shape:
+    def convert(value: Any) -> int:
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        if isinstance(value, bool) or not whole or int(value) not in _LONGS:
+            raise UnfitValue(f"{_short(value)} is not a whole number of 64 bits")
+        return int(value)
+
+    return Shape(t.LongType(), convert)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UnfitValue(f"{_short(value)} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise UnfitValue(f"{_short(value)} is too large a number") from None
+
+
+def _object(node: Node, within: tuple[Node, ...]) -> Shape:
+    if not node.properties:
+        if node.additional is None or node.patterns:
+            return _ANYTHING
+        inner = _shape(node.additional, within)
+        return Shape(t.MapType(t.StringType(), inner.type), _map_of(inner))
+    return _struct({name: _shape(each, within) for name, each in node.properties.items()})
+
+
+def _map_of(inner: Shape) -> Convert:
+    def convert(value: Any) -> list[tuple[str, Any]]:
+        found = _dict(value)
+        return [(name, inner.converted(each)) for name, each in found.items()]
+
+    return convert
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UnfitValue(f"{_short(value)} is not an object")
+    return cast("dict[str, Any]", value)
+
+
+def _struct(shapes: Mapping[str, Shape]) -> Shape:
+    fields = [t.StructField(name, each.type) for name, each in shapes.items()]
+
+    def convert(value: Any) -> dict[str, Any]:
+        given = _dict(value)
+        found: dict[str, Any] = {}
+        for name, each in shapes.items():
+            inner = given.get(name)
+            if inner is not None:
+                try:
+                    found[name] = each.converted(inner)
+                except UnfitValue as e:
+                    raise UnfitValue(f"{name}: {e}") from None
+        return found
+
+    return Shape(t.StructType(fields), convert)
+
+
+def _array(node: Node, within: tuple[Node, ...]) -> Shape:
+    if node.all_items is None:
+        return _ANYTHING
+    inner = _shape(node.all_items, within)
+    convert_all = many(inner.convert)
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise UnfitValue(f"{_short(value)} is not an array")
+        return value if convert_all is None else convert_all(value)
+
+    return Shape(t.ArrayType(inner.type), convert)
+
+
+def _of_values(node: Node) -> Shape:
+    words = node.keywords
+    listed = cast("list[Any]", words["enum"] if "enum" in words else [words.get("const")])
+    kinds = {type(each) for each in listed if each is not None}
+    if kinds == {str}:
+        return Shape(t.StringType(), _must_be(str, "text"))
+    if kinds == {bool}:
+        return Shape(t.BooleanType(), _must_be(bool, "true or false"))
+    return _integer() if kinds == {int} else _ANYTHING
+
+
+def _combined(node: Node, within: tuple[Node, ...]) -> Shape:
+    parts = [each for each in node.parts if each.kind not in ("null", "not", "if", "true")]
+    if node.criterion == "allOf":
+        # What says no type of its own only narrows what another part says.
+        shapes = [_shape(each, within) for each in parts]
+        told = [each for each in shapes if each is not _ANYTHING]
+        structs = [each for each in told if isinstance(each.type, t.StructType)]
+        if len(structs) > 1 and len(structs) == len(told):
+            return _struct(_merged(structs))
+        return told[0] if told else _ANYTHING
+    if len(parts) != 1:
+        shapes = [_shape(each, within) for each in parts]
+        same = shapes and all(each.type == shapes[0].type for each in shapes)
+        plain = same and isinstance(shapes[0].type, t.LongType | t.DoubleType | t.BooleanType)
+        return shapes[0] if plain else _ANYTHING
+    return _shape(parts[0], within)
+
+
+def _merged(structs: list[Shape]) -> dict[str, Shape]:
+    """The fields of all, each with what its own struct makes of it."""
+    found: dict[str, Shape] = {}
+    for each in structs:
+        kind = cast("t.StructType", each.type)
+        for field in kind.fields:
+            found.setdefault(field.name, Shape(field.dataType, _field_of(each, field.name)))
+    return found
+
+
+def _field_of(struct: Shape, name: str) -> Convert:
+    return lambda value: struct.converted({name: value})[name]
+
+
+# writing
+
+
+def writer(schema: Resolved, column: t.DataType) -> Callable[[Any], bytes]:
+    """What writes a column's values and checks them against the schema; it raises UnfitValue. A
+    field that is null is left out. Raises SchemaError."""
+    check = checker(schema.text, schema.dependencies)
+    convert = _plain(column)
+
+    def write(value: Any) -> bytes:
+        plain = convert(value)
+        check(plain)
+        return _json_text(plain).encode()
+
+    return write
+
+
+def _plain(column: t.DataType) -> Convert:
+    """A value of Arrow → one of JSON."""
+    match column:
+        case t.StructType():
+            fields = {each.name: _plain(each.dataType) for each in column.fields}
+            return lambda row: {
+                name: convert(row[name])
+                for name, convert in fields.items()
+                if row[name] is not None
+            }
+        case t.ArrayType():
+            inner = _plain(column.elementType)
+            return lambda values: [None if each is None else inner(each) for each in values]
+        case t.MapType() if isinstance(column.keyType, t.StringType):
+            inner = _plain(column.valueType)
+            return lambda pairs: {k: None if v is None else inner(v) for k, v in pairs}
+        case t.DecimalType():
+            return _decimal
+        case t.DateType() | t.TimestampType() | t.TimestampNTZType():
+            return _iso
+        case t.BooleanType() | t.StringType() | t.NullType() | t.IntegralType():
+            return lambda value: value
+        case t.FloatType() | t.DoubleType():
+            return lambda value: value
+        case _:
+            raise SchemaError(f"JSON has no type for {column.simpleString()}")
+
+
+def _decimal(value: decimal.Decimal) -> int | float:
+    whole = value.to_integral_value()
+    return int(whole) if whole == value else float(value)
+
+
+def _iso(value: datetime.date) -> str:
+    return value.isoformat()
+
+
+_DERIVED: Final[dict[type[t.DataType], dict[str, Any]]] = {
+    t.BooleanType: {"type": "boolean"},
+    t.ByteType: {"type": "integer"},
+    t.ShortType: {"type": "integer"},
+    t.IntegerType: {"type": "integer"},
+    t.LongType: {"type": "integer"},
+    t.FloatType: {"type": "number"},
+    t.DoubleType: {"type": "number"},
+    t.DecimalType: {"type": "number"},
+    t.StringType: {"type": "string"},
+    t.DateType: {"type": "string", "format": "date"},
+    t.TimestampType: {"type": "string", "format": "date-time"},
+    t.TimestampNTZType: {"type": "string"},
+}
+
+
+def schema_of(column: t.DataType, name: str) -> str:
+    """The text of a schema for a column; each field may be missing. Raises SchemaError."""
+    head = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name}
+    return json.dumps(head | _derived(column))
+
+
+def _derived(column: t.DataType) -> dict[str, Any]:
+    match column:
+        case t.StructType():
+            # Closed, so that a later version may add a field: what a record of an open one holds
+            # under that name could be anything.
+            properties = {each.name: _derived(each.dataType) for each in column.fields}
+            return {"type": "object", "properties": properties, "additionalProperties": False}
+        case t.ArrayType():
+            return {"type": "array", "items": _or_null(column.elementType)}
+        case t.MapType() if isinstance(column.keyType, t.StringType):
+            return {"type": "object", "additionalProperties": _or_null(column.valueType)}
+        case _:
+            found = _DERIVED.get(type(column))
+            if found is None:
+                raise SchemaError(f"JSON Schema has no type for {column.simpleString()}")
+            return found
+
+
+def _or_null(column: t.DataType) -> dict[str, Any]:
+    return {"anyOf": [{"type": "null"}, _derived(column)]}

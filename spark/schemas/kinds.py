@@ -1,0 +1,9 @@
+"""What files and commands call values that name their schemas.
+
+`json` is JSON without a schema there, so JSON Schema has a name of its own.
+"""
+
+from typing import Final
+
+KINDS: Final = {"avro": "avro", "json-schema": "json", "protobuf": "protobuf"}
+"""By its name there, what the data source's `value.format` calls it."""

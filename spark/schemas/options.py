@@ -1,0 +1,229 @@
+"""The options that say which schemas keys and values have, of the source and of the sink.
+
+    value.format = avro
+    schema.registry.url = http://127.0.0.1:8081
+
+Names are Confluent's where Confluent has one. They are split off the other options first, so that
+those who parse the others know nothing of schemas.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from pk.core.schemas.schema import AVRO, JSON, PROTOBUF
+from pk.core.schemas.subjects import STRATEGIES
+from pk.net.tls.contexts import TlsError, client_context
+from pk.net.tls.settings import KEYS, TlsSettings
+from pk.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from pk.net.schemas.blocking import Schemas
+
+Column = Literal["key", "value"]
+OnError = Literal["fail", "null"]
+OnNewVersion = Literal["keep", "fail"]
+
+COLUMNS: Final[tuple[Column, ...]] = ("key", "value")
+FORMATS: Final = {"avro": AVRO, "json": JSON, "protobuf": PROTOBUF}
+LATEST: Final = -1
+
+_URL: Final = "schema.registry.url"
+_USER: Final = "schema.registry.basic.auth.user.info"
+_TLS: Final = "schema.registry."
+_ON_ERROR: Final = "schema.on.error"
+_ON_NEW: Final = "schema.on.new.version"
+_REGISTER: Final = "auto.register.schemas"
+_PER_COLUMN: Final = (
+    "format",
+    "schema.subject",
+    "schema.version",
+    "schema.id",
+    "schema.name",
+    "subject.name.strategy",
+)
+_SOURCE_ONLY: Final = (_ON_ERROR, _ON_NEW)
+_SINK_ONLY: Final = (_REGISTER,)
+_STRATEGY: Final = re.compile(r"(?:[\w.]*\.)?(Topic|Record|TopicRecord)NameStrategy")
+_STRATEGIES: Final = {"Topic": "topic", "Record": "record", "TopicRecord": "topic-record"}
+_TLS_KEYS: Final = tuple(key for key in KEYS if key != "ssl.client.auth")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """Where the registry is, and as whom it is asked. It stays with the driver."""
+
+    where: str
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Kafka's `ssl.*` keys."""
+
+    def open(self) -> Schemas:
+        """Raises OptionError."""
+        # A registry's client takes 0.13 s of CPU to import, which a source without schemas saves.
+        from pk.net.schemas.blocking import Schemas
+
+        try:
+            return Schemas(self.where, user=self.user, password=self.password, tls=self._context())
+        except (ValueError, TlsError) as e:
+            raise OptionError(f"{_URL}: {e}") from None
+
+    def _context(self) -> ssl.SSLContext | None:
+        return client_context(TlsSettings.of(self._tls_value)) if self.tls else None
+
+    def _tls_value(self, key: str) -> object:
+        value = self.tls.get(key)
+        lists = ("ssl.cipher.suites", "ssl.enabled.protocols")
+        if value is None or key not in lists:
+            return value
+        return tuple(filter(None, (part.strip() for part in value.split(","))))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOptions:
+    """The schema of one column."""
+
+    type: str
+    """AVRO, JSON or PROTOBUF."""
+
+    subjects: tuple[str, ...] = ()
+    """The first one's schema is the column's. Empty: what the strategy makes of the topic."""
+
+    version: int = LATEST
+    id: int | None = None
+    """An id instead of a subject's version."""
+
+    name: str | None = None
+    """The name of protobuf's message, or of the record."""
+
+    strategy: str = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOptions:
+    """What a read or a write says about schemas."""
+
+    registry: RegistryOptions
+    columns: Mapping[Column, ColumnOptions]
+    on_error: OnError = "fail"
+    on_new_version: OnNewVersion = "keep"
+    register: bool = False
+    """Whether a write adds the schema of its rows to the registry."""
+
+
+def split_options(
+    options: Mapping[str, str], *, sink: bool = False, environ: Mapping[str, str] = os.environ
+) -> tuple[dict[str, str], SchemaOptions | None]:
+    """The options that are not about schemas, and what the others say. Raises OptionError."""
+    ours: dict[str, str] = {}
+    rest: dict[str, str] = {}
+    known = _names()
+    for name, value in options.items():
+        (ours if name.lower() in known else rest)[name] = str(value)
+    given = {name.lower(): value for name, value in ours.items()}
+    for name in rest:
+        _refuse_near(name.lower(), known)
+    for name in _SOURCE_ONLY if sink else _SINK_ONLY:
+        if name in given:
+            raise OptionError(f"{name} is an option of the {'source' if sink else 'sink'}")
+    columns: dict[Column, ColumnOptions] = {}
+    for name in COLUMNS:
+        found = _column(given, name)
+        if found is not None:
+            columns[name] = found
+    if not columns:
+        if given:
+            raise OptionError(f"{min(given)} has no effect without value.format or key.format")
+        return rest, None
+    return rest, SchemaOptions(
+        registry=_registry(given, environ),
+        columns=columns,
+        on_error=cast(OnError, _choice(given, _ON_ERROR, ("fail", "null"))),
+        on_new_version=cast(OnNewVersion, _choice(given, _ON_NEW, ("keep", "fail"))),
+        register=_choice(given, _REGISTER, ("false", "true")) == "true",
+    )
+
+
+def _names() -> frozenset[str]:
+    columns = {f"{column}.{name}" for column in COLUMNS for name in _PER_COLUMN}
+    tls = {_TLS + key for key in _TLS_KEYS}
+    return frozenset({*columns, *tls, _URL, _USER, *_SOURCE_ONLY, *_SINK_ONLY})
+
+
+def _refuse_near(name: str, known: frozenset[str]) -> None:
+    """A slip in a name with a dot is one of ours: the others' names have none, or begin with
+    `kafka.`"""
+    begins = ("key.", "value.", "schema.", "auto.register.")
+    if name.startswith(begins):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise OptionError(f"{name} is not an option{hint}")
+
+
+def _choice(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """The first word is the default."""
+    value = given.get(name, words[0]).strip().lower()
+    if value not in words:
+        raise OptionError(f"{name} must be {' or '.join(words)}, is {value!r}")
+    return value
+
+
+def _column(given: Mapping[str, str], column: Column) -> ColumnOptions | None:
+    own = {name: given[f"{column}.{name}"] for name in _PER_COLUMN if f"{column}.{name}" in given}
+    if not own:
+        return None
+    word = own.get("format", "").strip().lower()
+    if not word:
+        raise OptionError(f"{column}.{min(own)} has no effect without {column}.format")
+    if word not in FORMATS:
+        raise OptionError(f"{column}.format must be {', '.join(FORMATS)}, is {word!r}")
+    if "schema.id" in own and "schema.version" in own:
+        raise OptionError(f"{column}.schema.id and {column}.schema.version exclude each other")
+    version = own.get("schema.version", "latest").strip().lower()
+    subjects = (part.strip() for part in own.get("schema.subject", "").split(","))
+    return ColumnOptions(
+        type=FORMATS[word],
+        subjects=tuple(filter(None, subjects)),
+        version=LATEST if version == "latest" else _whole(f"{column}.schema.version", version),
+        id=_whole(f"{column}.schema.id", own["schema.id"]) if "schema.id" in own else None,
+        name=own.get("schema.name"),
+        strategy=_strategy(column, own.get("subject.name.strategy")),
+    )
+
+
+def _whole(name: str, text: str) -> int:
+    if not re.fullmatch(r"\s*[0-9]{1,9}\s*", text) or int(text) < 1:
+        raise OptionError(f"{name} must be a whole number from 1, is {text!r}")
+    return int(text)
+
+
+def _strategy(column: Column, text: str | None) -> str:
+    if text is None:
+        return "topic"
+    match = _STRATEGY.fullmatch(text.strip())
+    word = _STRATEGIES[match[1]] if match is not None else text.strip().lower()
+    if word not in STRATEGIES:
+        raise OptionError(
+            f"{column}.subject.name.strategy must be TopicNameStrategy, RecordNameStrategy or"
+            f" TopicRecordNameStrategy, is {text!r}"
+        )
+    return word
+
+
+def _registry(given: Mapping[str, str], environ: Mapping[str, str]) -> RegistryOptions:
+    where = given.get(_URL) or environ.get("PK_SCHEMA_REGISTRY")
+    if not where:
+        raise OptionError(f"the option {_URL} must be given: a URL, or a directory of schemas")
+    login = given.get(_USER) or environ.get("PK_SCHEMA_REGISTRY_USER") or ""
+    user, colon, password = login.partition(":")
+    if login and not colon:
+        raise OptionError(f"{_USER} must be NAME:PASSWORD")
+    tls = {key: given[_TLS + key] for key in _TLS_KEYS if _TLS + key in given}
+    return RegistryOptions(where.strip(), user or None, password or None, tls)

@@ -1,0 +1,217 @@
+"""Keys and values that a sink writes with schemas.
+
+The driver finds the schema, by default the latest of the subject; `auto.register.schemas` adds one
+that is made of the columns. It checks that the columns fit, so that a write fails before its first
+row. Tasks encode.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from pk.core.schemas import framing, languages
+from pk.core.schemas.framing import SchemaId
+from pk.core.schemas.registry.errors import RegistryError
+from pk.core.schemas.schema import AVRO, JSON, Resolved, Schema, UnfitValue
+from pk.core.schemas.serialization import encoder
+from pk.core.schemas.subjects import STRATEGIES
+from pk.net.schemas.blocking import Schemas
+from pk.spark.errors import OptionError, SparkError
+from pk.spark.schemas import avro_columns, json_columns, protobuf_columns
+from pk.spark.schemas.options import LATEST, Column, ColumnOptions, SchemaOptions
+
+_NOT_FOUND = (40401, 40402)
+
+
+class Unencodable(SparkError):
+    """A row does not fit its schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnEncoder:
+    """Encodes a column in a task."""
+
+    column: Column
+    type: t.DataType
+    schema: Resolved
+    schema_id: int
+    name: str | None
+
+    def writer(self) -> Callable[[Any], bytes]:
+        """What writes one value, framed; it raises UnfitValue. Raises SchemaError."""
+        if self._is_json_text:
+            write_json = encoder(self.schema, self.schema_id, self.name)
+            return lambda text: write_json(_loaded(text))
+        head = framing.encode_id(self.schema_id)
+        if self.schema.schema.type == AVRO:
+            write = avro_columns.writer(self.schema, self.type)
+        elif self.schema.schema.type == JSON:
+            write = json_columns.writer(self.schema, self.type)
+        else:
+            place = languages.parse(self.schema).model.place(self.name)
+            head = framing.encode_id(self.schema_id, place)
+            write = protobuf_columns.writer(self.schema, self.type, self.name)
+        return lambda value: head + write(value)
+
+    @property
+    def _is_json_text(self) -> bool:
+        """Whether the column is text and the schema wants more: the text is then JSON."""
+        if not isinstance(self.type, t.StringType):
+            return False
+        kind = languages.parse(self.schema)
+        if kind.type == AVRO:
+            return not isinstance(avro_columns.shape(self.schema).type, t.StringType)
+        if kind.type == JSON:
+            return not isinstance(json_columns.shape(self.schema).type, t.StringType)
+        return True
+
+    def encode(self, values: pa.Array) -> pa.Array:
+        """Raises Unencodable."""
+        write = self.writer()
+        found: list[bytes | None] = []
+        for value in values.to_pylist():
+            try:
+                found.append(None if value is None else write(value))
+            except UnfitValue as e:
+                raise Unencodable(f"a row's {self.column} cannot be encoded: {e}") from None
+        return pa.array(found, pa.binary())
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise UnfitValue(f"not JSON: {e}") from None
+
+
+def encoded(
+    batches: Iterable[pa.RecordBatch], encoders: Iterable[ColumnEncoder]
+) -> Iterator[pa.RecordBatch]:
+    """The batches with encoded columns. Raises Unencodable."""
+    kept = list(encoders)
+    for batch in batches:
+        for each in kept:
+            index = batch.schema.get_field_index(each.column)
+            values = each.encode(batch.column(index))
+            batch = batch.set_column(index, each.column, values)
+        yield batch
+
+
+def encoders(
+    options: SchemaOptions, rows: t.StructType, topic: str | None
+) -> tuple[ColumnEncoder, ...]:
+    """What encodes the columns of a write. Raises OptionError, SchemaError, RegistryError,
+    RegistryUnreachable."""
+    schemas = options.registry.open()
+    found: list[ColumnEncoder] = []
+    for column, given in options.columns.items():
+        if column not in rows.names:
+            raise OptionError(f"{column}.format is given, and the rows have no column {column}")
+        kind = rows[column].dataType
+        if isinstance(kind, t.BinaryType) and given.type != AVRO:
+            raise OptionError(
+                f"{column}.format is given, and the column {column} is binary: it must be a struct,"
+                " or JSON as text"
+            )
+        schema_id, schema = _chosen(schemas, options, column, given, kind, topic)
+        if schema.schema.type != given.type:
+            raise OptionError(
+                f"{column}.format is {given.type.lower()}, and the schema is {schema.schema.type}"
+            )
+        one = ColumnEncoder(column, kind, schema, schema_id, given.name)
+        one.writer()  # a column that does not fit fails here
+        found.append(one)
+    return tuple(found)
+
+
+def without_encoded(rows: t.StructType, encoders: Iterable[ColumnEncoder]) -> t.StructType:
+    """The types of the rows once they are encoded."""
+    names = {each.column for each in encoders}
+    fields = [
+        t.StructField(each.name, t.BinaryType()) if each.name in names else each
+        for each in rows.fields
+    ]
+    return t.StructType(fields)
+
+
+def _chosen(
+    schemas: Schemas,
+    options: SchemaOptions,
+    column: Column,
+    given: ColumnOptions,
+    kind: t.DataType,
+    topic: str | None,
+) -> tuple[int, Resolved]:
+    if given.id is not None:
+        return given.id, schemas.by_id(SchemaId(id=given.id))
+    subject = _subject(column, given, topic)
+    if options.register and given.version == LATEST:
+        return _registered(schemas, column, given, kind, subject, topic)
+    try:
+        return schemas.of_subject(subject, given.version)
+    except RegistryError as e:
+        if e.code in _NOT_FOUND and given.version == LATEST:
+            raise OptionError(
+                f"the registry has no subject {subject}; auto.register.schemas=true adds the"
+                " schema of the columns"
+            ) from None
+        raise
+
+
+def _subject(column: Column, given: ColumnOptions, topic: str | None) -> str:
+    if len(given.subjects) > 1:
+        raise OptionError(f"{column}.schema.subject must be one subject in a write")
+    for subject in given.subjects:
+        return subject
+    if given.strategy != "topic" and not given.name:
+        raise OptionError(
+            f"{column}.schema.name must be given: {column}.subject.name.strategy makes the subject"
+            " of the record's name"
+        )
+    if topic is None and given.strategy != "record":
+        raise OptionError(
+            f"{column}.schema.subject must be given: without the option topic each row may have"
+            " another one"
+        )
+    return STRATEGIES[given.strategy](topic or "", column == "key", given.name)
+
+
+def _registered(
+    schemas: Schemas,
+    column: Column,
+    given: ColumnOptions,
+    kind: t.DataType,
+    subject: str,
+    topic: str | None,
+) -> tuple[int, Resolved]:
+    """The id under which the schema of a column is registered."""
+    name = given.name or _record_name(topic, column)
+    if given.type == AVRO:
+        text = avro_columns.schema_of(kind, name)
+    elif given.type == JSON:
+        text = json_columns.schema_of(kind, name)
+    else:
+        # Fields are known by their numbers, which columns do not have: an order that changed would
+        # give a number to another field. So a message that is there is what counts.
+        try:
+            return schemas.of_subject(subject)
+        except RegistryError as e:
+            if e.code not in _NOT_FOUND:
+                raise
+        text = protobuf_columns.schema_of(kind, name.rpartition(".")[2])
+    schema = Schema(text, given.type)
+    return schemas.register(subject, schema), Resolved(schema)
+
+
+def _record_name(topic: str | None, column: Column) -> str:
+    """`Orders` for the values of orders, `OrdersKey` for its keys."""
+    words = "".join(each if each.isalnum() and each.isascii() else " " for each in topic or "")
+    name = "".join(word[:1].upper() + word[1:] for word in words.split()) or "Record"
+    name = f"T{name}" if name[0].isdigit() else name
+    return f"{name}Key" if column == "key" else name

@@ -1,0 +1,174 @@
+"""What the driver does when all tasks of a batch are done: publish everything in one transaction.
+
+A stream's transaction also holds a marker with the number of its batch. Spark commits a batch again
+after the driver died between its commit and Spark's own note of it; it may have other rows in
+other tasks. Then the marker is there, and nothing is published. The order is what makes this sound:
+
+1. Take over the transactional id, which is made of the query's id. The coordinator decides what an
+   earlier driver left open, and from here on refuses that driver.
+2. Read the marker. Whatever was committed before is visible now.
+3. Publish the batches and the marker, and commit.
+
+If it is unknown whether the commit took place, the same steps find out.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.cluster import Cluster
+from pk.net.client.errors import ClientError, TransactionOutcomeUnknown
+from pk.net.client.transaction import Transactions
+from pk.spark.connections import connections
+from pk.spark.errors import SparkError
+from pk.spark.sink.marker import Marker, Markers
+from pk.spark.sink.messages import SealedMessage
+from pk.spark.sink.options import SinkOptions
+from pk.spark.sink.publish import Identity, Publisher, new_identity
+from pk.spark.sink.seal import Sealed
+
+_ATTEMPTS: Final = 3
+_TIMEOUT_MS: Final = 60_000
+_TIMEOUT_MAX_MS: Final = 900_000
+"""Kafka's default of transaction.max.timeout.ms."""
+
+_BYTES_A_MS: Final = 2_000
+"""How fast publishing is expected to be at least, for the transaction's timeout."""
+
+_DECIDED_ANEW: Final = (
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+)
+"""A broker and this producer disagree about what was written: the transaction is aborted and tried
+again."""
+
+
+class CheckpointTooOld(SparkError):
+    """The query's checkpoint is older than what the query has published."""
+
+
+async def publish_batch(
+    options: SinkOptions, query_id: str, batch_id: int, messages: Sequence[SealedMessage]
+) -> bool:
+    """Publishes a stream's batch unless it is published already, which is False.
+
+    Raises CheckpointTooOld, MarkerUnreadable, StagingFailed, KafkaError, ClientError.
+    """
+    cluster = await connections().cluster(options.bootstrap, options.config)
+    for attempt in range(_ATTEMPTS):
+        try:
+            return await _publish_batch(cluster, options, query_id, batch_id, messages)
+        except (KafkaError, ClientError) as e:
+            if attempt == _ATTEMPTS - 1 or not worth_another(e):
+                raise
+    raise AssertionError
+
+
+def worth_another(error: Exception) -> bool:
+    """Whether the same transaction may succeed when it is tried again."""
+    if isinstance(error, KafkaError):
+        return error.retriable or error.code in _DECIDED_ANEW
+    return isinstance(error, ClientError)
+
+
+async def _publish_batch(
+    cluster: Cluster,
+    options: SinkOptions,
+    query_id: str,
+    batch_id: int,
+    messages: Sequence[SealedMessage],
+) -> bool:
+    markers = Markers(cluster, options, query_id)
+    partition = await markers.partition()
+    identity, transactions = _transactions(cluster, options, query_id, messages)
+    await transactions.begin()
+    last = await markers.last(partition)
+    if last is not None and last.batch_id >= batch_id:
+        transactions.leave()
+        if last.batch_id > batch_id:
+            raise CheckpointTooOld(
+                f"query {query_id} has published batch {last.batch_id}, and its checkpoint asks for"
+                f" batch {batch_id} again: the checkpoint was put back, or another driver runs this"
+                " query; a query that is to begin again needs a new checkpoint"
+            )
+        return False
+    marker = Marker(batch_id, sum(message.records for message in messages))
+    publisher = Publisher(cluster, options.config, identity, transactions)
+    try:
+        await publisher.publish(by_partition(messages))
+        encoded = marker.encode(query_id, time.time_ns() // 1_000_000)
+        await publisher.publish({partition: [encoded]})
+        await transactions.end(commit=True)
+    except BaseException as e:
+        await abort(transactions, e)
+        raise
+    return True
+
+
+async def publish_job(options: SinkOptions, job_id: str, messages: Sequence[SealedMessage]) -> None:
+    """Publishes all of a batch job. Raises StagingFailed, KafkaError, ClientError."""
+    cluster = await connections().cluster(options.bootstrap, options.config)
+    identity, transactions = _transactions(cluster, options, job_id, messages)
+    await transactions.begin()
+    try:
+        publisher = Publisher(cluster, options.config, identity, transactions)
+        await publisher.publish(by_partition(messages))
+        await transactions.end(commit=True)
+    except BaseException as e:
+        await abort(transactions, e)
+        raise
+
+
+async def open_publisher(options: SinkOptions) -> Publisher:
+    """A publisher without transactions, for a task that may repeat records. Raises KafkaError,
+    ClientError."""
+    cluster = await connections().cluster(options.bootstrap, options.config)
+    return Publisher(cluster, options.config, await new_identity(cluster, options.config))
+
+
+async def publish_sealed(publisher: Publisher, sealed: Sealed) -> None:
+    """Publishes what a task sealed. Raises KafkaError, ClientError."""
+    await publisher.publish(by_partition([SealedMessage.of(sealed)]))
+
+
+def _transactions(
+    cluster: Cluster, options: SinkOptions, name: str, messages: Sequence[SealedMessage]
+) -> tuple[Identity, Transactions]:
+    config = replace(options.config, transactional_id=f"pk-spark-{name}")
+    if "transaction.timeout.ms" not in options.client:
+        size = sum(section.size for message in messages for section in message.sections)
+        timeout_ms = min(_TIMEOUT_MS + size // _BYTES_A_MS, _TIMEOUT_MAX_MS)
+        config = replace(config, transaction_timeout_ms=timeout_ms)
+    identity = Identity()
+    return identity, Transactions(cluster, config, identity)
+
+
+async def abort(transactions: Transactions, error: BaseException) -> None:
+    """Ends the transaction, so that readers need not wait for its timeout; `error` is what
+    counts."""
+    if isinstance(error, TransactionOutcomeUnknown) or not isinstance(error, Exception):
+        transactions.leave()
+        return
+    try:
+        await transactions.end(commit=False)
+    except (KafkaError, ClientError):
+        transactions.leave()
+
+
+def by_partition(messages: Sequence[SealedMessage]) -> dict[TopicPartition, Iterator[bytearray]]:
+    """The batches of each partition, in the order of the tasks; read when they are needed."""
+    sections: dict[TopicPartition, list[tuple[SealedMessage, int]]] = {}
+    for message in messages:
+        for index, section in enumerate(message.sections):
+            tp = TopicPartition(section.topic, section.partition)
+            sections.setdefault(tp, []).append((message, index))
+
+    def batches(found: list[tuple[SealedMessage, int]]) -> Iterator[bytearray]:
+        for message, index in found:
+            yield from message.batches(message.sections[index])
+
+    return {tp: batches(found) for tp, found in sections.items()}

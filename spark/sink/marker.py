@@ -1,0 +1,149 @@
+"""The marker that says which batch of a query was published last: a record in a compacted topic, by
+the query's id.
+
+It is written in the transaction that publishes the batch, so one is never there without the other.
+A committed group offset would be a marker too, but brokers drop those of a group without members
+after a week.
+
+The topic grows by a record a batch until it is compacted, so it is read from its end: a query that
+runs finds its marker there. What must not happen is to miss it. Transactions of other queries share
+the partition, and a reader of committed records stops before the first that is open; so it waits
+until all that was there when it began is decided.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.batch import records
+from pk.core.record.build import build_batch
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.cluster import Cluster
+from pk.net.client.config import AdminConfig, parse
+from pk.net.client.partitioner import partition_for_key
+from pk.net.client.results import EARLIEST, LATEST, IsolationLevel, NewTopic
+from pk.spark.errors import DataLost, SparkError
+from pk.spark.plan import listed
+from pk.spark.ranges import OffsetRange
+from pk.spark.read_options import ReadOptions
+from pk.spark.reader import RangeFetch
+from pk.spark.sink.options import SinkOptions
+
+TOPIC: Final = "__pk_spark_commits"
+PARTITIONS: Final = 16
+
+_CONFIGS: Final[dict[str, str | None]] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(24 * 3600 * 1000),
+}
+_TAIL: Final = 1_000
+_WAIT_MS: Final = 120_000
+
+
+class MarkerUnreadable(SparkError):
+    """It cannot be decided whether a batch was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The last batch of a query that was published."""
+
+    batch_id: int
+    records: int
+
+    def encode(self, query_id: str, now_ms: int) -> bytearray:
+        """A record batch that holds the marker."""
+        value = json.dumps({"batch": self.batch_id, "records": self.records}).encode()
+        return build_batch([(now_ms, query_id.encode(), value, ())])
+
+
+class Markers:
+    """Finds the topic's partition of a query, and the query's marker in it."""
+
+    def __init__(self, cluster: Cluster, options: SinkOptions, query_id: str) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._admin = Admin(cluster, parse(AdminConfig, options.admin_config))
+        self._query_id = query_id
+
+    async def partition(self) -> TopicPartition:
+        """Where the query's markers are; creates the topic if it is missing. Raises KafkaError,
+        ClientError."""
+        await self._cluster.refresh([TOPIC])
+        if self._cluster.metadata.topics[TOPIC].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            new = NewTopic(TOPIC, PARTITIONS, configs=_CONFIGS)
+            answer = (await self._admin.create_topics([new]))[TOPIC]
+            if isinstance(answer, KafkaError):
+                if answer.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                    what = f"the topic {TOPIC}, which marks published batches, cannot be created"
+                    raise KafkaError(answer.code, f"{what}: {answer.message}") from answer
+            elif isinstance(answer, Exception):
+                raise answer
+        timeout_ms = self._admin.config.default_api_timeout_ms
+        count = len((await self._cluster.topic(TOPIC, timeout_ms=timeout_ms)).partitions)
+        return TopicPartition(TOPIC, partition_for_key(self._query_id.encode(), count))
+
+    async def last(self, partition: TopicPartition) -> Marker | None:
+        """The query's marker; None before its first batch. Raises MarkerUnreadable, KafkaError,
+        ClientError."""
+        begin, end = await self.bounds(partition, IsolationLevel.READ_UNCOMMITTED)
+        stop, length = end, _TAIL
+        while stop > begin:
+            start = max(begin, stop - length)
+            found = await self._last_between(partition, start, stop)
+            if found is not None:
+                return found
+            stop, length = start, length * 4
+        return None
+
+    async def _last_between(self, tp: TopicPartition, start: int, stop: int) -> Marker | None:
+        key = self._query_id.encode()
+        found = await self.read(tp, start, stop, lambda other: other == key)
+        if not found:
+            return None
+        value = json.loads(found[-1][1])
+        return Marker(int(value["batch"]), int(value["records"]))
+
+    async def bounds(self, tp: TopicPartition, isolation: IsolationLevel) -> tuple[int, int]:
+        """Where the partition begins and ends for a reader. Raises KafkaError, ClientError."""
+        begin, end = [
+            listed(await self._admin.list_offsets({tp: at}, isolation=isolation), tp).offset
+            for at in (EARLIEST, LATEST)
+        ]
+        return begin, end
+
+    async def read(
+        self, tp: TopicPartition, start: int, stop: int, wanted: Callable[[bytes], bool]
+    ) -> list[tuple[bytes, bytes]]:
+        """The committed keys and values from `start` to `stop` whose key is `wanted`, in order.
+
+        Waits until all transactions there are decided. Raises MarkerUnreadable, KafkaError,
+        ClientError.
+        """
+        options = ReadOptions(
+            self._options.bootstrap,
+            {"isolation.level": "read_committed", **self._options.admin_config},
+            wait_ms=_WAIT_MS,
+        )
+        found: list[tuple[bytes, bytes]] = []
+
+        async def look(batches: Any) -> None:
+            for _, data, header in batches:
+                for record in records(data, header):
+                    if not (start <= record.offset < stop and record.key and record.value):
+                        continue
+                    if wanted(bytes(record.key)):
+                        found.append((bytes(record.key), bytes(record.value)))
+
+        span = OffsetRange(tp.topic, tp.partition, start, stop)
+        try:
+            await RangeFetch(self._cluster, span, options, options.config).run(look)
+        except DataLost as e:
+            raise MarkerUnreadable(
+                f"the markers of published batches in {tp} cannot be read: {e}"
+            ) from e
+        return found

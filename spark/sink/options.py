@@ -1,0 +1,214 @@
+"""The options of writing with the `pk` data source, and the columns that it writes.
+
+Names are those of Spark's own Kafka sink. Producer configs that have no effect here are refused
+with the reason: tasks seal whole batches, so nothing lingers, and what makes a write exactly once
+is not up to the options.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from pk.net.client.config import AdminConfig, ProducerConfig, keys, parse
+from pk.spark.errors import OptionError
+
+BATCH_BYTES: Final = 512 * 1024
+"""The default of `batch.size`: a task seals many records at once."""
+
+_BOOTSTRAP: Final = "kafka.bootstrap.servers"
+_NAMES: Final = ("topic", "delivery", "stagingLocation", "checkpointLocation", "queryName")
+_BATCH_NAMES: Final = ("queryId", "batchId")
+"""checkpointLocation and queryName are Spark's own: it hands them on."""
+
+_QUERY_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_BATCH_ID: Final = re.compile(r"[0-9]{1,18}")
+_SOURCE: Final = "is an option of the source"
+_REFUSED: Final = {
+    "includeheaders": "is an option of the source; the column headers is written where it exists",
+    "startingoffsets": _SOURCE,
+    "endingoffsets": _SOURCE,
+    "subscribe": "is an option of the source; topic names where to write",
+    "path": "has no meaning here; topic names where to write",
+}
+_SEALED: Final = "has no effect: tasks seal whole batches of records"
+_KEYS_REFUSED: Final = {
+    "linger.ms": _SEALED,
+    "buffer.memory": _SEALED,
+    "max.in.flight.requests.per.connection": (
+        "has no effect: each partition has one request in flight"
+    ),
+    "retries": "has no effect; kafka.delivery.timeout.ms sets how long to retry",
+    "partitioner.class": (
+        "has no effect: keys go where Java's producer sends them; the column partition says "
+        "otherwise"
+    ),
+    "partitioner.ignore.keys": "has no effect; the column partition says where a record goes",
+    "partitioner.adaptive.partitioning.enable": _SEALED,
+    "metadata.max.idle.ms": "has no effect here",
+    "transactional.id": (
+        "is not yours to choose: it is made of the query's id, which keeps a second driver out"
+    ),
+}
+_NEUTRAL: Final = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
+
+
+class Delivery(Enum):
+    """What a write promises."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """What tells a stream's batch from all others; written again, it is left out."""
+
+    query_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The parsed options of a write. `client` has producer configs by Kafka's names."""
+
+    bootstrap: str
+    client: Mapping[str, str] = field(default_factory=dict)
+    topic: str | None = None
+    """Where all rows go; None: where the column `topic` says."""
+
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    batch: "StreamBatch | None" = None
+    """The batch of a stream that a batch job writes, in `foreachBatch`."""
+
+    staging: str | None = None
+    """A directory or URL that driver and executors share, for what a task does not hand the driver
+    directly."""
+
+    @property
+    def config(self) -> ProducerConfig:
+        """`client` parsed. Raises ConfigError."""
+        return parse(ProducerConfig, {"batch.size": BATCH_BYTES, **self.client})
+
+    @property
+    def admin_config(self) -> dict[str, str]:
+        """The configs of `client` that apply to an admin client too."""
+        return {name: value for name, value in self.client.items() if name in keys(AdminConfig)}
+
+
+def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Parses the options that Spark passes. Raises OptionError, ConfigError."""
+    given = {name.lower(): str(value) for name, value in options.items()}
+    names = {name.lower(): name for name in (*_NAMES, *_BATCH_NAMES)}
+    for name in given:
+        if name.startswith("kafka.") or name in names:
+            continue
+        if name in _REFUSED:
+            raise OptionError(f"the option {name} {_REFUSED[name]}")
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {names[near[0]]}?" if near else ""
+        raise OptionError(f"{name} is not an option of the sink{hint}")
+    if not given.get(_BOOTSTRAP):
+        raise OptionError(f"the option {_BOOTSTRAP} must be given: HOST:PORT of a broker")
+    deliveries = [d.value for d in Delivery]
+    delivery = given.get("delivery", Delivery.EXACTLY_ONCE.value).lower()
+    if delivery not in deliveries:
+        raise OptionError(f"delivery must be {' or '.join(deliveries)}, is {delivery!r}")
+    parsed = SinkOptions(
+        bootstrap=given[_BOOTSTRAP],
+        client=_client_keys(given),
+        topic=given.get("topic"),
+        delivery=Delivery(delivery),
+        batch=_batch(given),
+        staging=_staging(given),
+    )
+    _ = parsed.config  # refuses bad values now, in the driver
+    return parsed
+
+
+def _batch(given: Mapping[str, str]) -> StreamBatch | None:
+    query_id, batch_id = given.get("queryid"), given.get("batchid")
+    if query_id is None and batch_id is None:
+        return None
+    if query_id is None or batch_id is None:
+        raise OptionError("queryId and batchId are given together: what foreachBatch writes")
+    if not _QUERY_ID.fullmatch(query_id):
+        raise OptionError(f"queryId may have letters, digits, '.', '_' and '-', is {query_id!r}")
+    if not _BATCH_ID.fullmatch(batch_id):
+        raise OptionError(f"batchId must be the number of a batch, is {batch_id!r}")
+    return StreamBatch(query_id, int(batch_id))
+
+
+def _client_keys(given: Mapping[str, str]) -> dict[str, str]:
+    client: dict[str, str] = {}
+    for name, value in given.items():
+        if not name.startswith("kafka.") or name == _BOOTSTRAP:
+            continue
+        key = name.removeprefix("kafka.")
+        if key in _KEYS_REFUSED:
+            raise OptionError(f"the option {name} {_KEYS_REFUSED[key]}")
+        if key in _NEUTRAL and value.lower() not in _NEUTRAL[key]:
+            raise OptionError(f"the option {name} must be {_NEUTRAL[key][0]} here, is {value!r}")
+        client[key] = value
+    return client
+
+
+def _staging(given: Mapping[str, str]) -> str | None:
+    if "staginglocation" in given:
+        place = given["staginglocation"]
+    elif "checkpointlocation" in given:
+        place = f"{given['checkpointlocation'].rstrip('/')}/pk-staging"
+    else:
+        return None
+    # A task may run in another directory than the driver.
+    return place if "://" in place or place.startswith("file:") else str(Path(place).absolute())
+
+
+_TEXT: Final = (StringType, BinaryType)
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Raises OptionError unless the rows have the columns of a record. Columns of other names are
+    left out, as in Spark."""
+    fields = {f.name: f for f in schema.fields}
+    if "value" not in fields:
+        raise OptionError("the rows need a column value, a string or binary")
+    if topic is None and "topic" not in fields:
+        raise OptionError("the option topic must be given if the rows have no column topic")
+    for name in ("key", "value"):
+        _check(fields, name, _TEXT, "a string or binary")
+    _check(fields, "topic", (StringType,), "a string")
+    _check(fields, "partition", (IntegerType,), "an int")
+    if "headers" in fields and not _is_headers(fields["headers"].dataType):
+        raise OptionError(
+            "the column headers must be an array<struct<key:string,value:binary>>, is"
+            f" {fields['headers'].dataType.simpleString()}"
+        )
+
+
+def _check(
+    fields: Mapping[str, StructField], name: str, types: tuple[type[DataType], ...], what: str
+) -> None:
+    if name in fields and not isinstance(fields[name].dataType, types):
+        kind = fields[name].dataType.simpleString()
+        raise OptionError(f"the column {name} must be {what}, is {kind}")
+
+
+def _is_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    types = [(f.name, type(f.dataType)) for f in kind.elementType.fields]
+    return types == [("key", StringType), ("value", BinaryType)]

@@ -1,0 +1,49 @@
+"""A real Kafka for test suites, in a thread of the test's process: `pip install
+'pk-broker[testing]'`.
+
+    with pk.testing.broker() as kafka:
+        producer = confluent_kafka.Producer({"bootstrap.servers": kafka.url})
+
+pytest gets the fixtures `kafka`, `kafka_url`, `kafka_topic` and `kafka_cluster`
+(testing/plugin.py). Nothing of the broker is imported before the first one starts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pk.core.errors import ErrorCode
+    from pk.testing.broker_thread import Broker, Request, broker
+    from pk.testing.cluster_processes import Cluster, cluster
+    from pk.testing.unittest_case import KafkaTestCase
+
+__all__ = ["Broker", "Cluster", "ErrorCode", "KafkaTestCase", "Request", "broker", "cluster"]
+
+_HOMES = {
+    "Broker": "pk.testing.broker_thread",
+    "Cluster": "pk.testing.cluster_processes",
+    "ErrorCode": "pk.core.errors",
+    "KafkaTestCase": "pk.testing.unittest_case",
+    "Request": "pk.testing.broker_thread",
+    "broker": "pk.testing.broker_thread",
+    "cluster": "pk.testing.cluster_processes",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import gc
+    from importlib import import_module
+
+    # What an import makes stays: collections would look through all of it several times, which
+    # takes a tenth of the import's time.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    finally:
+        if collects:
+            gc.enable()

@@ -1,0 +1,179 @@
+"""A cluster of processes on this machine, with logs in memory: `pk up --brokers N`, for the length
+of a block."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import trio
+
+from pk.core.values import TopicPartition
+from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
+from pk.net.client.admin import Admin, open_admin
+from pk.net.client.results import NewTopic
+from pk.testing.faults import Faults, reason_of
+
+T = TypeVar("T")
+
+STOP_S: Final = 60.0
+"""How long the processes may take to end, on a busy machine, before they are killed."""
+
+
+class ClusterError(Exception):
+    """The cluster did not start; the message has what it wrote."""
+
+
+class Cluster(Faults):
+    """See the top of this file. `with Cluster(3) as kafka:`, or `start` and `stop`."""
+
+    def __init__(self, brokers: int = 3, config: Mapping[str, str] | None = None) -> None:
+        """`config` takes Kafka's broker keys, for every broker."""
+        self._brokers = brokers
+        self._config = {"pk.faults.enable": "true", **(config or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._url = ""
+
+    def start(self) -> Self:
+        """Start it; it serves when this returns. Raises ClusterError, RuntimeError if it runs
+        already."""
+        if self._process is not None:
+            raise RuntimeError("the cluster runs already")
+        words = ["up", "--brokers", str(self._brokers), "--memory", "--port", "0"]
+        for key, value in self._config.items():
+            words += ["-X", f"{key}={value}"]
+        process = self._process = subprocess.Popen(
+            [sys.executable, "-m", "pk.cli.main", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+        assert process.stdout is not None and process.stderr is not None
+        written: list[bytes] = []
+        lines = process.stdout
+        reader = threading.Thread(target=lambda: written.extend(process.stderr or ()), daemon=True)
+        reader.start()
+        for line in lines:
+            written.append(line)
+            if b" is ready after " in line:
+                self._url = line.split()[-1].decode()
+                self._readers = [reader, threading.Thread(target=lines.read, daemon=True)]
+                self._readers[1].start()
+                return self
+        self.stop()
+        reader.join(STOP_S)
+        raise ClusterError(b"".join(written).decode(errors="replace") or "the cluster ended")
+
+    def stop(self) -> None:
+        """End all its processes. Nothing happens if it does not run."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for number in (signal.SIGTERM, signal.SIGTERM):  # the second one does not drain
+            process.send_signal(number)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for reader in getattr(self, "_readers", ()):
+            reader.join(STOP_S)
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The brokers, for `bootstrap.servers`. Raises RuntimeError if it does not run."""
+        if self._process is None:
+            raise RuntimeError("the cluster does not run")
+        return self._url
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+        *,
+        replication_factor: int | None = None,
+    ) -> str:
+        """Create a topic, replicated to every broker (up to three) unless said otherwise; its name.
+        Raises KafkaError."""
+        factor = min(3, self._brokers) if replication_factor is None else replication_factor
+
+        async def create(admin: Admin) -> None:
+            new = NewTopic(name, partitions, factor, configs=dict(config or {}))
+            error = (await admin.create_topics([new]))[name]
+            if isinstance(error, Exception):
+                raise error
+
+        self._admin(create)
+        return name
+
+    def move_leader(self, topic: str, partition: int = 0) -> int:
+        """Have another replica lead a partition; the new leader's id. Raises KafkaError."""
+
+        async def move(admin: Admin) -> int:
+            return await admin.move_leader(TopicPartition(topic, partition))
+
+        return self._admin(move)
+
+    def rebalance(self, group: str) -> None:
+        """Have a consumer group distribute its partitions again. Raises KafkaError
+        GROUP_ID_NOT_FOUND."""
+
+        async def ask(admin: Admin) -> None:
+            coordinator = await admin.cluster.coordinator(group)
+            await admin.ask_faults(PkFaultsRequest(action="rebalance", group=group), [coordinator])
+
+        self._admin(ask)
+
+    def _ask(self, request: PkFaultsRequest) -> Sequence[PkFaultsResponse]:
+        async def ask(admin: Admin) -> Sequence[PkFaultsResponse]:
+            return list((await admin.ask_faults(request)).values())
+
+        return self._admin(ask)
+
+    def _admin(self, work: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
+        """Do work with an admin client in a thread of its own: the caller's may run an event
+        loop."""
+        url, done = self.url, Future[T]()
+
+        async def main() -> T:
+            async with open_admin(url) as admin:
+                return await work(admin)
+
+        def run() -> None:
+            try:
+                done.set_result(trio.run(main))
+            except BaseException as e:  # noqa: BLE001 (it is raised in the caller's thread)
+                done.set_exception(reason_of(e))
+
+        thread = threading.Thread(target=run, name="pk.testing admin")
+        thread.start()
+        thread.join()
+        return done.result()
+
+
+def cluster(brokers: int = 3, config: Mapping[str, str] | None = None) -> Cluster:
+    """A cluster for a `with` block. `config` takes Kafka's broker keys, for every broker."""
+    return Cluster(brokers, config)

@@ -1,0 +1,20 @@
+"""A broker for each test of a `unittest` class."""
+
+import unittest
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pk.testing.broker_thread import Broker
+
+
+class KafkaTestCase(unittest.TestCase):
+    """A test case whose tests find a new broker in `self.kafka`."""
+
+    kafka_config: ClassVar[Mapping[str, str]] = {}
+    """Kafka's broker keys."""
+
+    def setUp(self) -> None:
+        """Start the broker."""
+        super().setUp()
+        self.kafka = Broker(self.kafka_config).start()
+        self.addCleanup(self.kafka.stop)

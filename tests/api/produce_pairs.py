@@ -1,0 +1,226 @@
+"""Two equal nodes, one with the fast path of Produce and one without: the same bytes in, what comes
+out of each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+import trio.testing
+from nodes import caller_of, config_of, make_topic
+
+from pk.core.api.index import APIS
+from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
+from pk.core.broker.broker import Broker
+from pk.core.broker.requests.context import Context
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.values import OFFSETS_TOPIC
+from pk.core.wire.header import frame_request
+from pk.core.wire.messages.api_versions import ApiVersionsRequest
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from pk.net.connection import Connection, Limits
+from pk.net.frames import RequestMemory
+from pk.net.node import Node
+from pk.net.transport import StreamTransport
+
+NOW_MS = 1_700_000_000_000
+VERSION_TOPIC_ID = 13
+LAST_ID = 0x5EED5EED
+"""The correlation id of the request that ends a burst."""
+
+Records = bytes | bytearray | None
+Topics = Sequence[tuple[str, Sequence[tuple[int, Records]]]]
+"""(topic, its (partition, records))."""
+
+
+class StoppedClock:
+    """It is always the same time of day."""
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def time(self) -> float:
+        return trio.current_time()
+
+
+@dataclass
+class Side:
+    """One of the two nodes."""
+
+    node: Node
+    fast: bool
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
+    taken: int = 0
+    """How many requests the fast path took."""
+
+    @property
+    def broker(self) -> Broker:
+        return self.node.broker
+
+    def frame(
+        self,
+        version: int,
+        topics: Topics,
+        correlation_id: int = 1,
+        *,
+        acks: int = -1,
+        timeout_ms: int = 1000,
+        client_id: str | None = "test",
+        transactional_id: str | None = None,
+    ) -> bytes:
+        """A Produce request for this node, which has ids of its own for its topics."""
+        by_id = version >= VERSION_TOPIC_ID
+        data = [
+            TopicProduceData(
+                name="" if by_id else name,
+                topic_id=self.topic_ids.get(name, bytes(15) + b"\1") if by_id else bytes(16),
+                partition_data=[PartitionProduceData(index=n, records=r) for n, r in partitions],
+            )
+            for name, partitions in topics
+        ]
+        request = ProduceRequest(
+            transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=data
+        )
+        return frame_request(request, version, correlation_id, client_id)
+
+    async def make_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        async with caller_of(self.node) as caller:
+            self.topic_ids[name] = await make_topic(caller, name, partitions, **configs)
+
+    def log_of(self, topic: str, partition: int) -> bytes:
+        """All batches of a partition."""
+        log = self.broker.replicas.partition(topic, partition).log
+        return b"".join(
+            segment.file.pread(segment.size, 0) for segment in log.segments if segment.size
+        )
+
+    @asynccontextmanager
+    async def connected(
+        self, parked_max: int = 100, slice_s: float = 3600.0
+    ) -> AsyncIterator[Client]:
+        """A connection to the node, without a socket."""
+        ours, theirs = trio.testing.memory_stream_pair()
+        context = Context(self.broker, client_host="/test")
+        connection = Connection(
+            StreamTransport(theirs),
+            self.broker,
+            {api.key: api for api in APIS},
+            Limits(100 << 20, parked_max, slice_s),
+            RequestMemory(1 << 30),
+            context,
+            "test",
+        )
+        if self.fast:
+            connection._fast_path = Counting(context, self)
+        else:
+            connection._fast_path = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            yield Client(ours, self, connection)
+            await ours.aclose()
+
+
+class Counting(ProduceFastPath):
+    """Counts what is taken."""
+
+    __slots__ = ("_side",)
+
+    def __init__(self, context: Context, side: Side) -> None:
+        super().__init__(context)
+        self._side = side
+
+    def take(self, data: bytearray, start: int, end: int) -> bool:
+        taken = super().take(data, start, end)
+        self._side.taken += taken
+        return taken
+
+
+@dataclass
+class Client:
+    """The other end of a connection."""
+
+    stream: trio.abc.Stream
+    side: Side
+    connection: Connection
+
+    async def exchange(self, burst: bytes, pieces: Sequence[int] = ()) -> bytes:
+        """Send all of it, cut where `pieces` say; what is answered, the ids of topics replaced by
+        their names."""
+        last = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        burst += frame_request(last, 3, LAST_ID, "test")
+        answers = bytearray()
+
+        async def send() -> None:
+            begin = 0
+            try:
+                for end in sorted({*(at % len(burst) for at in pieces), len(burst)}):
+                    await self.stream.send_all(burst[begin:end])
+                    if pieces:
+                        await trio.testing.wait_all_tasks_blocked()
+                    begin = end
+            except trio.BrokenResourceError:
+                pass  # it was closed: what was answered says so
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            while LAST_ID.to_bytes(4, "big") not in answers:
+                try:
+                    data = await self.stream.receive_some()
+                except trio.BrokenResourceError:
+                    data = b""
+                if not data:
+                    answers += b"CLOSED"
+                    break
+                answers += data
+        answers = answers.split(LAST_ID.to_bytes(4, "big"))[0]
+        for name, topic_id in self.side.topic_ids.items():
+            answers = answers.replace(topic_id, f"<{name}>".encode())
+        return bytes(answers)
+
+
+@asynccontextmanager
+async def two_sides(disks: Sequence[MemoryDisk] = ()) -> AsyncIterator[tuple[Side, Side]]:
+    """The node with the fast path, and the one without."""
+    async with trio.open_nursery() as nursery:
+        sides: list[Side] = []
+        for disk in disks or (MemoryDisk(), MemoryDisk()):
+            fast = not sides
+            node = Node(config_of("/data,/more"), disk=disk, clock=StoppedClock())
+            ready = trio.Event()
+            nursery.start_soon(node.run, lambda _, ready=ready: ready.set())
+            await ready.wait()
+            sides.append(Side(node, fast))
+        try:
+            yield sides[0], sides[1]
+        finally:
+            for side in sides:
+                side.node.stop()
+
+
+async def make_topics(sides: Sequence[Side]) -> None:
+    """What the tests write to."""
+    for side in sides:
+        await side.make_topic("t", 4)
+        await side.make_topic("other")
+        await side.make_topic("compacted", cleanup__policy="compact")
+        await side.make_topic("small", max__message__bytes="200")
+        await side.make_topic("stamped", message__timestamp__type="LogAppendTime")
+        await side.make_topic("zipped", compression__type="gzip")
+        await side.make_topic("synced", flush__messages="1")
+        await side.make_topic("rolled", segment__index__bytes="36", index__interval__bytes="0")
+        await side.make_topic(OFFSETS_TOPIC)
+        await side.make_topic("n" * 249)
+
+
+def held(side: Side) -> dict[str, bytes]:
+    """The bytes of all logs."""
+    return {
+        str(partition.tp): side.log_of(partition.tp.topic, partition.tp.partition)
+        for partition in side.broker.replicas
+    }

@@ -1,0 +1,99 @@
+"""What is refused to whom, API by API: as Apache Kafka refuses it, and as the table of needs
+says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api.authorization_cases import CASES
+from api.authorization_scenario import answer_of, authorizing_node, run_on
+from nodes import trio_test
+
+from pk.core.api.authorization import ERRORS, NEEDS, Refusal
+from pk.core.api.index import APIS, CONTROLLER_APIS
+from pk.core.auth.acls import ResourceType
+from pk.core.auth.principal import KafkaPrincipal
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode
+from pk.core.wire.index import MESSAGES, OWN_KEYS
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "authorization.json"
+
+ASKERS = ("without rights", "with describe only", "with the exact right")
+
+
+def test_answers_are_those_that_apache_kafka_gave() -> None:
+    expected = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    found: dict[str, list[Any]] = {}
+
+    @trio_test
+    async def ask() -> None:
+        async with authorizing_node() as node:
+            found.update(await run_on(node))
+
+    ask()
+    assert list(found) == list(expected)
+    different = {
+        f"{name}, {asker}": (ours, theirs)
+        for name in found
+        for asker, ours, theirs in zip(ASKERS, found[name], expected[name], strict=True)
+        if ours != theirs
+    }
+    assert not different
+
+
+def test_every_api_that_is_served_says_what_it_needs() -> None:
+    assert set(NEEDS) >= {api.key for api in (*APIS, *CONTROLLER_APIS)}
+    checked = {case.key for case in CASES}
+    only_controllers = {api.key for api in CONTROLLER_APIS} - {api.key for api in APIS}
+    assert {key for key, needs in NEEDS.items() if needs} - checked <= only_controllers | {
+        38,  # tests/net/test_delegation_tokens.py: they want a login
+        41,
+        52,
+        53,
+        54,
+        OWN_KEYS,  # tests/testing/test_faults_api.py
+    }
+
+
+CLUSTER_WIDE = sorted(
+    {
+        api.key
+        for api in CONTROLLER_APIS
+        if any(
+            need.refusal is Refusal.REQUEST and need.resource_type is ResourceType.CLUSTER
+            for need in NEEDS[api.key]
+        )
+    }
+)
+
+
+@pytest.mark.parametrize("key", [*CLUSTER_WIDE, 1])
+def test_a_controllers_listener_serves_nobody_without_rights(key: int) -> None:
+    @trio_test
+    async def ask() -> None:
+        async with authorizing_node() as node:
+            api = next(api for api in CONTROLLER_APIS if api.key == key)
+            version = api.versions[1]
+            context = Context(
+                node.broker,
+                key,
+                version,
+                client_host="/127.0.0.1",
+                principal=KafkaPrincipal("User", "nobody"),
+            )
+            answer = await answer_of(api, context, MESSAGES[key].request())
+            denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            lists_only = not hasattr(answer, "error_code")
+            assert lists_only or answer.error_code == denied, answer
+
+    ask()
+
+
+def test_every_error_of_a_refusal_is_one_of_authorization() -> None:
+    assert {code.name.removesuffix("_AUTHORIZATION_FAILED") for code, _ in ERRORS.values()} == {
+        kind.name for kind in ERRORS
+    }

@@ -1,0 +1,127 @@
+"""`pk produce --schema` and `pk consume --decode`, beside Confluent's serializers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from schemas.running import Running, running_registry
+
+Run = Callable[..., Any]
+SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+PROTO = 'syntax = "proto3"; message A { string s = 1; } message B { int32 n = 1; }'
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Running]:
+    with running_registry() as found:
+        yield found
+
+
+@pytest.fixture
+def at(served: Running, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", served.bootstrap)
+    monkeypatch.setenv("PK_SCHEMA_REGISTRY", served.url)
+    return pk
+
+
+def add(at: Run, subject: str, schema: str, kind: str) -> None:
+    """Adds a schema."""
+    added = at("schema", "add", subject, "-", "--type", kind, "-y", stdin=schema.encode())
+    assert added.code == 0, added.err
+
+
+def test_what_pk_writes_confluents_deserializer_reads(at: Run, served: Running) -> None:
+    add(at, "written-value", SCHEMA, "avro")
+    done = at("produce", "written", "--create", "--schema", "written-value", '{"a": 1}', '{"a": 2}')
+    assert done.code == 0, done.err
+    consumer = Consumer(
+        {
+            "bootstrap.servers": served.bootstrap,
+            "group.id": "written",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    context = SerializationContext("written", MessageField.VALUE)
+    try:
+        consumer.subscribe(["written"])
+        with SchemaRegistryClient({"url": served.url}) as client:
+            read: Any = cast(Any, AvroDeserializer)(client)
+            found = []
+            while len(found) < 2:
+                message = consumer.poll(60)
+                assert message is not None and message.error() is None
+                found.append(read(message.value(), context))
+    finally:
+        consumer.close()
+    assert found == [{"a": 1}, {"a": 2}]
+    shown = at("consume", "written", "-o", "start..end", "--decode", "avro")
+    assert shown.lines == ['{"a":1}', '{"a":2}']
+    chosen = at(
+        "consume", "written", "-o", "start..end", "--decode", "auto", "--where", "value.a = 2"
+    )
+    assert chosen.lines == ['{"a":2}']
+    wrong = at("consume", "written", "-o", "start..end", "--decode", "json")
+    assert wrong.code == 1 and "its schema is avro, not json" in wrong.err
+
+
+def test_what_confluents_serializer_writes_pk_reads(at: Run, served: Running) -> None:
+    """With the id before the value, and with the GUID in a header."""
+    producer = Producer({"bootstrap.servers": served.bootstrap})
+    with SchemaRegistryClient({"url": served.url}) as client:
+        for topic, config in (
+            ("ids", {}),
+            ("guids", {"schema.id.serializer": header_schema_id_serializer}),
+        ):
+            headers: list[Any] = []
+            context = SerializationContext(topic, MessageField.VALUE, headers)
+            write: Any = cast(Any, AvroSerializer)(client, SCHEMA, None, config)
+            producer.produce(topic, write({"a": 7}, context), headers=headers)
+    producer.flush(60)
+    for topic in ("ids", "guids"):
+        shown = at("consume", topic, "-o", "start..end", "--decode", "auto")
+        assert shown.lines == ['{"a":7}'], shown.err
+
+
+def test_protobuf_and_json(at: Run) -> None:
+    add(at, "proto-value", PROTO, "protobuf")
+    add(at, "json-value", '{"type": "object", "required": ["x"]}', "json")
+    assert at("produce", "mixed", "--create", "--schema", "proto-value:1#B", '{"n": 3}').code == 0
+    assert at("produce", "mixed", "--schema", "json-value", '{"x": 1}').code == 0
+    shown = at("consume", "mixed", "-o", "start..end", "--decode", "auto")
+    assert shown.lines == ['{"n":3}', '{"x":1}']
+
+
+def test_what_does_not_fit_is_not_written(at: Run) -> None:
+    add(at, "fit-value", SCHEMA, "avro")
+    wrong = at("produce", "fit", "--create", "--schema", "fit-value", '{"a": "x"}')
+    assert wrong.code == 1 and "value.a must be" in wrong.err
+    assert at("produce", "fit", "--schema", "nothing", "{}").code == 1
+    assert at("produce", "fit", "--schema", "fit-value", "{").code == 1
+    assert at("produce", "fit", "--schema", "fit-value", "--fake", "users").code == 2
+    assert at("produce", "fit", "plain").code == 0
+    refused = at("consume", "fit", "-o", "start..end", "--decode", "auto")
+    assert refused.code == 1 and "not 0 or 1" in refused.err
+    skipped = at(
+        "consume", "fit", "-o", "start..end", "--decode", "auto", "--skip-message-on-error"
+    )
+    assert skipped.code == 1 and skipped.out == b""
+
+
+def test_nulls_and_keys(at: Run) -> None:
+    add(at, "keys-value", SCHEMA, "avro")
+    at("produce", "keys", "--create", "--schema", "keys-value", "-k", "plain", '{"a": 1}')
+    at("produce", "keys", "-Z", "-k", "gone", "")
+    shown = at("consume", "keys", "-o", "start..end", "--decode", "avro", "-f", "jsonl")
+    assert [(json.loads(each)["key"], json.loads(each)["value"]) for each in shown.lines] == [
+        ("plain", '{"a":1}'),
+        ("gone", None),
+    ]
+    keys = at("consume", "keys", "-o", "start..end", "--decode-key", "auto")
+    assert keys.code == 1

@@ -1,0 +1,107 @@
+"""`pk share-consume`, and what `pk groups` says of share groups, against a live broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+from clients.fixtures import Kafka
+from clients.pk_broker import running
+from group_parts import Fresh, Run
+
+WAIT = ("--timeout-ms", "60000")
+
+
+@pytest.fixture
+def jobs(at: Run, fresh: Fresh) -> str:
+    """A topic of one partition with six records; a group of its name begins at the first."""
+    name = fresh("jobs")
+    assert at("topics", "create", name, "-p", "1").code == 0
+    key = "share.auto.offset.reset=earliest"
+    assert at("configs", "alter", "group", name, "-c", key, "-y").code == 0
+    at("produce", name, stdin=b"a\nb\nc\nd\ne\nf\n")
+    return name
+
+
+def test_what_is_shown_is_accepted(at: Run, jobs: str) -> None:
+    assert at("share-consume", jobs, "-g", jobs, "-n", "4", *WAIT).lines == list("abcd")
+    assert at("share-consume", jobs, "-g", jobs, "-n", "1", *WAIT, "-f", "%p %o %v\n").lines == [
+        "0 4 e"
+    ]
+    (found,) = at("groups", "describe", jobs, "-f", "json").json
+    assert (found["type"], found["state"], found["lag"]) == ("Share", "Empty", 1)
+    assert jobs in at("groups", "list", "--type", "Share", "-f", "name").text.split()
+    (row,) = at("groups", "lag", jobs, "-f", "json").json
+    assert (row["topic"], row["lag"]) == (jobs, 1)
+    timed_out = at("share-consume", jobs, "-g", jobs, "-n", "2", "--timeout-ms", "6000")
+    assert timed_out.lines == ["f"]
+    assert "with 1 of 2 records" in timed_out.err
+
+
+def test_the_state_of_share_partitions_is_decoded(at: Run, jobs: str) -> None:
+    assert len(at("share-consume", jobs, "-g", jobs, "-n", "4", *WAIT).lines) == 4
+    mine = ("__share_group_state", "-e", "--where", f"key.group_id = {jobs}")
+    found = [json.loads(line) for line in at("consume", *mine).lines]
+    assert {pair["key"]["type"] for pair in found} <= {"share_snapshot", "share_update"}
+    assert found[0]["key"]["type"] == "share_snapshot"
+    assert {pair["key"]["partition"] for pair in found} == {0}
+    done = [
+        (b["last_offset"], b["delivery_state"]) for p in found for b in p["value"]["state_batches"]
+    ]
+    assert max(p["value"]["start_offset"] for p in found) == 4 or (3, 2) in done
+    name = "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter"
+    by_formatter = at("console-consumer", "--topic", *mine, "--formatter", name)
+    assert [json.loads(line) for line in by_formatter.lines] == found
+
+
+def test_what_is_released_comes_again_and_what_is_rejected_does_not(at: Run, jobs: str) -> None:
+    assert at("share-consume", jobs, "-g", jobs, "-n", "3", "--release", *WAIT).lines == list("abc")
+    assert at("share-consume", jobs, "-g", jobs, "-n", "2", "--reject", *WAIT).lines == list("ab")
+    assert at("share-consume", jobs, "-g", jobs, "-n", "4", *WAIT).lines == list("cdef")
+
+
+def test_a_share_group_begins_elsewhere(at: Run, jobs: str) -> None:
+    assert len(at("share-consume", jobs, "-g", jobs, "-n", "6", *WAIT).lines) == 6
+    reset = at("groups", "reset-offsets", jobs, "-t", jobs, "--to", "4", "-y")
+    assert reset.code == 0, reset.err
+    (found,) = at("groups", "describe", jobs, "-f", "json").json
+    assert [(o["committed"], o["lag"]) for o in found["offsets"]] == [(4, 2)]
+    read = at("consume", jobs, "-g", jobs, "-o", "committed..end")
+    assert read.lines == ["e", "f"], read.err
+    assert at("share-consume", jobs, "-g", jobs, "-n", "2", *WAIT).lines == ["e", "f"]
+    deleted = at("groups", "delete-offsets", jobs, "-t", jobs, "-y")
+    assert deleted.code == 0, deleted.err
+    (found,) = at("groups", "describe", jobs, "-f", "json").json
+    assert found["offsets"] == []
+    by_partition = at("groups", "delete-offsets", jobs, "-t", f"{jobs}:0", "-y")
+    assert by_partition.code == 2 and "topic by topic" in by_partition.err
+    assert at("groups", "delete", jobs, "-y").code == 0
+    assert at("groups", "describe", jobs).code == 1
+
+
+def test_a_reset_of_a_share_group_is_undone(at: Run, jobs: str) -> None:
+    assert len(at("share-consume", jobs, "-g", jobs, "-n", "3", *WAIT).lines) == 3
+    before = at("groups", "describe", jobs, "-f", "json").json[0]["offsets"][0]["committed"]
+    assert at("groups", "reset-offsets", jobs, "-t", jobs, "--to", "end", "-y").code == 0
+    undone = at("groups", "undo", "2", "-y")
+    assert undone.code == 0, undone.err
+    (found,) = at("groups", "describe", jobs, "-f", "json").json
+    assert [o["committed"] for o in found["offsets"]] == [before]
+
+
+def test_options_that_contradict_each_other_are_refused(at: Run, jobs: str) -> None:
+    both = at("share-consume", jobs, "--release", "--reject")
+    assert both.code == 2 and "exclude each other" in both.err
+    assert at("share-consume").code == 2
+    assert "There is no topic" in at("share-consume", f"{jobs}-nowhere").err
+
+
+def test_an_interrupt_gives_back_what_was_not_shown(at: Run, kafka: Kafka, jobs: str) -> None:
+    with running("share-consume", jobs, "-g", jobs, "-b", kafka.bootstrap) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline().strip() for _ in range(6)] == list("abcdef")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == -signal.SIGINT
+    at("produce", jobs, stdin=b"g\n")
+    assert at("share-consume", jobs, "-g", jobs, "-n", "1", *WAIT).lines == ["g"]

@@ -1,0 +1,165 @@
+"""docs/compatibility.md, from results that are kept beside this file as JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypedDict, TypeVar
+
+from compatibility.clients import CLIENTS
+from compatibility.frameworks import FRAMEWORKS, Shown
+from compatibility.run import Answer, Row
+from compatibility.scenarios import SCENARIOS
+
+RESULTS: Final = Path(__file__).with_name("results.json")
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+MARKS: Final = {"passed": "yes", "failed": "**no**", "cannot": "–"}
+
+__all__ = ["PAGE", "RESULTS", "Answer", "Results", "load", "merged", "nothing", "page", "store"]
+
+TEXT: Final = """\
+# Compatibility
+
+Clients and frameworks that others wrote, run on pk. No setting and no line of their programs is
+there for pk. `scripts/compatibility` runs them and writes this page; `scripts/compatibility --only
+sarama` repeats one row, and `--broker apache` runs the same on Apache Kafka. Last run: {day}.
+
+## Clients
+
+{clients}
+
+*yes*: it passed. *–*: the client has nothing of the kind. In each column:
+
+- *records* and the codecs: keys, values, headers, times and tombstones are written, compressed, and
+  read back;
+- *group* and *KIP-848 group*: three members join and leave; partitions move; the third starts where
+  the group had committed;
+- *transactions*: one is aborted, one committed; read_committed sees only the latter;
+- *admin*: topics are created, described, configured and deleted.
+
+The client checks what it reads; then librdkafka checks what the broker holds, and the batches in
+its files must be compressed as asked. `tests/compatibility/scenarios.py` has the details.
+
+## Frameworks
+
+{frameworks}
+
+## What did not pass or did not run, and why
+
+{reasons}
+"""
+
+
+class Results(TypedDict):
+    """What the page is made of."""
+
+    day: str
+    """Of the last run, as YYYY-MM-DD."""
+
+    python: str
+    clients: list[Row]
+    frameworks: list[Shown]
+
+
+def nothing() -> Results:
+    """No results yet."""
+    return {"day": "", "python": "", "clients": [], "frameworks": []}
+
+
+def load() -> Results:
+    """The results that are kept."""
+    loaded: Results = json.loads(RESULTS.read_text())
+    return loaded
+
+
+T = TypeVar("T", Row, Shown)
+
+
+def _updated(names: Iterable[str], key: str, old: Sequence[T], new: Sequence[T]) -> list[T]:
+    rows = {str(row.get(key)): row for row in (*old, *new)}
+    return [rows[name] for name in names if name in rows]
+
+
+def merged(results: Results, rows: Sequence[Row], frameworks: Sequence[Shown]) -> Results:
+    """The results with some rows replaced, in the tables' order."""
+    clients = [client.name for client in CLIENTS]
+    names = [framework.name for framework in FRAMEWORKS]
+    return {
+        "day": datetime.now(UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "clients": _updated(clients, "client", results["clients"], rows),
+        "frameworks": _updated(names, "name", results["frameworks"], frameworks),
+    }
+
+
+def store(results: Results) -> None:
+    """Keep the results, and write the page."""
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(page(results))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return [f"| {' | '.join(line)} |" for line in cells]
+
+
+def _reasons(rows: Sequence[Row]) -> list[str]:
+    lines = list[str]()
+    for row in rows:
+        if row["missing"]:
+            lines.append(f"- {row['title']} did not run: {row['missing']}.")
+        grouped = dict[str, list[str]]()
+        for scenario in SCENARIOS:
+            answer = row["answers"].get(scenario.name)
+            if answer is None or answer["outcome"] == "passed":
+                continue
+            why = answer["why"]
+            if answer["outcome"] == "failed":
+                why = f"`{why}`{_there(answer)}"
+            grouped.setdefault(why, []).append(scenario.title)
+        lines += [f"- {row['title']}, {', '.join(names)}: {why}." for why, names in grouped.items()]
+    return lines
+
+
+def _there(answer: Answer) -> str:
+    match answer.get("apache"):
+        case "failed":
+            return " (it fails on Apache Kafka too)"
+        case "passed":
+            return " (it passes on Apache Kafka: this is a bug in pk)"
+        case _:
+            return ""
+
+
+def page(results: Results) -> str:
+    """The page's text."""
+    head = ["client", "version", *(scenario.title for scenario in SCENARIOS)]
+    clients = list[list[str]]()
+    for row in results["clients"]:
+        answers = (row["answers"].get(scenario.name) for scenario in SCENARIOS)
+        marks = [MARKS[answer["outcome"]] if answer else "not run" for answer in answers]
+        clients.append([f"{row['title']} ({row['language']})", row["version"], *marks])
+    shown = {
+        each["name"]: f"{each['outcome']}: {each['counts']}".removesuffix(": ")
+        for each in results["frameworks"]
+    }
+    frameworks = [
+        [each.title, each.version, each.what, shown.get(each.name, "not run")]
+        for each in FRAMEWORKS
+    ]
+    reasons = _reasons(results["clients"])
+    reasons += [
+        f"- {each['title']}: {each['why']}." for each in results["frameworks"] if each["why"]
+    ]
+    return TEXT.format(
+        day=results["day"],
+        clients="\n".join(_table(head, clients)),
+        frameworks="\n".join(
+            _table(["framework", "version", "what its tests show", "outcome"], frameworks)
+        ),
+        reasons="\n".join(reasons or ["Everything passed."]),
+    )

@@ -1,0 +1,169 @@
+"""The snapshot of many producers: a roll freezes them, the next flush writes what they were."""
+
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from log.support import NOW, PATH, append, durable, end_transaction, make_batch, open_log
+
+from pk.core.log import durability, producers
+from pk.core.log.log import Log
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.log.producers import Producers, ProducerState
+from pk.core.record.batch import read_header
+from pk.core.turns import at_once
+
+
+def sent(known: Producers, producer_id: int, offset: int, *, transactional: bool = False) -> None:
+    """One more record of a producer."""
+    state = known.get(producer_id)
+    sequence = 0 if state is None else state.last_sequence + 1
+    batch = make_batch(
+        producer_id=producer_id, producer_epoch=0, sequence=sequence, transactional=transactional
+    )
+    known.update(read_header(batch), offset, NOW, NOW)
+
+
+def with_producers(count: int) -> Log:
+    log = open_log()
+    append(log)
+    for producer_id in range(count):
+        sent(log.producers, producer_id, 0)
+    return log
+
+
+@given(
+    before=st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=12),
+    meanwhile=st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=12),
+    a_pair=st.booleans(),
+)
+def test_what_changes_while_a_thread_reads_is_written_as_it_was(
+    before: list[tuple[int, bool]], meanwhile: list[tuple[int, bool]], a_pair: bool
+) -> None:
+    known = Producers()
+    for offset, (producer_id, transactional) in enumerate(before):
+        sent(known, producer_id, offset, transactional=transactional)
+    expected = known.snapshot()
+    frozen = [known.freeze() for _ in range(1 + a_pair)]
+    left = list(enumerate(meanwhile, 100))
+    entry_of = producers._entry
+
+    def entry(state: ProducerState) -> bytes:
+        """Between two reads of the thread the loop goes on."""
+        if left and not running[0]:
+            running[0] = True
+            offset, (producer_id, transactional) = left.pop()
+            sent(known, producer_id, offset, transactional=transactional)
+            if transactional:
+                at_once(known.expire(NOW + 1, 0))
+            running[0] = False
+        return entry_of(state)
+
+    running = [False]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producers, "_entry", entry)
+        assert [each.snapshot() for each in frozen] == [expected] * len(frozen)
+    for each in frozen:
+        each.release()
+    sent(known, 9, 1000)
+    sent(known, 9, 1001)
+    assert not known._frozen
+
+
+def test_a_roll_makes_no_more_steps_for_more_producers() -> None:
+    def steps(count: int) -> int:
+        log, calls = with_producers(count), 0
+
+        def note(frame: Any, event: str, argument: Any) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(note)
+        try:
+            log.roll(NOW)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    few = steps(durability.SNAPSHOT_AT_ONCE + 1)
+    assert steps(4 * durability.SNAPSHOT_AT_ONCE) == few
+
+
+def test_a_flush_writes_what_a_roll_has_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durability, "SNAPSHOT_AT_ONCE", 2)
+    log = with_producers(3)
+    expected, path = log.producers.snapshot(), f"{PATH}/{1:020d}.snapshot"
+    log.roll(NOW)
+    append(log, make_batch(producer_id=1, producer_epoch=0, sequence=1))
+    assert not log.disk.exists(path)
+    log.flush(1)  # the roll is durable, what follows is not
+    assert log.disk.read(path) == expected
+    assert log.recovery_point == 1
+
+
+def test_a_flush_that_finds_the_records_durable_still_writes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(durability, "SNAPSHOT_AT_ONCE", 2)
+    log = with_producers(3)
+    log.flush()
+    log.roll(NOW)
+    log.flush()
+    assert log.disk.exists(f"{PATH}/{1:020d}.snapshot")
+
+
+def test_no_snapshot_comes_back_behind_a_segment_that_was_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(durability, "SNAPSHOT_AT_ONCE", 2)
+    log = with_producers(3)
+    for _ in range(3):
+        log.roll(NOW)
+        append(log)
+    log.delete_before(3)
+    log.flush()
+    assert [name for name in log.disk.list(PATH) if name.endswith(".snapshot")] == [
+        f"{3:020d}.snapshot"
+    ]
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_after_a_crash_the_producers_are_what_they_were(
+    flushed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durability, "SNAPSHOT_AT_ONCE", 2)
+    disk = MemoryDisk()
+    log = open_log(disk)
+    durable(disk)
+    for producer_id in range(4):
+        append(log, make_batch(producer_id=producer_id, producer_epoch=0, sequence=0))
+    log.flush()
+    log.roll(NOW)
+    append(log, make_batch(producer_id=0, producer_epoch=0, sequence=1, transactional=True))
+    if flushed:
+        log.flush()
+    recovery_point, expected = log.recovery_point, log.producers.active()
+    if not flushed:
+        expected[0] = expected[0]._replace(last_sequence=0, current_txn_start_offset=-1)
+    disk.crash()
+    found = open_log(disk, recovery_point=recovery_point)
+    assert found.producers.active() == expected
+
+
+def test_a_cut_finds_what_was_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durability, "SNAPSHOT_AT_ONCE", 2)
+    log = open_log()
+    for producer_id in range(4):
+        append(
+            log,
+            make_batch(producer_id=producer_id, producer_epoch=0, sequence=0, transactional=True),
+        )
+    end_transaction(log, 2, commit=True)
+    expected = log.producers.active()
+    log.roll(NOW)
+    append(log, make_batch(producer_id=0, producer_epoch=0, sequence=1, transactional=True))
+    log.truncate_to(5)
+    assert log.producers.active() == expected
+    assert log.disk.exists(f"{PATH}/{5:020d}.snapshot")

@@ -1,0 +1,161 @@
+"""Deals in every cluster: the two-phase machine of tests/broker/coordinator/deals.py, coordinated
+by the nodes of a run.
+
+Each node coordinates the deals whose partition it leads, and makes some while it does. What the
+nodes told, to whom, and which deals were acknowledged, is in a `Book` that outlives them. Faults
+set a trap in it: the node whose deal enters a state next is killed there and then.
+
+What must hold: a deal is done only once everybody knows of it; a lost deal was announced to no one;
+what was acknowledged is told to everybody and done in the end, however many coordinators died, in
+whatever state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import trio
+from broker.coordinator.deals import EVERYBODY, TOPIC, Deals, Record, Tell
+from sim.chronicle import Violation
+from sim.processes import Process
+
+from pk.core.broker.broker import Broker
+from pk.core.broker.coordinator.coordinator import Coordinator
+from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
+from pk.core.config import BrokerConfig
+from pk.core.errors import KafkaError
+
+PREPARED, HALF_TOLD, TOLD, DONE = STATES = ("prepared", "half told", "told, not done", "done")
+
+MADE_EVERY_S: Final = 1.0
+REFUSED_S: Final = 0.2
+"""After the log has refused that a deal is done: too few replicas, or no room."""
+TOLD_AFTER_S: Final = 0.1
+"""At most, for each of everybody; and before the machine hears of it."""
+
+
+@dataclass(slots=True)
+class Book:
+    """What is known of all deals of a run, under any coordinator."""
+
+    acknowledged: set[str] = field(default_factory=set)
+    told: dict[str, set[str]] = field(default_factory=dict)
+    idle: bool = False
+    """Whether no more deals are made."""
+    trap: tuple[str, Callable[[str], None]] | None = None
+    """A state, and what is called with the host of the node where a deal enters it next."""
+
+    def enters(self, host: str, state: str) -> None:
+        """A deal of a node has come so far."""
+        if self.trap is not None and self.trap[0] == state:
+            (_, spring), self.trap = self.trap, None
+            spring(host)
+
+    def unfinished(self, machines: Iterable[Deals]) -> str:
+        """What of the deals is not over; "" where all of it is. `machines` are those that serve.
+        Raises Violation."""
+        for machine in machines:
+            deals = machine.deals
+            if lost := self.acknowledged - deals.keys():
+                raise Violation("an acknowledged deal is kept", f"{sorted(lost)} are gone", TOPIC)
+            if lost := self.told.keys() - deals.keys():
+                raise Violation("a lost deal was announced to no one", f"{sorted(lost)}", TOPIC)
+            open_deals = [name for name, done in deals.items() if not done]
+            return f"deal {open_deals[0]} is not done" if open_deals else ""
+        return "there is no coordinator of deals"
+
+
+class WitnessedDeals(Deals):
+    """The machine, seen while it replays what is safe or may yet be."""
+
+    def __init__(self, book: Book, host: str, broken: Callable[[BaseException], None]) -> None:
+        super().__init__()
+        self._book = book
+        self._host = host
+        self._broken = broken
+
+    def replay(self, record: Record, record_offset: int, producer_id: int) -> None:
+        super().replay(record, record_offset, producer_id)
+        if not record.done:
+            return
+        missing = set(EVERYBODY) - self._book.told.get(record.name, set())
+        if missing:
+            text = f"{record.name}, of which {sorted(missing)} have not heard"
+            self._broken(Violation("a deal is done once everybody was told", text, TOPIC))
+        self._book.enters(self._host, DONE)
+
+
+class DealCoordinators(CoordinatorRuntime[Deals]):
+    """Those of one process, and who makes deals with them."""
+
+    def __init__(
+        self,
+        book: Book,
+        broker: Broker,
+        process: Process,
+        random: Random,
+        broken: Callable[[BaseException], None],
+    ) -> None:
+        super().__init__(
+            TOPIC,
+            lambda: WitnessedDeals(book, process.host, broken),
+            broker.state,
+            broker.replicas,
+            broker.background.start_soon,
+        )
+        self._book = book
+        self._process = process
+        self._random = random
+        broker.followers.append(self.apply)
+
+    def settings(self, config: BrokerConfig) -> CoordinatorSettings:
+        return CoordinatorSettings(commit_timeout_ms=1000, load_bytes=1 << 20)
+
+    def machines(self) -> Iterable[Deals]:
+        """Of the coordinators that serve."""
+        return [coordinator.machine for coordinator in self if coordinator.is_active]
+
+    async def make_deals(self) -> None:
+        """One now and then, while this process coordinates, for ever."""
+        number = 0
+        while True:
+            await trio.sleep(self._random.random() * 2 * MADE_EVERY_S)
+            for coordinator in self:
+                if self._book.idle or not coordinator.is_active:
+                    continue
+                number += 1
+                name = f"{self._process.host}.{self._process.incarnation}.{number}"
+                try:
+                    await self._make(coordinator, name)
+                except KafkaError:
+                    continue  # it may have been made all the same, and is told and done then
+                if self._process.alive:
+                    self._book.acknowledged.add(name)
+
+    async def _make(self, coordinator: Coordinator[Deals], name: str) -> None:
+        answer = coordinator.submit(lambda machine, _, now_ms: machine.make(name, now_ms))
+        if not isinstance(answer, str):
+            await answer
+
+    def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
+        assert isinstance(effect, Tell)
+        self._start_soon(self._tell, coordinator, effect.name)
+
+    async def _tell(self, coordinator: Coordinator[Deals], name: str) -> None:
+        book, host = self._book, self._process.host
+        book.enters(host, PREPARED)
+        for whom in EVERYBODY:
+            await trio.sleep(self._random.random() * TOLD_AFTER_S)
+            if not self._process.alive:
+                return
+            told = book.told.setdefault(name, set())
+            told.add(whom)
+            book.enters(host, TOLD if len(told) == len(EVERYBODY) else HALF_TOLD)
+            await trio.sleep(self._random.random() * TOLD_AFTER_S)
+            while not coordinator.when_active(  # noqa: ASYNC110 - nothing tells when it would take it
+                lambda machine, now_ms, whom=whom: machine.reported(name, whom, now_ms)
+            ):
+                await trio.sleep(REFUSED_S)

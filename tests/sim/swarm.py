@@ -1,0 +1,84 @@
+"""What a seed takes on: a few workloads, settings and kinds of faults, drawn for each seed (swarm
+testing).
+
+A run with everything at once is dear, and its parts get in each other's way: what only happens when
+a broker does little else never happens there. So each seed draws a part of everything, and seeds
+differ in it. `Options.everything` (`--everything`) has all of it on, as every seed had before this
+was drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+RECORDS: Final = "records"
+"""Idempotent producers, and a consumer, of a topic with three replicas."""
+SYNCED: Final = "synced"
+"""A producer and a consumer of a topic that is flushed with each batch, on one replica."""
+ONE: Final = "one"
+"""acks=1, and a consumer, on up to two replicas of which one is enough."""
+DEALS: Final = "deals"
+CLASSIC_GROUP: Final = "classic group"
+CONSUMER_GROUP: Final = "consumer group"
+SHARE_GROUP: Final = "share group"
+TRANSACTIONS: Final = "transactions"
+CHAIN: Final = "chain"
+"""Workers that read committed records, write, and commit their offsets, all in one transaction."""
+
+NEEDS: Final = {
+    CLASSIC_GROUP: RECORDS,
+    CONSUMER_GROUP: RECORDS,
+    SHARE_GROUP: RECORDS,
+    CHAIN: TRANSACTIONS,
+}
+WORKLOADS: Final = (RECORDS, SYNCED, ONE, DEALS, TRANSACTIONS, *(n for n in NEEDS))
+
+ROLLS: Final = "rolls"
+"""Segments last for seconds, not for days."""
+COMPACTION: Final = "compaction"
+"""Internal topics are compacted as soon as there is anything to compact."""
+LATE_SNAPSHOTS: Final = "late snapshots"
+"""Each snapshot of producers is left to the flush after the roll, as only large ones are
+otherwise."""
+SETTINGS: Final = (ROLLS, COMPACTION, LATE_SNAPSHOTS)
+
+WORKLOAD_CHANCE: Final = 0.3
+SETTING_CHANCE: Final = 0.5
+FAULT_CHANCE: Final = 0.7
+DURATIONS_S: Final = (5.0, 10.0, 20.0)
+"""How long faults happen; one is drawn."""
+LONG_DURATIONS_S: Final = (8.0, 15.0, 25.0)
+"""The same, with everything on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swarm:
+    """What one seed takes on."""
+
+    on: frozenset[str]
+    """Workloads and settings."""
+    faults: frozenset[str]
+    """Kinds of faults."""
+    durations_s: tuple[float, ...]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.on
+
+
+def everything(kinds: tuple[str, ...]) -> Swarm:
+    """All of it; `kinds` are the kinds of faults there are."""
+    return Swarm(frozenset((*WORKLOADS, *SETTINGS)), frozenset(kinds), LONG_DURATIONS_S)
+
+
+def draw(seed: int, kinds: tuple[str, ...]) -> Swarm:
+    """A seed's part. It has a source of chance of its own: what is drawn here moves nothing
+    else."""
+    random = Random(f"{seed}/swarm")
+    on = {name for name in WORKLOADS if random.random() < WORKLOAD_CHANCE}
+    on |= {NEEDS[name] for name in on if name in NEEDS}
+    on = on or {RECORDS}
+    on |= {name for name in SETTINGS if random.random() < SETTING_CHANCE}
+    faults = {kind for kind in kinds if random.random() < FAULT_CHANCE}
+    return Swarm(frozenset(on), frozenset(faults or kinds), DURATIONS_S)

@@ -1,0 +1,102 @@
+"""Which version of a schema a pipeline's source is read with, from one start to the next."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pk.core.schemas.schema import Schema
+from pk.net.schemas.blocking import Schemas
+from pk.spark.pipeline.definition import WrongPipeline, parse_pipeline
+from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.registry_sources import RegistryVersions
+
+KAFKA = {"kafka.bootstrap.servers": "localhost:1"}
+LATEST = {"orders": {"schema.on.new.version": "fail"}}
+FILE = """
+name = "p"
+checkpoint = "cp"
+schema = "{schema}"
+[schema_registry]
+url = "{url}"
+[[source]]
+name = "orders"
+topic = "orders"
+value = "avro"
+options = {{ {options} }}
+[[sink]]
+from = "orders"
+topic = "out"
+"""
+
+
+def order(**fields: str) -> Schema:
+    named = [{"name": name, "type": each, "default": None} for name, each in fields.items()]
+    for each in named:
+        each["type"] = ["null", each["type"]]  # type: ignore[assignment]
+    return Schema(json.dumps({"type": "record", "name": "Order", "fields": named}))
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.schemas = Schemas(str(directory / "registry"))
+        (directory / "registry").mkdir()
+
+    def add(self, **fields: str) -> None:
+        # A directory checks as a server does, and an incompatible version comes all the same.
+        folder = self.directory / "registry" / "orders-value"
+        folder.mkdir(exist_ok=True)
+        number = len(list(folder.iterdir())) + 1
+        (folder / f"v{number}-id{number}.avsc").write_text(order(**fields).text)
+
+    def start(self, schema: str = "evolve", options: str = "") -> dict[str, dict[str, str]]:
+        """What a start of the pipeline chooses, and keeps."""
+        text = FILE.format(schema=schema, url=self.directory / "registry", options=options)
+        pipeline = parse_pipeline(text, str(self.directory / "p.toml"))
+        (self.directory / "cp" / "pk").mkdir(parents=True, exist_ok=True)
+        versions = RegistryVersions(pipeline, Places(pipeline), KAFKA)
+        found = versions.options()
+        versions.remember()
+        return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_evolve_takes_over_what_is_wider(world: World) -> None:
+    world.add(id="long")
+    assert world.start() == LATEST
+    world.add(id="long", item="string")
+    assert world.start() == LATEST
+    world.add(item="string")  # a column is gone
+    assert world.start() == {"orders": {"value.schema.version": "2"}}
+    world.add(id="string", item="string")  # and here it has another type
+    assert world.start() == {"orders": {"value.schema.version": "2"}}
+    world.add(id="long", item="string", price="double")
+    assert world.start() == LATEST
+
+
+def test_fixed_stays_at_the_first_runs_version(world: World) -> None:
+    world.add(id="long")
+    assert world.start("fixed") == {"orders": {"value.schema.version": "1"}}
+    world.add(id="long", item="string")
+    assert world.start("fixed") == {"orders": {"value.schema.version": "1"}}
+
+
+def test_a_version_that_the_file_names_counts(world: World) -> None:
+    world.add(id="long")
+    world.add(id="long", item="string")
+    assert world.start(options="'value.schema.version' = 1") == {"orders": {}}
+
+
+def test_problems_have_their_place(world: World) -> None:
+    with pytest.raises(WrongPipeline, match=r"p\.toml:10:1: Subject 'orders-value' not found"):
+        world.start()
+    world.add(id="long")
+    with pytest.raises(WrongPipeline, match=r"value\.format is said by value, on_error and schema"):
+        world.start(options="'value.format' = 'json'")

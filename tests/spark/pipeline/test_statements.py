@@ -1,0 +1,56 @@
+"""The SQL that goes to databases, run by SQLite where it is SQLite's."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from pk.spark.pipeline.jdbc_changes import later
+from pk.spark.pipeline.jdbc_sink import upsert
+
+
+def test_an_upsert_of_sqlite_inserts_and_updates() -> None:
+    database = sqlite3.connect(":memory:")
+    database.execute('CREATE TABLE t ("id" INTEGER, "the name" TEXT)')
+    database.execute("CREATE UNIQUE INDEX k ON t (id)")
+    database.execute('CREATE TABLE s ("the name" TEXT, "id" INTEGER)')
+    database.execute("INSERT INTO t VALUES (1, 'old'), (2, 'kept')")
+    database.execute("INSERT INTO s VALUES ('new', 1), ('added', 3)")
+    for _ in range(2):
+        database.execute(upsert("sqlite", "t", "s", ["the name", "id"], ["id"]))
+    rows = database.execute("SELECT * FROM t ORDER BY id").fetchall()
+    assert rows == [(1, "new"), (2, "kept"), (3, "added")]
+    database.execute(upsert("sqlite", "t", "s", ["id"], ["id"]))
+    assert database.execute("SELECT count(*) FROM t").fetchone() == (3,)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "said"),
+    [
+        ("postgresql", 'ON CONFLICT ("id") DO UPDATE SET "n" = excluded."n"'),
+        ("mysql", "ON DUPLICATE KEY UPDATE `n` = VALUES(`n`)"),
+        ("derby", 'ON t."id" = s."id" WHEN MATCHED THEN UPDATE SET t."n" = s."n"'),
+        ("sqlserver", 'VALUES (s."id", s."n");'),
+    ],
+)
+def test_an_upsert_in_the_words_of_a_database(dialect: str, said: str) -> None:
+    assert said in upsert(dialect, "t", "s", ["id", "n"], ["id"])
+
+
+def test_later_rows_are_those_that_are_greater_column_by_column() -> None:
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE t (at TEXT, id INTEGER)")
+    rows = [("b", 1), ("a", 9), ("b", 3), ("it's", 1), ("b", 2)]
+    database.executemany("INSERT INTO t VALUES (?, ?)", rows)
+    condition = later("sqlite", ("at", "id"), (("b", "string"), ("2", "long")))
+    found = database.execute(f"SELECT * FROM t WHERE {condition} ORDER BY at, id").fetchall()
+    assert found == [("b", 3), ("it's", 1)]
+    condition = later("sqlite", ("at",), (("it's", "string"),))
+    assert database.execute(f"SELECT * FROM t WHERE {condition}").fetchall() == []
+
+
+def test_times_in_the_words_of_a_database() -> None:
+    last = (("2026-01-01 00:00:00", "timestamp"),)
+    assert later("postgresql", ("at",), last) == "(at > TIMESTAMP '2026-01-01 00:00:00')"
+    assert later("sqlite", ("at",), last) == "(at > '2026-01-01 00:00:00')"

@@ -1,0 +1,20 @@
+"""What a process of Spark keeps out of its collections."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import gc
+from pk.spark.collector import put_modules_aside
+
+put_modules_aside()
+first = gc.get_freeze_count()
+later = [[] for _ in range(10_000)]
+put_modules_aside()
+assert first > 1_000, first
+assert gc.get_freeze_count() <= first, "what came after the first call must be collected"
+"""
+
+
+def test_only_what_was_there_at_first_is_put_aside() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)

@@ -1,0 +1,323 @@
+"""Exports in every form, by a real Spark: partitioned, as tables, at a URL, of several topics, and
+followed. They hold what was produced, and readers of others see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from clients import topics
+from clients.fixtures import Kafka
+from confluent_kafka import Producer
+
+from pk.core.errors import KafkaError
+from pk.spark.errors import DirectoryRefused, OptionError
+from pk.spark.export_url import file_system
+from pk.spark.exporter import ExportOptions, Summary, export, export_topics, follow
+from pk.spark.manifest import MANIFEST, Manifest
+from pk.spark.session import launch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Fresh = Callable[[str], str]
+Row = tuple[int, int]
+COUNTRIES = ("DE", "a/b", "ä ö", None, "x=y")
+LAYOUT = ("date,country", "half=pmod(offset, 2)")
+DAY_MS = 86_400_000
+NOW_MS = int(time.time() * 1000)
+WAIT_S = 120
+FORMS = ("parquet", "delta", "iceberg", "url")
+
+pytestmark = pytest.mark.peer
+"""No peer, but a JVM."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with launch(cores=2) as own:
+        yield own.session()
+
+
+def options(kafka: Kafka, topic: str, directory: Path | str, **given: Any) -> ExportOptions:
+    return ExportOptions(
+        bootstrap=kafka.bootstrap, topic=topic, directory=directory, cores=2, **given
+    )
+
+
+def produce(kafka: Kafka, topic: str, begin: int, end: int) -> None:
+    """Orders by number, over three days and two partitions."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for n in range(begin, end):
+        value = json.dumps({"id": n, "country": COUNTRIES[n % len(COUNTRIES)]})
+        at = NOW_MS - (3 - n % 3) * DAY_MS
+        producer.produce(topic, value, str(n), partition=n % 2, timestamp=at)
+        producer.poll(0)
+    assert producer.flush(topics.TIMEOUT_S) == 0
+
+
+def ids(place: Path | str, form: str) -> list[int]:
+    """The orders that a reader of others finds, in order."""
+    if form == "delta":
+        from deltalake import DeltaTable
+
+        found = DeltaTable(str(place)).to_pyarrow_table().column("value").to_pylist()
+        return sorted(value["id"] for value in found)
+    if form == "iceberg":
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("pk", uri=f"sqlite:///{place}/_pk_catalog.db")
+        found = catalog.load_table("pk.export").scan().to_arrow().column("value").to_pylist()
+        return sorted(value["id"] for value in found)
+    if form == "url":
+        from pyarrow import parquet
+
+        fs, root = file_system(str(place))
+        manifest = Manifest.load(fs.cat_file(f"{root}/{MANIFEST}").decode())
+        seen: list[int] = []
+        for name in manifest.files:
+            with fs.open(f"{root}/{name}") as file:
+                seen += [v["id"] for v in parquet.read_table(file).column("value").to_pylist()]
+        return sorted(seen)
+    rows = duckdb.execute(
+        f"SELECT value.id FROM read_parquet('{place}/**/*.parquet', hive_partitioning = true)"
+    ).fetchall()
+    return sorted(row[0] for row in rows)
+
+
+def place_of(form: str, tmp_path: Path, name: str) -> Path | str:
+    return f"memory://{name}/orders" if form == "url" else tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    "form", [pytest.param(f, marks=() if f == "delta" else pytest.mark.slow) for f in FORMS]
+)
+def test_each_form_is_exported_resumed_and_overwritten(
+    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    topic = topics.create_topic(pk_kafka, fresh("form"), 2)
+    produce(pk_kafka, topic, 0, 60)
+    place = place_of(form, tmp_path, topic)
+    given: dict[str, Any] = {"value": "json", "partition_by": LAYOUT}
+    if form in ("delta", "iceberg"):
+        given["table"] = form
+    summary = export(options(pk_kafka, topic, place, **given), spark=spark)
+    assert (summary.records, summary.files) == (60, 3 * 5 * 2 * 2)
+    assert ids(place, form) == list(range(60))
+    produce(pk_kafka, topic, 60, 90)
+    resumed = export(options(pk_kafka, topic, place, mode="resume"), spark=spark)
+    assert (resumed.records, resumed.records_before) == (30, 60)
+    assert ids(place, form) == list(range(90))
+    assert export(options(pk_kafka, topic, place, mode="resume"), spark=spark).records == 0
+    assert ids(place, form) == list(range(90))
+    with pytest.raises(OptionError, match="has the layout date,country, half=.*, not topic"):
+        other = options(pk_kafka, topic, place, mode="resume", partition_by=("topic",))
+        export(other, spark=spark)
+    with pytest.raises(DirectoryRefused, match="resume it, or overwrite it"):
+        export(options(pk_kafka, topic, place, **given), spark=spark)
+    over = export(options(pk_kafka, topic, place, mode="overwrite", **given), spark=spark)
+    assert (over.records, over.records_before) == (90, 0)
+    assert ids(place, form) == list(range(90))
+
+
+@pytest.mark.slow
+def test_directories_have_the_values_and_readers_get_them_back(
+    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(pk_kafka, fresh("layout"), 2)
+    produce(pk_kafka, topic, 0, 30)
+    given = options(
+        pk_kafka, topic, tmp_path, value="json", partition_by=("date,hour,topic,partition,country",)
+    )
+    export(given, spark=spark)
+    found = spark.read.parquet(str(tmp_path))
+    assert {(r["topic"], r["partition"]) for r in found.collect()} == {(topic, 0), (topic, 1)}
+    wrong = found.where(
+        "date <> cast(timestamp AS date) OR hour <> hour(timestamp) OR NOT country <=> value.country"
+    )
+    assert (found.count(), wrong.count()) == (30, 0)
+    with pytest.raises(OptionError, match="value have no field city"):
+        bad = options(pk_kafka, topic, tmp_path / "a", value="json", partition_by=("city",))
+        export(bad, spark=spark)
+    with pytest.raises(OptionError, match="fields need --value json"):
+        export(options(pk_kafka, topic, tmp_path / "a", partition_by=("city",)), spark=spark)
+    with pytest.raises(OptionError, match=r"--partition-by: .*nothing"):
+        export(options(pk_kafka, topic, tmp_path / "a", partition_by=("x=nothing",)), spark=spark)
+    with pytest.raises(OptionError, match="all is a array<.*not a single value"):
+        bad = options(pk_kafka, topic, tmp_path / "a", partition_by=("all=headers",))
+        export(bad, spark=spark)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.slow
+def test_several_topics_have_an_export_each(
+    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    names = [topics.create_topic(pk_kafka, fresh("several"), 2) for _ in range(2)]
+    for count, name in enumerate(names, 2):
+        produce(pk_kafka, name, 0, count * 10)
+    given = [
+        options(pk_kafka, name, tmp_path / name, value="json", mode="resume") for name in names
+    ]
+    assert [s.records for s in export_topics(given, spark=spark)] == [20, 30]
+    produce(pk_kafka, names[1], 30, 35)
+    assert [s.records for s in export_topics(given, spark=spark)] == [0, 5]
+    assert [ids(tmp_path / name, "parquet") for name in names] == [list(range(20)), list(range(35))]
+
+
+class Ended(Exception):
+    """What a test ends `follow` with; a user does with Ctrl-C."""
+
+
+def test_a_followed_export_takes_what_comes_and_goes_on_later(
+    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    first, later = (topics.create_topic(pk_kafka, fresh("follow"), 2) for _ in range(2))
+    produce(pk_kafka, first, 0, 10)
+    given = [
+        options(pk_kafka, name, tmp_path / name, mode="resume", table="delta")
+        for name in (first, later)
+    ]
+    seen: list[tuple[str, int]] = []
+
+    def done(summary: Summary) -> None:
+        """Each run brings the next records, or the end."""
+        seen.append((summary.topic, summary.records))
+        more = {2: (later, 0, 7), 3: (first, 10, 13)}.get(len(seen))
+        if more is not None:
+            producing = threading.Thread(target=produce, args=(pk_kafka, *more))
+            producing.start()
+        total = sum(records for _, records in seen)
+        if total == 20:
+            raise Ended
+
+    with pytest.raises(Ended):
+        follow(given, done, spark=spark, every_s=0.0)
+    assert seen[:2] == [(first, 10), (later, 0)]
+    counts = {name: sum(n for topic, n in seen if topic == name) for name in (first, later)}
+    assert counts == {first: 13, later: 7}
+    produce(pk_kafka, later, 7, 9)
+    assert [s.records for s in export_topics(given, spark=spark)] == [0, 2]
+    topics.admin(pk_kafka).delete_topics([later])[later].result(topics.TIMEOUT_S)
+    with pytest.raises((KafkaError, DirectoryRefused)):
+        follow(given, lambda _: None, spark=spark, every_s=0.0)
+
+
+_KILLED = r"""
+import json, os, signal, sys, time
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+class Kept(LocalFileSystem):
+    protocol = "kept"
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.removeprefix("kept://"))
+
+fsspec.register_implementation("kept", Kept, clobber=True)
+from pk.spark import exporter
+from pk.spark.exporter import ExportOptions, export, follow
+
+bootstrap, topic, place, table, at, follows = sys.argv[1:]
+options = ExportOptions(
+    bootstrap=bootstrap, topic=topic, directory=place, cores=2, mode="resume", value="json",
+    partition_by=("date,country",), table=table or None,
+)
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def after(step, count):
+    def audit(event, args):
+        nonlocal count
+        if event in ("os.rename", "os.mkdir", "shutil.copyfile") and running:
+            count -= 1
+            if count == 0:
+                die()
+    running = []
+    if step == "committing":
+        sys.addaudithook(audit)
+    return running
+
+step, _, count = at.partition(" ")
+running = after(step, int(count or 1))
+
+def progress(state):
+    if state.stage == "finishing":
+        running.append(1)
+    if step == "writing" and state.stage == "exporting" and state.records > 0:
+        die()
+
+if step == "table":
+    exporter.settle = die
+if follows:
+    follow([options], lambda summary: print(summary.records, flush=True), progress, every_s=0)
+print(export(options, progress).records, flush=True)
+"""
+
+
+def _run(kafka: Kafka, topic: str, place: Path | str, form: str, at: str, tmp: Path) -> Any:
+    table = form if form in ("delta", "iceberg") else ""
+    words = [kafka.bootstrap, topic, str(place), table, at, ""]
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp)}
+    return subprocess.run(
+        [sys.executable, "-c", _KILLED, *words],
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+STEPS: dict[str, Sequence[str]] = {
+    "parquet": ("writing", "committing 2", "committing 9"),
+    "delta": ("writing", "committing 5", "table"),
+    "iceberg": ("writing", "committing 5", "table"),
+    "url": ("writing", "committing 3", "committing 20"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_a_killed_run_of_each_form_is_made_good(
+    pk_kafka: Kafka, fresh: Fresh, tmp_path: Path, form: str
+) -> None:
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
+    class Kept(LocalFileSystem):
+        protocol = "kept"
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> Any:
+            return super()._strip_protocol(path.removeprefix("kept://"))
+
+    fsspec.register_implementation("kept", Kept, clobber=True)
+    topic = topics.create_topic(pk_kafka, fresh("killed"), 2)
+    tmp = tmp_path / "tmp"
+    tmp.mkdir()
+    place = f"kept://{tmp_path}/url" if form == "url" else tmp_path / "out"
+    total = 0
+    for at in STEPS[form]:
+        produce(pk_kafka, topic, total, total + 3_000)
+        total += 3_000
+        killed = _run(pk_kafka, topic, place, form, at, tmp)
+        assert killed.returncode == -signal.SIGKILL, (at, killed)
+        whole = _run(pk_kafka, topic, place, form, "", tmp)
+        assert whole.returncode == 0, (at, whole)
+        assert ids(place, form) == list(range(total)), at
+    if form != "url":
+        manifest = Manifest.load((tmp_path / "out" / MANIFEST).read_text())
+        kept = {str(p.relative_to(place)) for p in (tmp_path / "out").rglob("*-*-*.parquet")}
+        assert kept == manifest.files

@@ -1,0 +1,294 @@
+"""Imports by a real Spark: every row is in the topic once, however the runs before ended, and an
+export gives them back."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from clients import topics
+from clients.fixtures import Kafka
+from confluent_kafka import Consumer, TopicPartition
+from pyarrow import parquet
+
+from pk.spark.errors import OptionError, SparkFailed
+from pk.spark.importer.importer import import_rows
+from pk.spark.importer.options import ImportOptions, ImportProgress, ImportRefused
+from pk.spark.session import launch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.peer
+Fresh = Callable[[str], str]
+WAIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """One Spark for all the tests that need not see it start."""
+    with launch(cores=2) as own:
+        yield own.session()
+
+
+def options(kafka: Kafka, topic: str, source: Path, **given: Any) -> ImportOptions:
+    return ImportOptions(
+        bootstrap=kafka.bootstrap, topic=topic, source=str(source), cores=2, **given
+    )
+
+
+def committed(kafka: Kafka, topic: str, partitions: int) -> list[Any]:
+    """The committed records, by librdkafka."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": kafka.bootstrap,
+        "group.id": topic,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "log_level": 0,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
+    found: list[Any] = []
+    ends = 0
+    while ends < partitions:
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        if message.error():
+            ends += 1
+        else:
+            found.append(message)
+    consumer.close()
+    return found
+
+
+def write_parquet(folder: Path, files: int, rows: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(files):
+        ids = range(number * rows, (number + 1) * rows)
+        columns = {
+            "id": pa.array(ids, pa.int64()),
+            "name": pa.array([f"name-{n}" for n in ids]),
+            "at": pa.array([1_700_000_000_000 + n for n in ids], pa.timestamp("ms", "UTC")),
+        }
+        parquet.write_table(pa.table(columns), folder / f"part-{number:04}.parquet")
+
+
+def test_rows_become_records_by_expressions(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("import"), 3)
+    write_parquet(tmp_path / "rows", 4, 500)
+    given = options(
+        apache,
+        topic,
+        tmp_path / "rows",
+        key="id",
+        timestamp="at",
+        headers=(("source", "'files'"), ("double", "id * 2"), ("none", "CAST(NULL AS STRING)")),
+        partition="id % 3",
+    )
+    states: list[ImportProgress] = []
+    summary = import_rows(given, states.append, spark)
+    assert (summary.records, summary.records_before) == (2_000, 0)
+    assert [f.portions for f in summary.files] == [1] * 4
+    found = committed(apache, topic, 3)
+    assert len(found) == 2_000
+    for message in found:
+        row = json.loads(message.value())
+        n = row["id"]
+        assert row["name"] == f"name-{n}" and message.key() == b"%d" % n
+        assert message.timestamp()[1] == 1_700_000_000_000 + n
+        assert message.partition() == n % 3
+        assert message.headers() == [
+            ("source", b"files"),
+            ("double", b"%d" % (2 * n)),
+            ("none", None),
+        ]
+    assert sorted(int(m.key()) for m in found) == list(range(2_000))
+    again = import_rows(given, spark=spark)
+    assert (again.records, again.records_before) == (0, 2_000)
+    write_parquet(tmp_path / "more", 5, 500)
+    (tmp_path / "more" / "part-0004.parquet").rename(tmp_path / "rows" / "part-0004.parquet")
+    more = import_rows(given, spark=spark)
+    assert (more.records, more.records_before) == (500, 2_000), "a file that came since"
+    with pytest.raises(ImportRefused, match="has key id, not name: go on as it began"):
+        import_rows(replace(given, key="name"), spark=spark)
+    with pytest.raises(OptionError, match="--key 'nmae' is not an expression"):
+        import_rows(replace(given, key="nmae", import_id=fresh("id")), spark=spark)
+    with pytest.raises(ImportRefused, match="mixes rows"):
+        mixing = replace(given, key="count(*) OVER (PARTITION BY name)", import_id=fresh("id"))
+        import_rows(mixing, spark=spark)
+    write_parquet(tmp_path / "rows", 1, 400)
+    with pytest.raises(ImportRefused, match="has changed since rows of it were imported"):
+        import_rows(given, spark=spark)
+    assert len(committed(apache, topic, 3)) == 2_500
+
+
+@pytest.mark.slow
+def test_text_is_read_as_asked_and_bad_lines_are_errors(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("import"), 1)
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number in range(3):
+        with gzip.open(folder / f"{number}.csv.gz", "wt", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "text"])
+            writer.writerows([number * 10 + n, f"a,b\n{n}"] for n in range(10))
+    given = options(
+        apache, topic, folder, key="id", read={"multiLine": "true"}, schema="id INT, text STRING"
+    )
+    assert import_rows(given, spark=spark).records == 30
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text(
+        "".join(f'{{"id": {n}, "deep": {{"er": [{n}]}}}}\n' for n in range(100, 5_100))
+    )
+    blocks = options(apache, topic, lines, key="id", value="deep", block_bytes=10_000)
+    summary = import_rows(blocks, spark=spark)
+    assert summary.records == 5_000 and summary.files[0].portions > 10
+    assert import_rows(blocks, spark=spark).records == 0
+    values = {m.key(): json.loads(m.value()) for m in committed(apache, topic, 1)}
+    assert len(values) == 5_030
+    assert values[b"12"] == {"id": 12, "text": "a,b\n2"} and values[b"4000"] == {"er": [4_000]}
+    lines.write_text('{"id": 1}\n{"id": 2\n')
+    with pytest.raises(SparkFailed, match="(?i)malformed"):
+        import_rows(replace(blocks, import_id=fresh("id"), value=None), spark=spark)
+
+
+@pytest.mark.slow
+def test_tables_are_read_at_the_version_of_the_first_run(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    pytest.importorskip("deltalake")
+    pytest.importorskip("pyiceberg")
+    from deltalake import DeltaTable, write_deltalake
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    def rows(begin: int, end: int) -> pa.Table:
+        days = [f"2026-01-0{n % 3 + 1}" for n in range(begin, end)]
+        return pa.table({"id": pa.array(range(begin, end), pa.int64()), "day": pa.array(days)})
+
+    delta = tmp_path / "delta"
+    for n in range(3):
+        write_deltalake(delta, rows(n * 100, n * 100 + 100), mode="append", partition_by=["day"])
+    topic = topics.create_topic(apache, fresh("import"), 1)
+    assert import_rows(options(apache, topic, delta, key="id"), spark=spark).records == 300
+    DeltaTable(delta).optimize.compact()
+    write_deltalake(delta, rows(300, 400), mode="append", partition_by=["day"])
+    assert import_rows(options(apache, topic, delta, key="id"), spark=spark).records == 0
+    newer = options(apache, topic, delta, key="id", import_id=fresh("id"))
+    assert import_rows(newer, spark=spark).records == 400
+    found = [json.loads(m.value()) for m in committed(apache, topic, 1)]
+    assert sorted(r["id"] for r in found) == sorted([*range(300), *range(400)])
+    assert all(r["day"] == f"2026-01-0{r['id'] % 3 + 1}" for r in found)
+
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/lake")
+    catalog.create_namespace("k")
+    table = catalog.create_table("k.rows", rows(0, 1).schema)
+    for n in range(3):
+        table.append(rows(n * 100, n * 100 + 100))
+    place = Path(table.location().removeprefix("file://"))
+    topic = topics.create_topic(apache, fresh("import"), 1)
+    given = options(apache, topic, place, key="id")
+    assert import_rows(given, spark=spark).records == 300
+    assert import_rows(given, spark=spark).records == 0
+    assert sorted(int(m.key()) for m in committed(apache, topic, 1)) == list(range(300))
+
+
+_RUN = """
+import sys
+from pk.spark.importer.importer import import_rows
+from pk.spark.importer.options import ImportOptions
+bootstrap, topic, source, block = sys.argv[1:]
+summary = import_rows(
+    ImportOptions(bootstrap=bootstrap, topic=topic, source=source, key="id", cores=2, block_bytes=int(block))
+)
+print(summary.records_before + summary.records)
+"""
+
+
+def killed_imports(
+    kafka: Kafka, topic: str, source: Path, kills: int, rows: int, block: int
+) -> None:
+    """Imports while runs are killed, each after some of its transactions; then one run to the
+    end."""
+    words = [sys.executable, "-c", _RUN, kafka.bootstrap, topic, str(source), str(block)]
+    done = 0
+    chance = random.Random(kills)
+    for _ in range(kills):
+        target = done + chance.randrange(rows // (4 * kills))
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
+        deadline = time.monotonic() + 900
+        while process.poll() is None:
+            high = end_of(kafka, topic)
+            if high > target:
+                break
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.kill()  # the driver alone: its Java and Python workers notice
+        process.communicate()
+        done = end_of(kafka, topic)
+    finished = subprocess.run(words, capture_output=True, text=True, check=True, timeout=1_200)
+    assert int(finished.stdout) == rows
+
+
+def end_of(kafka: Kafka, topic: str) -> int:
+    """The end of partition 0, also of what is not committed."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic, "log_level": 0})
+    try:
+        return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)[1]
+    finally:
+        consumer.close()
+
+
+def check_equal(kafka: Kafka, topic: str, source: Path, out: Path, spark: SparkSession) -> None:
+    """An export of the topic equals the source."""
+    from pk.spark.exporter import ExportOptions, export
+
+    client = {"isolation.level": "read_committed"}
+    export(
+        ExportOptions(
+            bootstrap=kafka.bootstrap,
+            topic=topic,
+            directory=out,
+            client=client,
+            value="json",
+            value_schema="id BIGINT, name STRING, at TIMESTAMP",
+        ),
+        spark=spark,
+    )
+    found = spark.read.parquet(str(out)).select("value.id", "value.name", "value.at")
+    wanted = spark.read.parquet(str(source))
+    assert found.exceptAll(wanted).count() == 0 and wanted.exceptAll(found).count() == 0
+
+
+@pytest.mark.slow
+def test_an_import_that_is_killed_again_and_again_is_exact(
+    apache: Kafka,
+    fresh: Fresh,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PK_IMPORT_KILLS and PK_IMPORT_ROWS make it larger: docs/spark.md."""
+    kills = int(os.environ.get("PK_IMPORT_KILLS", "3"))
+    rows = int(os.environ.get("PK_IMPORT_ROWS", "100000"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    topic = topics.create_topic(apache, fresh("import"), 2)
+    write_parquet(tmp_path / "rows", 40, rows // 40)
+    block = max(path.stat().st_size for path in (tmp_path / "rows").iterdir())
+    killed_imports(apache, topic, tmp_path / "rows", kills, rows // 40 * 40, block)
+    check_equal(apache, topic, tmp_path / "rows", tmp_path / "out", spark)

@@ -1,0 +1,44 @@
+"""What `--partition-by` says. What Spark makes of it: test_export_forms.py."""
+
+import pytest
+
+from pk.spark.errors import OptionError
+from pk.spark.layout import PartitionColumn, parse_layout, values_of
+
+
+def test_columns_are_named_in_lists_and_expressions_alone() -> None:
+    found = parse_layout(["topic, address.city", "bucket = pmod(hash(key, 1), 8)"])
+    assert found == (
+        PartitionColumn("topic", "topic", "topic"),
+        PartitionColumn("city", None, "address.city"),
+        PartitionColumn("bucket", "pmod(hash(key, 1), 8)"),
+    )
+    [date, hour] = parse_layout(["date,hour"])
+    assert date.expression is not None and "unix_micros(timestamp)" in date.expression
+    assert hour.name == "hour"
+    assert parse_layout([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "'' does not fit"),
+        ("date,", "'' does not fit"),
+        ("_hidden=offset", "must begin with a letter: '_hidden'"),
+        ("day=", "'day' does not fit"),
+        ("a-b", "'a-b' does not fit"),
+        ("offset", "cannot name a column offset"),
+        ("Value=1", "cannot name a column Value"),
+        ("partition=offset", "cannot name a column partition"),
+        ("date,date", "names date twice"),
+        ("country,Country", "names Country twice"),
+    ],
+)
+def test_what_makes_no_directory_is_refused(text: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        parse_layout([text])
+
+
+def test_values_are_read_back_from_names_of_directories() -> None:
+    names = ["date=2026-01-01", "country=a%2Fb %C3%A4", "city=__HIVE_DEFAULT_PARTITION__"]
+    assert values_of(names) == {"date": "2026-01-01", "country": "a/b ä", "city": None}

@@ -1,0 +1,552 @@
+"""Pipelines by a real Spark, in one session. What needs no session is tested without:
+tests/spark/pipeline."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from clients import apache_kafka
+from clients.jdbc_driver import sqlite_driver
+from clients.pk_broker import PkBroker, pk_command, pk_environment
+from confluent_kafka import Consumer, TopicPartition
+from pipeline_examples import (
+    EXAMPLES,
+    Record,
+    append,
+    committed,
+    counts_of,
+    data,
+    duckdb,
+    good_orders,
+)
+
+from pk.spark.pipeline.check import check_in
+from pk.spark.pipeline.definition import Pipeline, WrongPipeline, parse_pipeline
+from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.run import PipelineFailed, RunOptions, run_pipeline, settings
+from pk.spark.pipeline.status import Status, read_status
+from pk.spark.session import launch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+WAIT_S = 300
+ROOT = Path(__file__).resolve().parents[2]
+EMPTY = """
+name = "p"
+checkpoint = "cp"
+[[source]]
+name = "orders"
+topic = "orders"
+[[sink]]
+from = "orders"
+topic = "out"
+"""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    conf = settings(parse_pipeline(EMPTY, "p.toml")) | {"spark.sql.shuffle.partitions": "2"}
+    with launch(cores=2, conf=conf, jars=[str(sqlite_driver())]) as own:
+        yield own.session()
+
+
+class World:
+    """A broker of its own, whose topics have the names that the examples say, and a directory."""
+
+    def __init__(self, bootstrap: str, spark: SparkSession, directory: Path) -> None:
+        self.bootstrap = bootstrap
+        self.spark = spark
+        self.directory = directory
+
+    def topic(self, name: str, values: Iterable[str] = (), partitions: int = 2) -> None:
+        append(self.bootstrap, name, values, partitions)
+
+    def committed(self, topic: str) -> list[Record]:
+        return committed(self.bootstrap, topic)
+
+    def rows(self, topic: str) -> list[dict[str, Any]]:
+        return [json.loads(value or b"null") for _, value, _ in self.committed(topic)]
+
+    def pipeline(self, text: str, file: str = "p.toml") -> Pipeline:
+        path = self.directory / file
+        path.write_text(text)
+        return parse_pipeline(text, str(path))
+
+    def run(self, pipeline: Pipeline, *, once: bool = True) -> Status:
+        options = RunOptions({"kafka.bootstrap.servers": self.bootstrap}, once=once)
+        return run_pipeline(pipeline, options, self.spark).status
+
+    def check(self, pipeline: Pipeline) -> dict[str, str]:
+        kafka = {"kafka.bootstrap.servers": self.bootstrap}
+        return {each.name: each.columns for each in check_in(self.spark, pipeline, kafka)}
+
+    def example(self, name: str) -> Pipeline:
+        """An example, with the data beside it."""
+        if not (self.directory / "data").exists():
+            shutil.copytree(EXAMPLES / "data", self.directory / "data")
+        text = (EXAMPLES / f"{name}.toml").read_text()
+        return self.pipeline(text, f"{name}.toml")
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
+    with PkBroker() as broker:
+        yield World(broker.bootstrap, spark, tmp_path)
+
+
+def test_the_example_windowed_count_and_its_dead_letters_driven_back(world: World) -> None:
+    world.topic("orders", data("orders"))
+    world.topic("orders-per-minute")
+    world.topic("orders-dead-letters")
+    counting = world.example("windowed-count")
+    status = world.run(counting)
+    assert (status["state"], status["dead_letters"]) == ("finished", 6)
+    good = good_orders()
+    assert counts_of(world.bootstrap) == Counter((o["at"][:16], o["customer"]) for o in good)
+    letters = world.committed("orders-dead-letters")
+    assert len(letters) + len(good) == 300
+    reasons = Counter(h["__pk.errors.message"].decode().partition(":")[0] for _, _, h in letters)
+    assert reasons == {"amount is not DOUBLE": 4, "the value is not JSON": 2}
+
+    mended = world.run(world.example("dead-letters"))
+    assert mended["queries"][0]["rows"] == 6 + 2, "with the ends of two transactions"
+    assert world.run(counting)["dead_letters"] == 0
+    assert sum(counts_of(world.bootstrap).values()) == 298
+    back = [headers for _, _, headers in world.committed("orders")]
+    assert all(not headers for headers in back)
+
+
+def test_the_example_stream_join(world: World) -> None:
+    world.topic("orders", data("orders"))
+    world.topic("payments", data("payments"))
+    world.topic("paid-orders")
+    world.run(world.example("stream-join"))
+    payments = {p["order_id"]: p for p in map(json.loads, data("payments"))}
+    wanted = sorted(
+        (o["id"], o["customer"], payments[o["id"]]["method"])
+        for o in good_orders()
+        if o["id"] in payments
+    )
+    assert wanted == sorted(
+        (r["id"], r["customer"], r["method"]) for r in world.rows("paid-orders")
+    )
+
+
+def test_the_example_enrichment(world: World) -> None:
+    world.topic("orders", data("orders"))
+    world.run(world.example("enrichment"))
+    files = world.directory / "out" / "orders"
+    found = duckdb(
+        f"SELECT id, city FROM read_parquet('{files}/**/*.parquet', hive_partitioning=true)"
+    )
+    cities = {"ada": "London", "ben": "Lyon", "cleo": "Cairo", "dan": "Oslo", "eve": "unknown"}
+    assert sorted(found) == sorted((o["id"], cities[o["customer"]]) for o in good_orders())
+
+
+def test_the_example_change_capture(world: World) -> None:
+    world.topic("products")
+    pipeline = world.example("change-capture")
+    shutil.copy(sqlite_driver(), world.directory)
+    shop = sqlite3.connect(world.directory / "shop.db")
+    shop.executescript((EXAMPLES / "data" / "shop.sql").read_text())
+    world.run(pipeline)
+    assert {(r["id"], r["price"]) for r in world.rows("products")} == {(1, 2.5), (2, 7.0), (3, 4.2)}
+    with shop:
+        shop.execute(
+            "UPDATE products SET price = 3, updated_at = '2026-01-05 10:00:00' WHERE id = 1"
+        )
+        shop.execute("INSERT INTO products VALUES (4, 'glue', 1, '2026-01-05 10:00:00')")
+        shop.execute("INSERT INTO products VALUES (5, 'late', 1, '2026-01-01 00:00:00')")
+    world.run(pipeline)
+    world.run(pipeline)
+    shop.close()
+    names = [
+        (key, json.loads(value or b"")["price"]) for key, value, _ in world.committed("products")
+    ]
+    assert sorted(names)[:2] == [(b"1", 2.5), (b"1", 3.0)] and len(names) == 5
+    prices = sqlite3.connect(world.directory / "prices.db")
+    assert prices.execute("SELECT id, price FROM prices ORDER BY id").fetchall() == [
+        (1, 3.0),
+        (2, 7.0),
+        (3, 4.2),
+        (4, 1.0),
+    ]
+    prices.close()
+
+
+def iceberg_rows(world: World) -> list[tuple[Any, ...]]:
+    """The table as DuckDB reads the files that pyiceberg plans for it."""
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog(
+        "default", type="sql", uri=f"sqlite:///{world.directory}/out/catalog.db", warehouse="unused"
+    )
+    files = [t.file.file_path for t in catalog.load_table("shop.orders").scan().plan_files()]
+    listed = ", ".join(f"'{file.removeprefix('file://')}'" for file in files)
+    return duckdb(f"SELECT * FROM read_parquet([{listed}], union_by_name=true) ORDER BY id")
+
+
+def test_the_example_topic_to_iceberg_with_a_field_that_is_new(world: World) -> None:
+    world.topic("orders", data("orders"))
+    (world.directory / "out").mkdir()
+    pipeline = world.example("topic-to-iceberg")
+    world.run(pipeline)
+    assert [row[0] for row in iceberg_rows(world)] == [o["id"] for o in good_orders()]
+    world.topic("orders", ['{"id": 1000, "coupon": "x"}', '{"id": "no number", "coupon": "y"}'])
+    world.run(pipeline)
+    rows = iceberg_rows(world)
+    assert len(rows) == len(good_orders()) + 1
+    assert "x" in rows[-1] and rows[-1][0] == 1000
+    again(pipeline, "rows")
+    world.run(pipeline)
+    assert iceberg_rows(world) == rows, "the last batch came again and changed nothing"
+
+
+def again(pipeline: Pipeline, sink: str) -> None:
+    """As if the driver had died after the sink had the last batch and before Spark noted it."""
+    commits = Places(pipeline).query(sink) / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+
+
+JSON_TO = """
+name = "p"
+checkpoint = "cp"
+on_error = "{on_error}"
+{more}
+[[source]]
+name = "orders"
+topic = "orders"
+value = "json"
+fields = "id BIGINT, amount DOUBLE"
+[[step]]
+name = "rows"
+sql = "SELECT value.*, offset FROM orders"
+[[sink]]
+from = "rows"
+{sink}
+"""
+DLQ = 'dead_letters = "dead"'
+
+
+def test_good_records_and_dead_letters_are_the_input_in_the_same_transactions(world: World) -> None:
+    values = [
+        "{broken" if n % 100 == 7 else json.dumps({"id": n, "amount": n / 2}) for n in range(2000)
+    ]
+    world.topic("orders", values, 3)
+    for name in ("good", "dead"):
+        world.topic(name)
+    pipeline = world.pipeline(JSON_TO.format(on_error="dlq", more=DLQ, sink='topic = "good"'))
+    status = world.run(pipeline)
+    assert status["dead_letters"] == 20
+    assert sorted(r["id"] for r in world.rows("good")) == [n for n in range(2000) if n % 100 != 7]
+    letters = world.committed("dead")
+    assert {key for key, _, _ in letters} == {b"key-%d" % n for n in range(7, 2000, 100)}
+    key, value, headers = letters[0]
+    assert value == b"{broken"
+    assert headers["__pk.errors.pipeline"] == b"p" and headers["__pk.errors.topic"] == b"orders"
+    assert headers["__pk.errors.message"] == b"the value is not JSON"
+    at = TopicPartition(
+        "orders", int(headers["__pk.errors.partition"]), int(headers["__pk.errors.offset"])
+    )
+    consumer = Consumer({"bootstrap.servers": world.bootstrap, "group.id": "x", "log_level": 0})
+    consumer.assign([at])
+    message = consumer.poll(WAIT_S)
+    assert message is not None and (message.key(), message.value()) == (key, value)
+    consumer.close()
+    # One query wrote both: each batch is in both topics, or in neither.
+    assert [query["name"] for query in status["queries"]] == ["rows"]
+
+
+def test_a_new_field_appears_in_a_delta_table_and_a_wrong_one_follows_on_error(
+    world: World,
+) -> None:
+    from deltalake import DeltaTable
+
+    world.topic("orders", ['{"id": 1, "amount": 1.5}'])
+    world.topic("dead")
+    pipeline = world.pipeline(JSON_TO.format(on_error="dlq", more=DLQ, sink='delta = "table"'))
+    world.run(pipeline)
+    more = [
+        '{"id": 2, "amount": 2, "who": {"name": "ada"}}',
+        '{"id": 3, "amount": "x", "note": null}',
+    ]
+    world.topic("orders", [*more, '{"id": 4, "amount": null, "who": {"name": "ben", "age": 3}}'])
+    status = world.run(pipeline)
+    table = DeltaTable(str(world.directory / "table")).to_pyarrow_table().sort_by("id").to_pylist()
+    assert [(r["id"], r["amount"], r["who"]) for r in table] == [
+        (1, 1.5, None),
+        (2, 2.0, {"name": "ada", "age": None}),
+        (4, None, {"name": "ben", "age": 3}),
+    ]
+    assert [value for _, value, _ in world.committed("dead")] == [more[1].encode()]
+    assert {q["name"] for q in status["queries"]} == {"rows", "dead-letters"}
+    before = DeltaTable(str(world.directory / "table")).version()
+    again(pipeline, "rows")
+    world.run(pipeline)
+    assert DeltaTable(str(world.directory / "table")).version() == before
+
+
+def test_fields_that_are_fixed_stay_and_a_batch_again_replaces_its_files(world: World) -> None:
+    world.topic("orders", ['{"id": 1, "amount": 1, "more": 1}', "[1]"])
+    pipeline = world.pipeline(
+        JSON_TO.format(on_error="skip", more='schema = "fixed"', sink='parquet = "rows"')
+    )
+    assert world.run(pipeline)["dead_letters"] == 1
+    world.topic("orders", ['{"id": 2}'])
+    world.run(pipeline)
+    again(pipeline, "rows")
+    world.run(pipeline)
+    files = f"'{world.directory}/rows/*.parquet'"
+    assert duckdb(f"SELECT id, amount FROM {files} ORDER BY id") == [(1, 1.0), (2, None)]
+
+
+def test_a_bad_record_stops_a_pipeline_that_says_so(world: World) -> None:
+    world.topic("orders", ['{"id": 1}', '{"id": "x"}'], 1)
+    pipeline = world.pipeline(JSON_TO.format(on_error="stop", more="", sink='parquet = "rows"'))
+    said = "a record does not parse: orders, partition 0, offset 1: id is not BIGINT: x"
+    with pytest.raises(PipelineFailed, match=re.escape(said)):
+        world.run(pipeline)
+    status = read_status(Places(pipeline))
+    assert status is not None and status["state"] == "failed" and said in (status["error"] or "")
+
+
+STEPS = """
+from pyspark.sql.types import StructType
+from pyspark.sql.streaming import StatefulProcessor
+
+
+def totals(spark, rows):
+    class Total(StatefulProcessor):
+        def init(self, handle):
+            self.total = handle.getValueState("total", "total double")
+
+        def handleInputRows(self, key, rows, timers):
+            import pandas
+
+            total = self.total.get()[0] if self.total.exists() else 0.0
+            total += sum(frame["amount"].sum() for frame in rows)
+            self.total.update((total,))
+            yield pandas.DataFrame({"id": [int(key[0])], "total": [float(total)]})
+
+        def close(self):
+            pass
+
+    return rows.groupBy("id").transformWithStateInPandas(
+        Total(), "id BIGINT, total DOUBLE", "Update", "None"
+    )
+"""
+
+
+def test_a_python_step_with_state(world: World) -> None:
+    (world.directory / "steps.py").write_text(STEPS)
+    world.topic("orders", [json.dumps({"id": n % 2, "amount": n}) for n in range(10)])
+    world.topic("totals")
+    text = JSON_TO.format(on_error="stop", more="", sink='topic = "totals"\nmode = "update"')
+    step = '[[step]]\nname = "totals"\npython = "steps.py:totals"\ninputs = ["rows"]\n[[sink]]'
+    pipeline = world.pipeline(
+        text.replace("[[sink]]", step).replace('from = "rows"', 'from = "totals"')
+    )
+    assert world.check(pipeline)["totals"] in ("id bigint, total double", "topic totals")
+    world.run(pipeline)
+    world.topic("orders", ['{"id": 1, "amount": 100}'])
+    world.run(pipeline)
+    assert sorted((r["id"], r["total"]) for r in world.rows("totals")) == [
+        (0, 20),
+        (1, 25),
+        (1, 125),
+    ]
+
+
+def group_of(world: World, name: str) -> Mapping[str, Any]:
+    words = ("groups", "lag", name, "-b", world.bootstrap, "-f", "json")
+    ran = subprocess.run(
+        pk_command(*words), capture_output=True, text=True, env=pk_environment(), check=False
+    )
+    rows = json.loads(ran.stdout)
+    return {f"{row['topic']}/{row['partition']}": row["lag"] for row in rows}
+
+
+def test_the_group_of_a_pipeline_has_no_lag_at_its_end(world: World) -> None:
+    world.topic("orders", [json.dumps({"id": n}) for n in range(100)], 3)
+    world.topic("out")
+    text = JSON_TO.format(on_error="stop", more='group = "my-group"', sink='topic = "out"')
+    pipeline = world.pipeline(
+        text.replace('value = "json"', 'value = "json"\noptions = { maxOffsetsPerTrigger = 30 }')
+    )
+    world.run(pipeline)
+    assert group_of(world, "my-group") == {f"orders/{n}": 0 for n in range(3)}
+    world.topic("orders", ['{"id": 100}'])
+    assert sum(group_of(world, "my-group").values()) == 1
+    world.run(pipeline)
+    assert sum(group_of(world, "my-group").values()) == 0
+    if apache_kafka.available() is None:
+        tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        ran = apache_kafka.run_tool(
+            tool, "--bootstrap-server", world.bootstrap, "--describe", "--group", "my-group"
+        )
+        lags = re.findall(r"(?m)^my-group\s+orders\s+\d+\s+\d+\s+\d+\s+(\d+)", ran.stdout)
+        assert lags == ["0", "0", "0"], ran.stdout
+
+
+def test_a_pipeline_that_goes_on_is_stopped_after_its_batch(world: World) -> None:
+    world.topic("orders", [json.dumps({"id": n}) for n in range(50)])
+    pipeline = world.pipeline(JSON_TO.format(on_error="stop", more="", sink='parquet = "rows"'))
+    places = Places(pipeline)
+    seen = threading.Event()
+    outcome: list[Any] = []
+
+    def progress(status: Status) -> None:
+        if any(query["rows"] >= 50 for query in status["queries"]):
+            seen.set()
+
+    options = RunOptions({"kafka.bootstrap.servers": world.bootstrap}, progress=progress)
+    thread = threading.Thread(
+        target=lambda: outcome.append(run_pipeline(pipeline, options, world.spark))
+    )
+    thread.start()
+    assert seen.wait(WAIT_S)
+    places.stop.touch()
+    thread.join(WAIT_S)
+    assert not thread.is_alive() and outcome[0].stopped
+    status = read_status(places)
+    assert status is not None and status["state"] == "stopped"
+    assert duckdb(f"SELECT count(*) FROM '{world.directory}/rows/*.parquet'") == [(50,)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("SELECT value.*", "SELEC value.*", "p.toml:13:8: "),
+        ("value.*, offset FROM orders", "valu.id FROM orders", "p.toml:13:15: A column, variable, or function parameter with name `valu`"),
+        ("FROM orders", "FROM order_s", "p.toml:13:36: The table or view `order_s` cannot be found"),
+        ('sql = "SELECT value.*, offset FROM orders"', 'sql = """\nSELECT value.id,\n  nothing\nFROM orders"""', "p.toml:15:3: A column"),
+        ("id BIGINT", "id BIGGINT", 'p.toml:10:1: '),
+        ('parquet = "rows"', 'topic = "out"\nkey = "nothing"', "p.toml:17:1: "),
+        ('parquet = "rows"', 'topic = "out"\noptions = { stagingLocaton = "x" }', "p.toml:17:1: staginglocaton is not an option of the sink"),
+        ('parquet = "rows"', 'topic = "out"\nmode = "complete"', "p.toml:17:1: Invalid streaming output mode: complete"),
+        ('name = "rows"\n', 'name = "rows"\nwatermark = { column = "at", delay = "1 minute" }\n', "p.toml:13:15: rows has no column 'at'; it has id, amount, offset"),
+        ('[[sink]]', '[[step]]\nname = "py"\npython = "none.py:f"\ninputs = ["rows"]\n[[sink]]', "p.toml:16:1: FileNotFoundError"),
+        ('topic = "orders"', 'topic = "orders"\noptions = { startingOfsets = "x" }', (
+                "p.toml:9:1: startingofsets is not an option of the source; did you mean "
+                "startingOffsets?"
+            )),
+    ],
+)  # fmt: skip
+def test_check_names_the_place(world: World, old: str, new: str, said: str) -> None:
+    world.topic("orders")
+    text = JSON_TO.format(on_error="stop", more="", sink='parquet = "rows"')
+    assert old in text
+    pipeline = world.pipeline(text.replace(old, new, 1))
+    with pytest.raises(WrongPipeline) as raised:
+        world.check(pipeline)
+    assert said in str(raised.value), str(raised.value)
+
+
+def test_check_shows_the_columns_and_samples_what_is_not_declared(world: World) -> None:
+    world.topic("orders", ['{"id": 1, "who": {"name": "ada"}}', '{"more": [1.5]}'])
+    text = JSON_TO.format(on_error="stop", more="", sink='parquet = "rows"')
+    found = world.check(world.pipeline(re.sub("fields = .*", "", text)))
+    assert found["rows"] == "parquet rows"
+    assert "value struct<id:bigint,more:array<double>,who:struct<name:string>>" in found["orders"]
+    assert not (world.directory / "cp").exists(), "it wrote nothing"
+
+
+def test_the_files_of_the_page_run(world: World) -> None:
+    """docs/pipelines.md, each file with what it needs."""
+    page = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    bucket = world.directory / "bucket"
+    files = {
+        str(re.findall(r'name = "(.*?)"', text)[0]): text.replace("/tmp/pk-bucket", str(bucket))
+        for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    }
+
+    def run(name: str) -> None:
+        world.run(world.pipeline(files.pop(name), f"{name}.toml"))
+
+    for topic in ("lines", "products", "word-count", "orders-per-minute", "orders-dead-letters"):
+        world.topic(topic)
+    world.topic("orders", data("orders"))
+    run("orders-per-minute")
+    # With mode = "append" the last minute is still open.
+    assert 0 < sum(row["orders"] for row in world.rows("orders-per-minute")) <= len(good_orders())
+
+    incoming = world.directory / "incoming"
+    incoming.mkdir()
+    (incoming / "one.txt").write_text("to be\nor not to be\n")
+    run("lines-to-topic")
+    lines = sorted(value or b"" for _, value, _ in world.committed("lines"))
+    assert lines == [b"or not to be", b"to be"]
+    run("topic-to-files")
+    files_of = f"'{world.directory}/out/lines/*.parquet'"
+    assert duckdb(f"SELECT value FROM {files_of} ORDER BY value") == [("or not to be",), ("to be",)]
+    run("word-count")
+    counts = {key: value for key, value, _ in world.committed("word-count")}
+    assert counts == {b"to": b"2", b"be": b"2", b"or": b"1", b"not": b"1"}
+
+    shutil.copy(sqlite_driver(), world.directory)
+    shop = sqlite3.connect(world.directory / "shop.db")
+    shop.executescript((EXAMPLES / "data" / "shop.sql").read_text())
+    shop.close()
+    run("products-to-topic")
+    world.topic("products", ['{"id": 3, "name": "paper", "price": 9.9}'])
+    run("topic-to-database")
+    copy = sqlite3.connect(world.directory / "copy.db")
+    rows = copy.execute("SELECT id, name, price FROM products ORDER BY id").fetchall()
+    assert [row[:2] for row in rows] == [(1, "pen"), (2, "ink"), (3, "paper")]
+    copy.close()
+
+    run("orders-to-bucket")
+    found = world.spark.read.parquet(f"{bucket}/orders").select("id").collect()
+    assert sorted(row["id"] for row in found) == [o["id"] for o in good_orders()]
+    assert not files
+
+
+def test_a_declarative_project_runs(world: World, tmp_path: Path) -> None:
+    """`spark-pipelines run`, in a process of its own, as PySpark installs it."""
+    pytest.importorskip("grpc")
+    from pk.spark.java import use_java
+    from pk.spark.pipeline.declarative import write_project
+
+    world.topic("orders", data("orders"))
+    world.topic("cities")
+    shutil.copytree(EXAMPLES / "data", world.directory / "data")
+    text = (EXAMPLES / "enrichment.toml").read_text()
+    more = '[[sink]]\nname = "to_topic"\nfrom = "with_city"\ntopic = "cities"\nkey = "city"\n'
+    pipeline = world.pipeline(text.replace("partition_by", "# partition_by") + more)
+    project = tmp_path / "project"
+    write_project(pipeline, project, {"kafka.bootstrap.servers": world.bootstrap})
+    environ = dict(os.environ)
+    use_java(tmp_path, environ)
+    ran = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("spark-pipelines")),
+            "run",
+            "--spec",
+            "spark-pipeline.yml",
+        ],
+        cwd=project,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-5000:]
+    assert sorted(row["id"] for row in world.rows("cities")) == [o["id"] for o in good_orders()]

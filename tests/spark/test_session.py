@@ -1,0 +1,54 @@
+"""A Spark of our own: what its Python processes import, and from where."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from pk.spark.session import launch
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    with launch(cores=1) as own:
+        yield own.session()
+
+
+def test_workers_import_the_installed_pyspark(session: SparkSession) -> None:
+    # From the zip that Spark puts in front of their path, each would compile it again.
+    def origin(_: int) -> str | None:
+        import pyspark.worker
+
+        return pyspark.worker.__file__
+
+    [found] = session.sparkContext.parallelize([0], 1).map(origin).collect()
+    assert found == str(Path(pyspark.__file__).parent / "worker.py")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers import for themselves elsewhere")
+def test_workers_are_forked_with_everything_imported(session: SparkSession) -> None:
+    def origin(_: int) -> list[bool]:
+        wanted = ("pk.spark.stream.reader", "pk.spark.sink.writer", "pyarrow.compute")
+        return [name in sys.modules for name in wanted]
+
+    [found] = session.sparkContext.parallelize([0], 1).map(origin).collect()
+    assert found == [True, True, True]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Python of its own for each elsewhere")
+def test_tasks_and_planning_are_forks(session: SparkSession) -> None:
+    [started] = session.sparkContext.parallelize([0], 1).map(lambda _: sys.orig_argv).collect()
+    assert "pk.spark.fork_server" in started
+    jvm: Any = session.sparkContext._jvm
+    planning = jvm.java.lang.System.getenv("PYSPARK_DRIVER_PYTHON")
+    assert planning == session.sparkContext.pythonExec

@@ -1,0 +1,134 @@
+"""docs/spark.md: each command line on it is one of pk, and (slow: with Spark) does what it says.
+Its programs run in test_streams.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+from clients import topics
+from clients.fixtures import Kafka
+from clients.jdbc_driver import sqlite_driver
+from clients.pk_broker import PkBroker, pk_command, pk_environment
+from pyarrow import dataset
+from spark_servers import connect_server, standalone
+
+from pk.cli.command_line.parse import parse
+from pk.spark.manifest import MANIFEST, Manifest
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", PAGE)
+COMMANDS = [line for kind, block in BLOCKS if not kind for line in block.splitlines()]
+TIMEOUT_S = 900
+
+
+def test_the_page_has_its_commands() -> None:
+    assert len(COMMANDS) == 16
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_each_command_of_the_page_is_one(line: str) -> None:
+    assert parse(shlex.split(line)[1:]).path[0] in ("spark-export", "spark-import", "spark")
+
+
+def prepare(kafka: Kafka, folder: Path) -> None:
+    """What the page's commands find: topics, files, a database and its driver."""
+    orders = [json.dumps({"id": n, "customer": "ab"[n % 2]}) for n in range(40)]
+    for name in ("orders", "payments", "products"):
+        topics.create_topic(kafka, name, 2)
+    for name in ("orders", "payments"):
+        subprocess.run(
+            pk_command("produce", name),
+            input="\n".join(orders),
+            text=True,
+            check=True,
+            env=environment(kafka),
+        )
+    rows = "".join(f"{n},name-{n},2026-01-01T00:00:{n:02}Z\n" for n in range(20))
+    (folder / "orders.csv").write_text(f"id,name,created_at\n{rows}")
+    database = sqlite3.connect(folder / "shop.db")
+    database.execute("CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT)")
+    database.executemany("INSERT INTO products VALUES (?, ?)", [(n, "p") for n in range(7)])
+    database.commit()
+    shutil.copy(sqlite_driver(), folder)
+
+
+def environment(kafka: Kafka) -> dict[str, str]:
+    return pk_environment() | {"PK_BOOTSTRAP_SERVER": kafka.bootstrap}
+
+
+def follow(words: list[str], kafka: Kafka, folder: Path) -> None:
+    """A command that goes on until Ctrl-C: it must say what came before that."""
+    following = subprocess.Popen(
+        pk_command(*words),
+        cwd=folder,
+        env=environment(kafka),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        topics.produce(kafka, "orders", 1, 3)
+        assert following.stderr is not None
+        assert "more" in following.stderr.readline()
+        following.send_signal(signal.SIGINT)
+        _, said = following.communicate(timeout=TIMEOUT_S)
+    finally:
+        following.kill()
+        following.wait()
+    assert following.returncode == 0, said
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    with (
+        PkBroker() as broker,
+        standalone(tmp_path / "cluster") as master,
+        connect_server(tmp_path / "connect") as remote,
+    ):
+        kafka = Kafka("pk", broker.bootstrap, tmp_path)
+        prepare(kafka, folder)
+        for line in COMMANDS:
+            here = (
+                line.replace("spark://host:7077", master)
+                .replace("sc://host:15002", remote)
+                .replace("/shared/", f"{tmp_path}/shared/")
+                .replace("s3://bucket", "memory://bucket")
+            )
+            words = shlex.split(here)[1:]
+            if "--master" in words:
+                words += ["--conf", "spark.driver.host=127.0.0.1"]
+                words += ["--conf", "spark.executor.memory=512m"]
+            if "--follow" in words:
+                follow(words, kafka, folder)
+                continue
+            done = subprocess.run(
+                pk_command(*words),
+                cwd=folder,
+                env=environment(kafka),
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+            assert done.returncode == 0, (line, done.stdout, done.stderr)
+    exports = {path.parent for path in tmp_path.rglob(MANIFEST)}
+    names = {str(path.relative_to(tmp_path)) for path in exports}
+    expected = {"orders", "json", "by-day", "buckets", "both/orders", "both/payments"}
+    wanted = {f"work/out/{name}" for name in (*expected, "delta", "iceberg")}
+    assert names == wanted | {"shared/orders", "shared/remote"}
+    for path in exports:
+        manifest = Manifest.load((path / MANIFEST).read_text())
+        files = [str(path / name) for name in manifest.files]
+        assert dataset.dataset(files).count_rows() == manifest.records >= 40, path
+    assert os.listdir(folder / "package")

@@ -1,0 +1,133 @@
+"""Kills what takes part in streams of Spark, and then looks whether each input record is in the
+output exactly once.
+
+    scripts/spark-faults --kills 200
+    scripts/spark-faults --kills 50 --first-batch  # from `latest`, the driver killed inside batch 0
+    scripts/spark-faults --standstill              # eight days between a batch and its repetition
+    scripts/spark-faults --kills 20 --blind        # does not look for the marker: must find doubles
+    scripts/spark-faults --kills 20 --connector    # Spark's own connector: must find doubles
+    scripts/spark-faults --kills 20 --local        # executors are threads of the driver
+    scripts/spark-faults --kills 200 --toy         # a driver without Spark, back within a second
+
+Three brokers of pk, an input that grows all the while, and several queries in one driver: one as it
+comes, one repartitioned with rand(), one behind a join with adaptive execution; speculation is on.
+Killed (SIGKILL) are the driver with all its processes, executors, the leader of an output partition
+and the coordinator of a query's transactions; besides, and not counted, single Python workers and,
+by the sink's own chance (spark_faults.faulty), the process that commits, inside and after its
+commit. Tasks raise before and after they wrote. A driver that was killed starts again with other
+executors and cores.
+
+The judge is librdkafka with isolation.level=read_committed (spark_faults.judge). With --blind and
+--connector the run ends as soon as a record came twice, and fails if none does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from spark_faults.run import CONNECTOR, TOY, Plan, Run
+from spark_faults.standstill import stand_still
+
+KINDS = ("driver", "worker", "leader", "leader", "coordinator", "coordinator")
+EXECUTOR = ("executor",) * 4
+
+
+def as_toy(plan: Plan) -> Plan:
+    """The same with a driver that starts quickly."""
+    kinds = tuple(kind for kind in plan.kinds if kind not in ("worker", "executor"))
+    chances = dict.fromkeys(plan.chances, 0.05)
+    return replace(
+        plan, kinds=kinds, driver=TOY, pause_s=1, chances=chances, executors=False, rate=200
+    )
+
+
+def as_blind(plan: Plan) -> Plan:
+    """The same where nobody looks for the marker, and batches are repeated often."""
+    return replace(
+        plan, until_twice=True, chances=plan.chances | {"after_commit": 0.2, "blind": 1.0}
+    )
+
+
+def as_connector(plan: Plan) -> Plan:
+    """The same by Spark's own connector, whose executors are threads of the driver."""
+    kinds = ("driver", "leader")
+    return replace(
+        plan,
+        driver=CONNECTOR,
+        kinds=kinds,
+        executors=False,
+        until_twice=True,
+        chances={"after": 0.1},
+    )
+
+
+def as_first_batch(plan: Plan) -> Plan:
+    """Drivers that are killed inside the first batch of queries from `latest`."""
+    return replace(
+        plan, kinds=("driver",), start="latest", chances={}, executors=False, first_batch=True
+    )
+
+
+def parser_of_options() -> argparse.ArgumentParser:
+    """The command line's."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=200, help="how many in all")
+    parser.add_argument("--minutes", type=float, default=90, help="no fault comes later")
+    parser.add_argument("--queries", type=int, default=3)
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--first-batch", action="store_true", help="kill inside batch 0")
+    kind.add_argument("--standstill", action="store_true", help="move the brokers' clock by 8 days")
+    kind.add_argument("--connector", action="store_true", help="Spark's own connector")
+    parser.add_argument("--blind", action="store_true", help="do not look for the marker")
+    parser.add_argument("--local", action="store_true", help="executors are not processes")
+    parser.add_argument("--toy", action="store_true", help="a driver without Spark: many kills")
+    parser.add_argument("--keep", type=Path, help="a new folder for logs and checkpoints")
+    return parser
+
+
+def main() -> int:
+    parser = parser_of_options()
+    given = parser.parse_args()
+    if given.connector and (given.blind or given.toy):
+        parser.error("--connector is neither blind nor a toy")
+    plan = Plan(
+        given.kills,
+        KINDS if given.local else KINDS + EXECUTOR,
+        queries=given.queries,
+        minutes=given.minutes,
+        executors=not given.local,
+    )
+    if given.first_batch:
+        plan = as_first_batch(plan)
+    if given.toy:
+        plan = as_toy(plan)
+    if given.blind:
+        plan = as_blind(plan)
+    if given.connector:
+        plan = as_connector(plan)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # leaves no process behind
+    folder = given.keep or Path(tempfile.mkdtemp(prefix="pk-spark-faults-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    if given.standstill:
+        outcome = stand_still(replace(plan, executors=False), folder)
+    else:
+        outcome = Run(plan, folder)()
+    print(outcome)
+    if not given.keep:
+        shutil.rmtree(folder)
+    if plan.until_twice:
+        print("records came twice" if outcome.twice else "NOTHING CAME TWICE")
+        return 0 if outcome.twice else 1
+    return 0 if outcome.exact else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

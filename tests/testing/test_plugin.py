@@ -1,0 +1,119 @@
+"""The pytest plugin, as a project outside this repository uses it: it only has pk installed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from clients.pk_broker import pk_environment
+from testing_project import run_project
+
+ORDERS = """
+from confluent_kafka import Consumer, Producer
+
+
+def test_a_record_comes_back(kafka, kafka_topic):
+    print("URL", kafka.url)
+    producer = Producer({"bootstrap.servers": kafka.url})
+    producer.produce(kafka_topic, "hello")
+    assert producer.flush(60) == 0
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.url, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([kafka_topic])
+    assert consumer.poll(60).value() == b"hello"
+    consumer.close()
+
+
+def test_a_failure_is_survived(kafka, kafka_topic):
+    print("URL", kafka.url)
+    kafka.fail_next("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
+    said = []
+    producer = Producer({"bootstrap.servers": kafka.url})
+    producer.produce(kafka_topic, "hello", on_delivery=lambda error, _: said.append(error))
+    assert producer.flush(60) == 0
+    assert said == [None]
+    assert len(kafka.requests("Produce")) == 3
+"""
+BILLING = """
+import pytest
+
+
+@pytest.mark.kafka_config(num__partitions=3, auto__create__topics__enable="false")
+def test_every_test_has_a_broker_of_its_own(kafka, kafka_url, kafka_topic):
+    print("URL", kafka_url)
+    assert kafka_url == kafka.url
+    assert kafka_topic == "test_every_test_has_a_broker_of_its_own"
+    assert kafka.requests() == []
+"""
+UNUSED = """
+import sys
+
+
+def test_pk_is_not_imported_before_a_fixture_is_used():
+    assert not [name for name in sys.modules if name.startswith(("pk.core", "pk.net"))]
+"""
+CLUSTER = """
+def test_a_leader_moves(kafka_cluster):
+    kafka = kafka_cluster(2, {"num.partitions": "1"})
+    print("URL", *kafka.url.split(","), sep="\\nURL ")
+    kafka.create_topic("orders")
+    assert {kafka.move_leader("orders"), kafka.move_leader("orders")} == {1, 2}
+    kafka.fail_next("Metadata", "UNKNOWN_SERVER_ERROR", client_id="nobody", times=5)
+    assert kafka.clear_faults() == 2  # one of each broker
+    kafka.drop_connections()
+    kafka.set_clock(3600)
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_project_of_three_tests(
+    tmp_path: Path, workers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_orders.py").write_text(ORDERS)
+    (tmp_path / "test_billing.py").write_text(BILLING)
+    said, seconds = run_project(tmp_path, "-n", workers)
+    assert "3 passed" in said
+    assert len(re.findall(r"(?m)^URL ", said)) == 3
+    with capsys.disabled():
+        print(f"\nthree tests with a broker each, -n {workers}: {seconds:.2f} s")
+
+
+def test_the_plugin_imports_nothing_of_the_broker(tmp_path: Path) -> None:
+    (tmp_path / "test_unused.py").write_text(UNUSED)
+    assert "1 passed" in run_project(tmp_path)[0]
+
+
+NOT_FOR_A_BROKER = (
+    "asyncio", "cryptography", "google", "h11", "http.client", "prometheus_client", "prompt_toolkit",
+    "pyarrow", "pyspark", "rich", "tomlkit", "typer", "pk.cli", "pk.core.api.join_group",
+    "pk.core.schemas", "pk.net.client.admin", "pk.net.client.producer", "pk.net.http",
+    "pk.net.metrics", "pk.spark",
+)  # fmt: skip
+
+
+def test_a_broker_in_memory_imports_only_what_it_needs() -> None:
+    """The import is nearly all of the time that a small suite takes."""
+    program = (
+        "import gc, sys; before = gc.isenabled(); from pk.testing import Broker; "
+        "assert gc.isenabled() is before is True; print(*sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env=pk_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = set(ran.stdout.split())
+    assert {"trio", "pk.net.node"} <= found
+    under = tuple(f"{name}." for name in NOT_FOR_A_BROKER)
+    assert [name for name in found if name in NOT_FOR_A_BROKER or name.startswith(under)] == []
+
+
+@pytest.mark.slow
+def test_a_project_with_a_cluster(tmp_path: Path) -> None:
+    (tmp_path / "test_cluster.py").write_text(CLUSTER)
+    assert "1 passed" in run_project(tmp_path)[0]

@@ -1,0 +1,48 @@
+"""A project outside this repository, run by pytest with pk's plugin: what it says, and that nothing
+of it is left."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+
+def run_project(
+    directory: Path, *words: str, env: dict[str, str] | None = None
+) -> tuple[str, float]:
+    """What pytest says of the project, and how long it took. Nothing of it is left afterwards."""
+    temporary = directory / "tmp"
+    temporary.mkdir()
+    known = {point.value for point in entry_points(group="pytest11")}
+    # An environment that was made before the plugin existed has not got its entry point.
+    plugin = [] if "pk.testing.plugin" in known else ["-p", "pk.testing.plugin"]
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "PK_"))}
+    before = set(directory.iterdir())
+    started = time.perf_counter()
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
+            "-rP", *plugin, *words,
+        ],
+        check=False,
+        cwd=directory,
+        env=clean | {"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"} | (env or {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )  # fmt: skip
+    seconds = time.perf_counter() - started
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(directory.iterdir()) == before
+    assert not [p.name for p in temporary.iterdir() if not p.name.startswith("pytest-of-")]
+    for port in re.findall(r"(?m)^URL 127\.0\.0\.1:(\d+)$", done.stdout):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(port)))
+    return done.stdout, seconds
