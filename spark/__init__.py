@@ -1,1 +1,1 @@
-"""Spark: a data source that reads topics, and the export of a topic to parquet."""
+"""Spark: the data source `pk` for tables and streams, exports, imports and pipelines."""

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from pk.spark.manifest import ExportedRange, Manifest, Run, file_name
+from pk.spark.export.manifest import ExportedRange, Manifest, Run, file_name
 
 COLUMNS: dict[str, Any] = {
     "type": "struct",

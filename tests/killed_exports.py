@@ -21,9 +21,9 @@ from exported_files import a_run, empty, wanted
 from fsspec.implementations.local import LocalFileSystem
 from pyarrow import parquet
 
-from pk.spark.export_table import check_table, settle
-from pk.spark.export_url import open_url
-from pk.spark.manifest import FILE, Manifest, open_directory
+from pk.spark.export.manifest import FILE, Manifest, open_directory
+from pk.spark.export.table import check_table, settle
+from pk.spark.export.url import open_url
 
 _STEPS = (
     "open",

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.importer.options import ImportOptions, ImportRefused
-from pk.spark.lake import delta_table, iceberg_table
+from pk.spark.tables.lake import delta_table, iceberg_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pk.spark.errors import SparkMissing
-from pk.spark.lake_commit import (
+from pk.spark.pipeline.definition import DeltaSink, IcebergSink, ParquetSink
+from pk.spark.pipeline.places import Places
+from pk.spark.tables.lake_commit import (
     delta_add,
     delta_last,
     iceberg_add,
@@ -21,8 +23,6 @@ from pk.spark.lake_commit import (
     missing,
     rows_of,
 )
-from pk.spark.pipeline.definition import DeltaSink, IcebergSink, ParquetSink
-from pk.spark.pipeline.places import Places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

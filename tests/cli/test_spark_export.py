@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pk.spark.manifest import Manifest, open_directory
+from pk.spark.export.manifest import Manifest, open_directory
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]

@@ -16,7 +16,7 @@ from pyarrow import dataset
 from spark_servers import connect_server
 
 from pk.spark.errors import OptionError, SparkFailed
-from pk.spark.exporter import ExportOptions, export, exported_files
+from pk.spark.export.exporter import ExportOptions, export, exported_files
 from pk.spark.importer.importer import import_rows
 from pk.spark.importer.options import ImportOptions
 from pk.spark.package import DEPENDENCIES, write_dependencies

@@ -24,8 +24,8 @@ from spark_records import CODECS, Made, produce, records
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.spark.errors import DataLost, DirectoryRefused, OptionError, SparkFailed
-from pk.spark.exporter import ExportOptions, Progress, export, exported_files
-from pk.spark.manifest import LOCK, MANIFEST, Manifest
+from pk.spark.export.exporter import ExportOptions, Progress, export, exported_files
+from pk.spark.export.manifest import LOCK, MANIFEST, Manifest
 from pk.spark.session import launch
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ def test_a_missing_topic_leaves_nothing_behind(
 CRASH = """
 import sys
 from pathlib import Path
-from pk.spark.exporter import ExportOptions, export
+from pk.spark.export.exporter import ExportOptions, export
 def progress(p):
     if p.records > int(sys.argv[4]):
         print("exporting", flush=True)

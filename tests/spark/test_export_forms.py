@@ -22,9 +22,9 @@ from confluent_kafka import Producer
 
 from pk.core.errors import KafkaError
 from pk.spark.errors import DirectoryRefused, OptionError
-from pk.spark.export_url import file_system
-from pk.spark.exporter import ExportOptions, Summary, export, export_topics, follow
-from pk.spark.manifest import MANIFEST, Manifest
+from pk.spark.export.exporter import ExportOptions, Summary, export, export_topics, follow
+from pk.spark.export.manifest import MANIFEST, Manifest
+from pk.spark.export.url import file_system
 from pk.spark.session import launch
 
 if TYPE_CHECKING:
@@ -225,8 +225,8 @@ class Kept(LocalFileSystem):
         return super()._strip_protocol(path.removeprefix("kept://"))
 
 fsspec.register_implementation("kept", Kept, clobber=True)
-from pk.spark import exporter
-from pk.spark.exporter import ExportOptions, export, follow
+from pk.spark.export import exporter
+from pk.spark.export.exporter import ExportOptions, export, follow
 
 bootstrap, topic, place, table, at, follows = sys.argv[1:]
 options = ExportOptions(

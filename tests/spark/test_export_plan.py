@@ -14,9 +14,9 @@ from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
 
 from pk.spark.errors import DataLost, DirectoryRefused
-from pk.spark.export_options import ExportOptions
-from pk.spark.export_plan import Found, plan_export
-from pk.spark.manifest import Manifest
+from pk.spark.export.manifest import Manifest
+from pk.spark.export.options import ExportOptions
+from pk.spark.export.plan import Found, plan_export
 from pk.spark.ranges import OffsetRange
 from pk.spark.read_options import ReadOptions
 from pk.spark.reader import read

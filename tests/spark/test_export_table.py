@@ -11,8 +11,8 @@ import pytest
 from exported_files import a_run, empty, wanted
 
 from pk.spark.errors import OptionError
-from pk.spark.export_table import TableFailed, TableRefused, check_table, settle
-from pk.spark.manifest import Manifest, open_directory
+from pk.spark.export.manifest import Manifest, open_directory
+from pk.spark.export.table import TableFailed, TableRefused, check_table, settle
 
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")

@@ -12,8 +12,8 @@ import pytest
 from exported_files import a_run, empty
 
 from pk.spark.errors import DirectoryRefused, SparkMissing
-from pk.spark.export_url import NEW, ExportUrl, file_system, is_url, local_path, open_url
-from pk.spark.manifest import MANIFEST, Manifest
+from pk.spark.export.manifest import MANIFEST, Manifest
+from pk.spark.export.url import NEW, ExportUrl, file_system, is_url, local_path, open_url
 
 fsspec = pytest.importorskip("fsspec")
 

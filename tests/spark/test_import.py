@@ -256,7 +256,7 @@ def end_of(kafka: Kafka, topic: str) -> int:
 
 def check_equal(kafka: Kafka, topic: str, source: Path, out: Path, spark: SparkSession) -> None:
     """An export of the topic equals the source."""
-    from pk.spark.exporter import ExportOptions, export
+    from pk.spark.export.exporter import ExportOptions, export
 
     client = {"isolation.level": "read_committed"}
     export(

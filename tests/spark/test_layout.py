@@ -3,7 +3,7 @@
 import pytest
 
 from pk.spark.errors import OptionError
-from pk.spark.layout import PartitionColumn, parse_layout, values_of
+from pk.spark.tables.layout import PartitionColumn, parse_layout, values_of
 
 
 def test_columns_are_named_in_lists_and_expressions_alone() -> None:

@@ -17,7 +17,7 @@ from clients.fixtures import Kafka
 from pyarrow import dataset
 from spark_servers import standalone
 
-from pk.spark.exporter import ExportOptions, export, exported_files
+from pk.spark.export.exporter import ExportOptions, export, exported_files
 from pk.spark.importer.importer import import_rows
 from pk.spark.importer.options import ImportOptions
 from pk.spark.package import (
@@ -35,8 +35,8 @@ SECRET = "s3cr3t-of-the-export"
 IMPORTS = """
 import sys
 assert not any(name == "pk" or name.startswith("pk.") for name in sys.modules)
-import pk.spark.task, pk.spark.sink.seal, pyspark_pk
-print(pk.spark.task.__file__)
+import pk.spark.export.task, pk.spark.sink.seal, pyspark_pk
+print(pk.spark.export.task.__file__)
 """
 
 

@@ -22,7 +22,7 @@ from pyarrow import dataset
 from spark_servers import connect_server, standalone
 
 from pk.cli.command_line.parse import parse
-from pk.spark.manifest import MANIFEST, Manifest
+from pk.spark.export.manifest import MANIFEST, Manifest
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", PAGE)

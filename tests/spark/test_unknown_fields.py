@@ -6,7 +6,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from pk.spark.unknown_fields import FieldCounter, UnknownFields, known_fields, merged
+from pk.spark.export.unknown_fields import FieldCounter, UnknownFields, known_fields, merged
 
 SCHEMA: dict[str, Any] = {
     "type": "struct",

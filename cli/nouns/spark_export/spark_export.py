@@ -1,5 +1,5 @@
-"""`pk spark-export`: exports topics to parquet files. `pk.spark.exporter` does the work; this
-module has the options, the progress bar and the summary."""
+"""`pk spark-export`: exports topics to parquet files. `pk.spark.export.exporter` does the work;
+this module has the options, the progress bar and the summary."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from pk.net.client.config import ConsumerConfig
 
 if TYPE_CHECKING:
     from pk.cli.nouns.spark_export.options import SparkExport
-    from pk.spark.exporter import Summary
+    from pk.spark.export.exporter import Summary
 
 
 _WITH_SCHEMAS = ("avro", "json-schema", "protobuf")
@@ -150,7 +150,9 @@ def _directory(options: "SparkExport", to: str, topic: str) -> Path | str:
 
 def _export(context: Context, options: "SparkExport", to: str, positions: Positions) -> None:
     try:
-        from pk.spark import errors, export_table, exporter
+        from pk.spark import errors
+        from pk.spark.export import exporter
+        from pk.spark.export.table import TableRefused
     except ModuleNotFoundError as e:
         raise CommandError(
             f"Spark is not installed ({e.name} is missing): pip install 'pk-broker[spark]'."
@@ -211,7 +213,7 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
         except KeyboardInterrupt:
             if not options.follow or not rows:
                 raise
-        except (errors.DirectoryRefused, export_table.TableRefused) as e:
+        except (errors.DirectoryRefused, TableRefused) as e:
             raise Refused(_sentence(e)) from e
         except errors.OptionError as e:
             raise Unusable(_sentence(e)) from e

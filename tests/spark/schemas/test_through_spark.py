@@ -108,7 +108,7 @@ def test_three_versions_of_each_format_in_one_batch(served: Running, spark: Spar
 def test_an_export_has_the_columns_of_the_schema_and_keeps_them(
     served: Running, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from pk.spark.exporter import ExportOptions, export
+    from pk.spark.export.exporter import ExportOptions, export
 
     data, wanted = confluent.avro(served.url, "exported")
     produce(served, "exported", list(data))

@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from pk.spark.errors import DirectoryRefused, SparkMissing
-from pk.spark.manifest import FILE, MANIFEST, Manifest, is_ours, refuse_strangers, wait_for_lock
+from pk.spark.export.manifest import (
+    FILE,
+    MANIFEST,
+    Manifest,
+    is_ours,
+    refuse_strangers,
+    wait_for_lock,
+)
 
 NEW: Final = MANIFEST + ".new"
 INSTALL: Final = "pip install 'pk-broker[urls]'"

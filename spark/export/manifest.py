@@ -10,7 +10,7 @@ An export with `--partition-by` puts its files into directories as Hive names th
 first and last offset.
 
 An export to a table of Delta or Iceberg is a directory of this kind too. The manifest is replaced
-first, and then the table gets the files of each run that it lacks (pk.spark.export_table). So a run
+first, and then the table gets the files of each run that it lacks (pk.spark.export.table). So a run
 that is killed between the two is made good by the next. In such a directory the table's engines may
 put files of their own.
 

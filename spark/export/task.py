@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 
 from pk.core.errors import KafkaError
 from pk.spark.errors import DataLost, SparkFailed
+from pk.spark.export.unknown_fields import FieldCounter, Fields, UnknownFields, merged
 from pk.spark.ranges import OffsetRange
 from pk.spark.read_options import ReadOptions
 from pk.spark.reader import read
-from pk.spark.unknown_fields import FieldCounter, Fields, UnknownFields, merged
 
 if TYPE_CHECKING:
-    from pk.spark.export_schemas import Decoding
+    from pk.spark.export.schemas import Decoding
 
 _STATE: Final = struct.Struct("<q?")
 _ERROR: Final = ".error"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from pk.spark.errors import OptionError, SparkError
-from pk.spark.lake_commit import delta_add, delta_last, iceberg_add, iceberg_last, missing
-from pk.spark.layout import parse_layout
-from pk.spark.manifest import Manifest
+from pk.spark.export.manifest import Manifest
+from pk.spark.tables.lake_commit import delta_add, delta_last, iceberg_add, iceberg_last, missing
+from pk.spark.tables.layout import parse_layout
 
 FILES: Final = "parquet"
 TABLES: Final = (FILES, "delta", "iceberg")

@@ -9,8 +9,8 @@ from pk.core.values import TopicPartition, uuid_text
 from pk.net.client.admin import Admin, open_admin
 from pk.net.client.results import LATEST, EpochEndOffset
 from pk.spark.errors import DataLost, DirectoryRefused
-from pk.spark.export_options import ExportOptions
-from pk.spark.manifest import Manifest
+from pk.spark.export.manifest import Manifest
+from pk.spark.export.options import ExportOptions
 from pk.spark.plan import describe, ids_of, listed, whole, within
 from pk.spark.ranges import OffsetRange
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pk.spark.errors import SparkMissing
-from pk.spark.lake import INSTALL
-from pk.spark.layout import values_of
+from pk.spark.tables.lake import INSTALL
+from pk.spark.tables.layout import values_of
 
 BATCH: Final = "pk.batch"
 SINK: Final = "pk.sink"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pk.spark.export_options import ExportOptions
+    from pk.spark.export.options import ExportOptions
 
 
 @dataclass(frozen=True)

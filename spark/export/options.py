@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final, Literal
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.spark.errors import OptionError
-from pk.spark.export_table import FILES, check_table
-from pk.spark.export_url import is_url
-from pk.spark.layout import parse_layout
-from pk.spark.manifest import ExportedRange
+from pk.spark.export.manifest import ExportedRange
+from pk.spark.export.table import FILES, check_table
+from pk.spark.export.url import is_url
 from pk.spark.read_options import ReadOptions
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.session import HERE, Where
+from pk.spark.tables.layout import parse_layout
 
 if TYPE_CHECKING:
-    from pk.spark.unknown_fields import UnknownFields
+    from pk.spark.export.unknown_fields import UnknownFields
 
 Kind = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
 Mode = Literal["new", "resume", "overwrite"]
@@ -70,8 +70,8 @@ class ExportOptions:
     sample: int = SAMPLE
     codec: str = "snappy"
     partition_by: tuple[str, ...] = ()
-    """The columns whose values name the directories of files (pk.spark.layout). Empty means as in
-    the resumed export, or none in a new one; the same holds for `table`."""
+    """The columns whose values name the directories of files (pk.spark.tables.layout). Empty means
+    as in the resumed export, or none in a new one; the same holds for `table`."""
 
     table: str | None = None
     """`delta` or `iceberg`: the directory is such a table; `parquet`: files alone."""

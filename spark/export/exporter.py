@@ -9,7 +9,7 @@ started, so the job does not need the data source's planning, which would start 
 
 The counts come from the files themselves: each file's footer has its records, and its first and
 last offset. The tasks count what they read, and an export fails if the two counts differ. So the
-manifest states exactly what the files hold (pk.spark.manifest).
+manifest states exactly what the files hold (pk.spark.export.manifest).
 """
 
 import contextlib
@@ -30,14 +30,8 @@ from pk.net.client.config import AdminConfig, parse
 from pk.spark.connect import SparkOfOurs, connect
 from pk.spark.cores import cores as default_cores
 from pk.spark.errors import DirectoryRefused, OptionError, SparkFailed
-from pk.spark.export_options import ExportOptions, Kind, Progress, Summary
-from pk.spark.export_plan import Found, plan_export
-from pk.spark.export_table import CATALOG_FILE, FILES, settle
-from pk.spark.export_url import ExportUrl, is_url, local_path, open_url
-from pk.spark.interrupts import QuietPy4j
-from pk.spark.java import require_pyspark
-from pk.spark.job import Job
-from pk.spark.manifest import (
+from pk.spark.export.job import Job
+from pk.spark.export.manifest import (
     LOCK_WAIT_S,
     MANIFEST,
     ExportDirectory,
@@ -47,6 +41,12 @@ from pk.spark.manifest import (
     file_name,
     open_directory,
 )
+from pk.spark.export.options import ExportOptions, Kind, Progress, Summary
+from pk.spark.export.plan import Found, plan_export
+from pk.spark.export.table import CATALOG_FILE, FILES, settle
+from pk.spark.export.url import ExportUrl, is_url, local_path, open_url
+from pk.spark.interrupts import QuietPy4j
+from pk.spark.java import require_pyspark
 from pk.spark.options import SourceOptions
 from pk.spark.ranges import OffsetRange, split, total_offsets
 from pk.spark.session import launch
@@ -55,8 +55,8 @@ from pk.spark.stream.arrivals import Arrivals
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pk.spark.footers import Footer
-    from pk.spark.unknown_fields import UnknownFields
+    from pk.spark.export.footers import Footer
+    from pk.spark.export.unknown_fields import UnknownFields
 
 __all__ = [
     "ExportOptions",
@@ -450,7 +450,7 @@ def _collect(
 def _in_order(r: OffsetRange, paths: Sequence[Path], *, apart: bool) -> list[tuple["Footer", Path]]:
     """A range's files that hold records, by offset. Raises SparkFailed if they leave the range, or
     overlap though they must be `apart`."""
-    from pk.spark.footers import footer
+    from pk.spark.export.footers import footer
 
     files = [(found, path) for path in paths if (found := footer(path)).records]
     files.sort(key=lambda file: file[0].first)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pk.spark.background import in_background
 from pk.spark.connect import SparkOfOurs, cancel, ddl_of, functions_of, is_connect
 from pk.spark.errors import OptionError, SparkFailed
-from pk.spark.export_options import CODECS, ExportOptions, Progress
-from pk.spark.layout import parse_layout, with_columns
+from pk.spark.export.options import CODECS, ExportOptions, Progress
 from pk.spark.ranges import OffsetRange, total_offsets
 from pk.spark.schemas.kinds import KINDS
+from pk.spark.tables.layout import parse_layout, with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from pk.spark.export_schemas import Decoding
-    from pk.spark.unknown_fields import UnknownFields
+    from pk.spark.export.schemas import Decoding
+    from pk.spark.export.unknown_fields import UnknownFields
 
 _TEXTS: Final = ("string", "json")
 
@@ -90,8 +90,8 @@ class Job:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        import pk.spark.footers  # noqa: F401 (here, while the JVM starts)
-        from pk.spark.task import errors
+        import pk.spark.export.footers  # noqa: F401 (here, while the JVM starts)
+        from pk.spark.export.task import errors
 
         if spark is None:
             assert own is not None
@@ -115,8 +115,8 @@ class Job:
         return columns
 
     def _frame(self, spark: "SparkSession", samples: dict[str, list[bytes]]) -> "DataFrame":
-        from pk.spark.task import SCHEMA, ReadRanges
-        from pk.spark.unknown_fields import known_fields
+        from pk.spark.export.task import SCHEMA, ReadRanges
+        from pk.spark.export.unknown_fields import known_fields
 
         options = self.options
         key_text, value_text = options.key in _TEXTS, options.value in _TEXTS
@@ -149,7 +149,7 @@ class Job:
     def _decoding(self) -> "Decoding | None":
         if not {self.options.key, self.options.value} & KINDS.keys():
             return None
-        from pk.spark.export_schemas import decoding
+        from pk.spark.export.schemas import decoding
 
         return decoding(self.options, self.known)
 
@@ -200,19 +200,19 @@ class Job:
 
     def records_read(self) -> dict[int, int]:
         """The number of records that each finished task has read, by the index of its range."""
-        from pk.spark.task import states
+        from pk.spark.export.task import states
 
         return {index: s.records for index, s in states(self.states).items() if s.done}
 
     def unknown_fields(self) -> dict[str, "UnknownFields"]:
         """By column, the records with fields that the column lacks."""
-        from pk.spark.task import unknown_fields
+        from pk.spark.export.task import unknown_fields
 
         return unknown_fields(self.states)
 
     def state(self, stage: Literal["exporting", "finishing"]) -> Progress:
         """The progress of the tasks."""
-        from pk.spark.task import states
+        from pk.spark.export.task import states
 
         found = states(self.states).values()
         return Progress(
