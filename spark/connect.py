@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pk.spark.errors import SparkFailed, SparkMissing
-from pk.spark.package import ZIP, archive_name, write_zip
+from pk.spark.package import ZIP, archive_name, sources, write_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,18 +72,17 @@ def ddl_of(spark: Any, text: str) -> Any:
 
 
 def register(spark: "ConnectSession") -> None:
-    """Makes `format("pk")` known to a session of a server that does not have pk. Its Python
-    needs pk's libraries, since Spark itself imports pyarrow there. Raises PySparkException,
-    OSError."""
-    with tempfile.TemporaryDirectory(prefix="pk-connect-") as folder:
-        spark.addArtifacts(str(write_zip(Path(folder) / ZIP)), pyfile=True)
+    """Makes `format("pk")` known to a session of a server that does not have pk, for tables and
+    for streams. Its Python needs pk's libraries, since Spark itself imports pyarrow there. Raises
+    PySparkException."""
     from pyspark import cloudpickle
 
     from pk.spark import remote_source
 
+    source = remote_source.with_modules(dict(sources()))
     cloudpickle.register_pickle_by_value(remote_source)
     try:
-        spark.dataSource.register(remote_source.RemoteSource)
+        spark.dataSource.register(source)
     finally:
         cloudpickle.unregister_pickle_by_value(remote_source)
 

@@ -23,6 +23,7 @@ from pk.spark.errors import SparkMissing
 ZIP: Final = "pk.zip"
 DEPENDENCIES: Final = "pk-deps.tar.gz"
 
+_TOP: Final = "pk/__init__.py"
 _PACKAGES: Final = ("core", "net", "spark")
 _ROOTS: Final = (
     *("trio", "cbor2", "crc32c", "cramjam", "xxhash", "cryptography"),
@@ -53,19 +54,20 @@ def write_zip(path: Path, beside: Sequence[str] = ()) -> Path:
     start = _FIND_BESIDE.format(names=tuple(beside)).encode() if beside else b""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
         folders: set[str] = set()
-        for name, source in sorted(_sources()):
+        for name, content in sorted(sources()):
             for folder in reversed(Path(name).parents[:-1]):
                 if str(folder) not in folders:
                     folders.add(str(folder))
                     out.writestr(zipfile.ZipInfo(f"{folder}/", _EPOCH), b"")
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            out.writestr(entry, start if source is None else source.read_bytes())
+            out.writestr(entry, start if name == _TOP else content)
     return path
 
 
-def _sources() -> Iterator[tuple[str, Path | None]]:
-    yield "pk/__init__.py", None
+def sources() -> Iterator[tuple[str, bytes]]:
+    """pk's files that tasks may need, by their paths in the import path."""
+    yield _TOP, b""
     for package in _PACKAGES:
         spec = find_spec(f"pk.{package}")
         assert spec is not None and spec.submodule_search_locations
@@ -73,10 +75,10 @@ def _sources() -> Iterator[tuple[str, Path | None]]:
         for path in folder.rglob("*"):
             inside = path.relative_to(folder)
             if path.is_file() and "__pycache__" not in inside.parts:
-                yield f"pk/{package}/{inside.as_posix()}", path
+                yield f"pk/{package}/{inside.as_posix()}", path.read_bytes()
     source = find_spec("pyspark_pk")
     assert source is not None and source.origin is not None
-    yield "pyspark_pk.py", Path(source.origin)
+    yield "pyspark_pk.py", Path(source.origin).read_bytes()
 
 
 def write_dependencies(path: Path) -> Path:

@@ -1,8 +1,8 @@
-"""What a session of Spark Connect registers: a class that Python processes without pk can load."""
+"""What a session of Spark Connect registers: a class that Python processes without pk can load, and
+whose readers and writers they can load too."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,23 +16,34 @@ from pk.spark.connect import register
 MAKE = """
 import pickle, sys
 from pyspark import cloudpickle
-before = set(sys.modules)
 kind = pickle.load(open("class", "rb"))
 assert kind.name() == "pk" and "pk" not in sys.modules
-sys.path.insert(0, sys.argv[1])
-source = kind({"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"})
+where = {"kafka.bootstrap.servers": "localhost:1"}
+source, sink = kind({**where, "subscribe": "t"}), kind({**where, "topic": "t"})
 print(source.schema())
-cloudpickle.dump(source, open("instance", "wb"))
+cloudpickle.dump((source, sink), open("instances", "wb"))
 """
-STREAM = """
+PLAN = """
 import pickle, sys
-source = pickle.load(open("instance", "rb"))
-for use in (source.streamReader, lambda schema: source.streamWriter(schema, False)):
-    try:
-        use(None)
-    except ValueError as e:
-        print(e)
+from pyspark import cloudpickle
+from pyspark.sql.types import BinaryType, StructType
+source, sink = pickle.load(open("instances", "rb"))
 assert "pk" not in sys.modules
+schema = StructType().add("value", BinaryType())
+made = source.reader(schema), source.streamReader(schema)
+made += sink.writer(schema, False), sink.streamWriter(schema, False)
+for each in made:
+    # Within a function, as Spark sends them to tasks.
+    cloudpickle.dump((lambda each=each: each), open(type(each).__mro__[1].__name__, "wb"))
+"""
+USE = """
+import pickle, sys
+for name in sys.argv[1:]:
+    made = pickle.load(open(name, "rb"))()
+    options = getattr(made.options, "read", made.options)
+    print(type(made).__module__, type(made).__name__, options.bootstrap)
+source = sys.modules["pk"].__spec__.loader
+print(source.get_source("pk.spark.source").splitlines()[0])
 """
 
 
@@ -42,10 +53,6 @@ class Session:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.dataSource = self
-
-    def addArtifacts(self, path: str, *, pyfile: bool) -> None:
-        assert pyfile
-        shutil.copy(path, self.folder)
 
     def register(self, kind: type) -> None:
         (self.folder / "class").write_bytes(cloudpickle.dumps(kind))
@@ -63,10 +70,13 @@ def python(code: str, folder: Path, libraries: Path, *words: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_stream_is_refused_where_pk_cannot_be_imported(tmp_path: Path) -> None:
+def test_readers_and_writers_of_tables_and_streams_bring_pk_along(tmp_path: Path) -> None:
     libraries = without_pk(tmp_path / "libraries")
     register(cast(Any, Session(tmp_path)))
-    [columns] = python(MAKE, tmp_path, libraries, str(tmp_path / "pk.zip"))
+    [columns] = python(MAKE, tmp_path, libraries)
     assert columns.startswith("key binary, value binary, topic string")
-    said = python(STREAM, tmp_path, libraries)
-    assert len(said) == 2 and all("install pk-broker in the server's Python" in s for s in said)
+    python(PLAN, tmp_path, libraries)
+    names = ["KafkaReader", "KafkaStreamReader", "KafkaBatchWriter", "KafkaStreamWriter"]
+    *made, text = python(USE, tmp_path, libraries, *names)
+    assert [each.split()[1:] for each in made] == [[name, "localhost:1"] for name in names]
+    assert text.startswith('"""`format("pk")`')
