@@ -99,8 +99,8 @@ def _refuse(pipeline: Pipeline) -> None:
     for relation in (*pipeline.sources, *pipeline.tables):
         if not isinstance(relation, TopicSource | FileSource):
             wrong((*relation.path, "jdbc"), "a declarative pipeline reads no changes by JDBC")
-        elif isinstance(relation, TopicSource) and relation.format is not None:
-            wrong((*relation.path, "value"), _NO_REGISTRY)
+        elif isinstance(relation, TopicSource) and relation.formats:
+            wrong((*relation.path, *list(relation.formats)[-1:]), _NO_REGISTRY)
         elif relation.fields is None and (
             isinstance(relation, FileSource) or relation.value == "json"
         ):
@@ -108,8 +108,9 @@ def _refuse(pipeline: Pipeline) -> None:
     for sink in pipeline.sinks:
         if sink.mode != "append":
             wrong((*sink.path, "mode"), "the flows of a declarative pipeline only append")
-        if isinstance(sink, TopicSink) and sink.format is not None:
-            wrong((*sink.path, "format"), _NO_REGISTRY)
+        if isinstance(sink, TopicSink) and sink.formats:
+            at = "key_format" if sink.format is None else "format"
+            wrong((*sink.path, at), _NO_REGISTRY)
         if not isinstance(sink, TopicSink | ParquetSink):
             wrong(sink.path, "a declarative pipeline writes topics and parquet tables only")
         elif isinstance(sink, ParquetSink) and not sink.name.isidentifier():

@@ -41,11 +41,13 @@ OnError = Literal["stop", "skip", "dlq"]
 Schema = Literal["evolve", "fixed"]
 Mode = Literal["append", "update", "complete"]
 Encoding = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
+Column = Literal["key", "value"]
 
 ON_ERROR: Final = ("stop", "skip", "dlq")
 SCHEMA: Final = ("evolve", "fixed")
 MODES: Final = ("append", "update", "complete")
 ENCODINGS: Final = ("bytes", "string", "json", *KINDS)
+KEY_ENCODINGS: Final = ("bytes", "string", *KINDS)
 FILE_FORMATS: Final = ("parquet", "json", "csv", "text", "orc")
 ICEBERG_CATALOGS: Final = ("sql", "rest", "hive", "glue")
 
@@ -68,6 +70,11 @@ class WrongPipeline(SparkError):
 def show_problem(file: str, problem: Problem) -> str:
     """A problem as compilers show theirs."""
     return f"{file}:{problem.position.line}:{problem.position.column}: {problem.message}"
+
+
+def _formats(key: str | None, value: str | None) -> dict[Column, str]:
+    given: tuple[tuple[Column, str | None], ...] = (("key", key), ("value", value))
+    return {column: word for column, word in given if word is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +113,19 @@ class TopicSource(Relation):
         return self.value if self.value in KINDS else None
 
     @property
+    def key_format(self) -> str | None:
+        """How keys are written if they name their schemas; None if they name none."""
+        return self.key if self.key in KINDS else None
+
+    @property
+    def formats(self) -> Mapping[Column, str]:
+        """By column, how it is written if it names its schemas."""
+        return _formats(self.key_format, self.format)
+
+    @property
     def may_fail(self) -> bool:
         """Whether there are records that do not parse."""
-        return self.value == "json" or self.format is not None
+        return self.value == "json" or bool(self.formats)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +189,15 @@ class TopicSink(Sink):
     format: str | None = None
     """How values are written with a schema; None: without one."""
 
+    key_format: str | None = None
+    """The same of keys."""
+
     options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def formats(self) -> Mapping[Column, str]:
+        """By column, how it is written with a schema."""
+        return _formats(self.key_format, self.format)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -467,17 +492,13 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
     _check_names(table, pipeline)
     if on_error != "stop" and not any(s.may_fail for s in pipeline.topics):
         table.wrong("on_error", 'on_error has no effect without a topic whose value = "json"')
-    formats = (*(s.format for s in pipeline.topics), *(_format_of(s) for s in pipeline.sinks))
-    if pipeline.registry and not any(formats):
-        table.wrong("schema_registry", f"no source or sink has values in {_FORMATS}")
+    sinks = (s for s in pipeline.sinks if isinstance(s, TopicSink))
+    if pipeline.registry and not any(each.formats for each in (*pipeline.topics, *sinks)):
+        table.wrong("schema_registry", f"no source or sink has keys or values in {_FORMATS}")
     return pipeline
 
 
 _FORMATS: Final = f"{', '.join(list(KINDS)[:-1])} or {list(KINDS)[-1]}"
-
-
-def _format_of(sink: Sink) -> str | None:
-    return sink.format if isinstance(sink, TopicSink) else None
 
 
 def _check_topic(table: _Table, name: str, topic: str | None) -> None:
@@ -580,7 +601,7 @@ def _topic_source(table: _Table, name: str, watermark: Watermark | None) -> Topi
     fields = table.optional("fields")
     if fields is not None and value != "json":
         table.wrong("fields", 'fields has no effect without value = "json"')
-    key = cast(Encoding, table.choice("key", ("bytes", "string"), "bytes"))
+    key = cast(Encoding, table.choice("key", KEY_ENCODINGS, "bytes"))
     start = cast(
         Literal["earliest", "latest"], table.choice("start", ("earliest", "latest"), "earliest")
     )
@@ -673,7 +694,8 @@ def _sink(table: _Table) -> Sink:
             topic=topic,
             key=table.optional("key"),
             value=table.optional("value"),
-            format=table.choice("format", tuple(KINDS), "avro") if table.has("format") else None,
+            format=_format(table, "format"),
+            key_format=_format(table, "key_format"),
             options=table.mapping("options"),
         )
     elif kind == "parquet":
@@ -714,6 +736,10 @@ def _sink(table: _Table) -> Sink:
     if kind is not None:
         table.end(f"a {kind} sink")
     return found
+
+
+def _format(table: _Table, name: str) -> str | None:
+    return table.choice(name, tuple(KINDS), "avro") if table.has(name) else None
 
 
 def _iceberg_sink(table: _Table, sink: Sink) -> IcebergSink:

@@ -150,7 +150,7 @@ schema = "evolve"
 [kafka]  # configs of Kafka's clients
 "bootstrap.servers" = "{bootstrap}"
 
-# [schema_registry]  # for values in avro, json-schema or protobuf
+# [schema_registry]  # for keys and values in avro, json-schema or protobuf
 # url = "http://localhost:8081"
 
 # [spark]  # settings of Spark, and jars such as a database's JDBC driver

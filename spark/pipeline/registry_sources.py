@@ -1,4 +1,4 @@
-"""Sources and sinks of a pipeline whose values have schemas in a registry.
+"""Sources and sinks of a pipeline whose keys or values have schemas in a registry.
 
 A source's columns are those of the subject's latest version. With `schema = "evolve"` the query
 ends before a batch in which a newer version may be, and begins again with that version's columns;
@@ -9,6 +9,7 @@ is one that does not parse (`on_error`). With `fixed` the first run's version st
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql.types import DataType, StructType
@@ -19,7 +20,7 @@ from pk.net.client.errors import ConfigError
 from pk.net.schemas.client import RegistryUnreachable
 from pk.spark.errors import OptionError
 from pk.spark.pipeline.atomic_json import write_json
-from pk.spark.pipeline.definition import Pipeline, TopicSink, TopicSource
+from pk.spark.pipeline.definition import Column, Pipeline, TopicSink, TopicSource
 from pk.spark.pipeline.places import Places
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.schemas.options import split_options
@@ -27,7 +28,10 @@ from pk.spark.schemas.reading import NEW_VERSION
 from pk.spark.schemas.source_columns import reading_of
 from pk.spark.schemas.writing import encoders
 
-_OURS: Final = ("value.format", "schema.on.error", "schema.on.new.version")
+_OURS: Final = (
+    *("key.format", "value.format", "schema.on.error", "schema.on.new.version"),
+    "schema.include.bytes",
+)
 """Options that the file says otherwise."""
 
 _REFUSALS: Final = (
@@ -38,39 +42,48 @@ _REFUSALS: Final = (
     SchemaError,
     MissingLibrary,
 )
-_PINNED: Final = ("value.schema.version", "value.schema.id")
 
 
-def registry_options(pipeline: Pipeline, format: str | None) -> dict[str, str]:
-    """The options of the data source for values in a format; none for values without a schema."""
-    if format is None:
+def registry_options(pipeline: Pipeline, formats: Mapping[Column, str]) -> dict[str, str]:
+    """The options of the data source for the columns that have schemas; none without any."""
+    if not formats:
         return {}
     where = {f"schema.registry.{name}": value for name, value in pipeline.registry.items()}
-    return {**where, "value.format": KINDS[format]}
+    return {**where, **{f"{column}.format": KINDS[word] for column, word in formats.items()}}
 
 
 def source_options(
     pipeline: Pipeline, source: TopicSource, kafka: Mapping[str, str]
 ) -> dict[str, str]:
     """The options with which a source is read. Raises WrongPipeline."""
-    if source.format is not None:
+    ours: dict[str, str] = {}
+    if source.formats:
         for name in source.options:
             if name.lower() in _OURS:
-                path = (*source.path, "options")
-                raise pipeline.problem(path, f"{name} is said by value, on_error and schema here")
+                said = "key, value, on_error and schema"
+                raise pipeline.problem((*source.path, "options"), f"{name} is said by {said} here")
+        ours["schema.on.error"] = "null"
+        if has_bytes(pipeline, source):
+            ours["schema.include.bytes"] = "true"
     return {
         **kafka,
-        **registry_options(pipeline, source.format),
-        **({"schema.on.error": "null"} if source.format is not None else {}),
+        **registry_options(pipeline, source.formats),
+        **ours,
         **source.options,
         "subscribe": source.topic,
     }
 
 
+def has_bytes(pipeline: Pipeline, source: TopicSource) -> bool:
+    """Whether a source has the columns `key_bytes` and `value_bytes`: dead letters need what a
+    record had in both, whichever does not parse. A value that does not is in `value_error`."""
+    return pipeline.on_error == "dlq" and source.key_format is not None
+
+
 def sink_options(pipeline: Pipeline, sink: TopicSink) -> dict[str, str]:
     """The options of a topic's sink that are about schemas, and its own."""
-    topic = {"topic": sink.topic} if sink.format is not None else {}  # it names the subject
-    return {**registry_options(pipeline, sink.format), **topic, **sink.options}
+    topic = {"topic": sink.topic} if sink.formats else {}  # it names the subject
+    return {**registry_options(pipeline, sink.formats), **topic, **sink.options}
 
 
 def check_encoders(
@@ -81,10 +94,12 @@ def check_encoders(
     schemas = split_options(options, sink=True)[1]
     if schemas is None or schemas.register:
         return
-    try:
-        encoders(schemas, rows, sink.topic)
-    except _REFUSALS as e:
-        raise pipeline.problem((*sink.path, "format"), str(e)) from e
+    for column, given in schemas.columns.items():
+        try:
+            encoders(replace(schemas, columns={column: given}), rows, sink.topic)
+        except _REFUSALS as e:
+            at = "key_format" if column == "key" else "format"
+            raise pipeline.problem((*sink.path, at), str(e)) from e
 
 
 def is_new_version(failure: str) -> bool:
@@ -93,7 +108,7 @@ def is_new_version(failure: str) -> bool:
 
 
 class RegistryVersions:
-    """Which version each source is read with; remembered beside the checkpoint."""
+    """Which versions each source is read with; remembered beside the checkpoint."""
 
     def __init__(self, pipeline: Pipeline, places: Places, kafka: Mapping[str, str]) -> None:
         self._pipeline = pipeline
@@ -102,12 +117,13 @@ class RegistryVersions:
         self._chosen: dict[str, int] = {}
 
     def options(self) -> dict[str, dict[str, str]]:
-        """By source, the options that say which version. Raises WrongPipeline."""
+        """By source, the options that say which versions. Raises WrongPipeline."""
         before = self._remembered()
         found: dict[str, dict[str, str]] = {}
         for source in self._pipeline.topics:
-            if source.format is not None:
-                found[source.name] = self._options(source, before.get(source.name))
+            for column in source.formats:
+                chosen = found.setdefault(source.name, {})
+                chosen |= self._options(source, column, before.get(_name(source, column)))
         return found
 
     def remember(self) -> None:
@@ -121,30 +137,40 @@ class RegistryVersions:
         except FileNotFoundError:
             return {}
 
-    def _options(self, source: TopicSource, before: int | None) -> dict[str, str]:
-        columns, latest = self._asked(source, None)
-        if latest is None or any(name.lower() in _PINNED for name in source.options):
+    def _options(self, source: TopicSource, column: Column, before: int | None) -> dict[str, str]:
+        pinned = (f"{column}.schema.version", f"{column}.schema.id")
+        found, latest = self._asked(source, column, None)
+        if latest is None or any(name.lower() in pinned for name in source.options):
             return {}
         version = latest
         if before is not None and before != latest:
             fixed = self._pipeline.schema == "fixed"
-            if fixed or not is_wider(self._asked(source, before)[0], columns):
+            if fixed or not is_wider(self._asked(source, column, before)[0], found):
                 version = before
-        self._chosen[source.name] = version
+        self._chosen[_name(source, column)] = version
         if self._pipeline.schema == "evolve" and version == latest:
             return {"schema.on.new.version": "fail"}
-        return {"value.schema.version": str(version)}
+        return {f"{column}.schema.version": str(version)}
 
-    def _asked(self, source: TopicSource, version: int | None) -> tuple[DataType, int | None]:
-        """The type of the values, and the version that it is of."""
+    def _asked(
+        self, source: TopicSource, column: Column, version: int | None
+    ) -> tuple[DataType, int | None]:
+        """The type of a column, and the version that it is of."""
+        other = "value." if column == "key" else "key."
         given = source_options(self._pipeline, source, self._kafka)
+        given = {name: each for name, each in given.items() if not name.lower().startswith(other)}
         if version is not None:
-            given["value.schema.version"] = str(version)
+            given[f"{column}.schema.version"] = str(version)
         try:
             reading = reading_of(given)
-            return reading.choose()["value"].dataType, reading.version("value")
+            return reading.choose()[column].dataType, reading.version(column)
         except _REFUSALS as e:
-            raise self._pipeline.problem((*source.path, "value"), str(e)) from e
+            raise self._pipeline.problem((*source.path, column), str(e)) from e
+
+
+def _name(source: TopicSource, column: Column) -> str:
+    """Under which a column's version is remembered. No source has a dot in its name."""
+    return source.name if column == "value" else f"{source.name}.key"
 
 
 def is_wider(known: DataType, found: DataType) -> bool:

@@ -5,11 +5,13 @@ Nothing runs here: Spark's analyzer looks at each step, and its errors get their
 """
 
 import importlib.util
+import operator
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.logger import PySparkLogger
@@ -31,7 +33,7 @@ from pk.spark.pipeline.definition import (
 )
 from pk.spark.pipeline.document import Problem
 from pk.spark.pipeline.places import Places
-from pk.spark.pipeline.registry_sources import source_options
+from pk.spark.pipeline.registry_sources import has_bytes, source_options
 from pk.spark.schemas.options import split_options
 
 if TYPE_CHECKING:
@@ -55,6 +57,13 @@ class Relations:
 
     uses: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """By relation, the sources that its rows come from."""
+
+
+class _Bad(NamedTuple):
+    """Which records do not parse, and why."""
+
+    where: "Column"
+    why: "Column"
 
 
 class Builder:
@@ -163,54 +172,52 @@ class Builder:
             columns["headers"] = f.col("headers")
         if source.key == "string":
             columns["key"] = f.col("key").cast("string")
-        if source.value == "bytes":
-            return raw.select(*_named(columns))
+        bad: list[_Bad] = []
+        if source.key_format is not None:
+            error = f.col("key_error")
+            bad.append(_Bad(error.isNotNull(), f.concat(f.lit("key: "), error["message"])))
         if source.format is not None:
-            return self._with_schema(source, raw, columns)
-        text = f.col("value").cast("string")
-        if source.value == "string":
-            return raw.select(*_named(columns | {"value": text}))
-        return self._json(source, raw, columns)
+            error = f.col("value_error")
+            bad.append(_Bad(error.isNotNull(), error["message"]))
+        elif source.value == "string":
+            columns["value"] = f.col("value").cast("string")
+        elif source.value == "json":
+            raw = self._without_new_fields(source, raw)
+            columns["value"], found = self._json(source)
+            bad.append(found)
+        if bad:
+            raw = self._good(source, raw, bad)
+        return raw.select(*_named(columns))
 
-    def _json(
-        self, source: TopicSource, raw: "DataFrame", columns: dict[str, "Column"]
-    ) -> "DataFrame":
+    def _without_new_fields(self, source: TopicSource, raw: "DataFrame") -> "DataFrame":
+        """The records, of which one with a field that is not known fails the batch."""
+        if self._pipeline.schema == "fixed":
+            return raw
+        text = f.col("value").cast("string")
+        raised = json_values.raise_new_fields(source.name, text)
+        known = ~json_values.new_fields(text, self._schemas[source.name])
+        return raw.where(f.when(known, f.lit(True)).otherwise(raised))
+
+    def _json(self, source: TopicSource) -> "tuple[Column, _Bad]":
+        """JSON values as structs, and which do not parse."""
         schema = self._schemas[source.name]
         text = f.col("value").cast("string")
         whole = json_values.parsed(text, schema)
         bad = json_values.is_bad(text, whole)
         why = json_values.reason(text, whole, schema)
-        if self._pipeline.schema == "evolve":
-            raised = json_values.raise_new_fields(source.name, text)
-            known = ~json_values.new_fields(text, schema)
-            raw = raw.where(f.when(known, f.lit(True)).otherwise(raised))
-        good = self._good(source, raw, bad, why, f.col("value"))
-        columns["value"] = whole.dropFields(json_values.CORRUPT)
-        return good.select(*_named(columns))
+        return whole.dropFields(json_values.CORRUPT), _Bad(bad, why)
 
-    def _with_schema(
-        self, source: TopicSource, raw: "DataFrame", columns: dict[str, "Column"]
-    ) -> "DataFrame":
-        """Values that the source has decoded."""
-        error = f.col("value_error")
-        good = self._good(source, raw, error.isNotNull(), error["message"], error["bytes"])
-        return good.select(*_named(columns))
-
-    def _good(
-        self,
-        source: TopicSource,
-        raw: "DataFrame",
-        bad: "Column",
-        why: "Column",
-        value: "Column",
-    ) -> "DataFrame":
-        """The records that parse; what becomes of the others, `on_error` says. `value` has the
-        bytes of a record that does not."""
+    def _good(self, source: TopicSource, raw: "DataFrame", found: "Sequence[_Bad]") -> "DataFrame":
+        """The records that parse; what becomes of the others, `on_error` says."""
+        bad = reduce(operator.or_, (each.where for each in found))
+        why = found[0].why
+        if len(found) > 1:
+            why = f.concat_ws("; ", *(f.when(each.where, each.why) for each in found))
         if self._pipeline.on_error == "stop":
             raised = json_values.raise_bad_record(why)
             return raw.where(f.when(bad, raised).otherwise(f.lit(True)))
         if self._pipeline.on_error == "dlq":
-            letters = self._letters(raw.where(bad), why, value)
+            letters = self._letters(source, raw.where(bad), why)
             self._built.dead_letters[source.name] = letters.observe(
                 f"dead_letters_{source.name}", f.count(f.lit(1)).alias("records")
             )
@@ -219,7 +226,14 @@ class Builder:
         count = f.count_if(f.col("_pk_bad")).alias("records")
         return marked.observe(f"skipped_{source.name}", count).where(~f.col("_pk_bad"))
 
-    def _letters(self, raw: "DataFrame", why: "Column", value: "Column") -> "DataFrame":
+    def _letters(self, source: TopicSource, raw: "DataFrame", why: "Column") -> "DataFrame":
+        """Records that do not parse, with the bytes that they had."""
+        key, value = f.col("key"), f.col("value")
+        if has_bytes(self._pipeline, source):
+            key = f.col("key_bytes")
+        if source.format is not None:
+            kept = has_bytes(self._pipeline, source)
+            value = f.col("value_bytes") if kept else f.col("value_error")["bytes"]
         says = {
             "pipeline": f.lit(self._pipeline.name),
             "topic": f.col("topic"),
@@ -229,14 +243,14 @@ class Builder:
         }
         more = f.array(
             *(
-                f.struct(f.lit(HEADER + name).alias("key"), f.encode(value, "utf-8").alias("value"))
-                for name, value in says.items()
+                f.struct(f.lit(HEADER + name).alias("key"), f.encode(text, "utf-8").alias("value"))
+                for name, text in says.items()
             )
         )
         nothing = f.array().cast("array<struct<key:string,value:binary>>")
         headers = f.concat(f.coalesce(f.col("headers"), nothing), more)
         topic = f.lit(self._pipeline.dead_letters).alias("topic")
-        return raw.select("key", value.alias("value"), headers.alias("headers"), topic)
+        return raw.select(key.alias("key"), value.alias("value"), headers.alias("headers"), topic)
 
     def _files(self, source: FileSource, stream: bool) -> "DataFrame":
         where = self._places.url(source.files)

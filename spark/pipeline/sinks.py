@@ -77,7 +77,7 @@ def queries(pipeline: Pipeline, relations: Relations, kafka: Mapping[str, str]) 
             frame = _records(pipeline, sink, frame)
             check_encoders(pipeline, sink, options, frame.schema)
             # Complete takes no rows that are not aggregated, and a schema only those that it is of.
-            if sink.mode != "complete" and sink.format is None:
+            if sink.mode != "complete" and not sink.formats:
                 for name in sorted(uses & waiting.keys()):
                     frame = frame.unionByName(waiting.pop(name), allowMissingColumns=True)
         found.append(Query(sink.name, frame, sink.mode, uses, sink))
@@ -113,11 +113,13 @@ def _records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFr
         plain = frame.select(*(column.alias(name) for name, column in columns.items()))
         names = [field.name for field in plain.schema.fields]
         kinds = {field.name: field.dataType for field in plain.schema.fields}
-        typed = ("value",) if sink.format is not None else ()
+        if sink.key_format is not None and "key" not in columns:
+            message = "key is missing: the expression that makes the keys"
+            raise pipeline.problem((*sink.path, "key_format"), message)
         rows = plain.select(
             *(
                 f.col(name)
-                if isinstance(kinds[name], BinaryType) or name in typed
+                if isinstance(kinds[name], BinaryType) or name in sink.formats
                 else _binary(name)
                 for name in ("key", "value")
                 if name in names
@@ -125,8 +127,8 @@ def _records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFr
             *(f.col(name) for name in ("headers", "partition") if name in names),
             f.lit(sink.topic).alias("topic"),
         )
-        # With a schema the sink makes bytes of the values.
-        shown = rows if sink.format is None else rows.withColumn("value", f.lit(b""))
+        # With a schema the sink makes bytes of them.
+        shown = rows.withColumns({name: f.lit(b"") for name in sink.formats})
         check_columns(shown.schema, None)
         return rows
     except PySparkException as e:

@@ -39,6 +39,7 @@ _USER: Final = "schema.registry.basic.auth.user.info"
 _TLS: Final = "schema.registry."
 _ON_ERROR: Final = "schema.on.error"
 _ON_NEW: Final = "schema.on.new.version"
+_BYTES: Final = "schema.include.bytes"
 _REGISTER: Final = "auto.register.schemas"
 _PER_COLUMN: Final = (
     "format",
@@ -48,7 +49,7 @@ _PER_COLUMN: Final = (
     "schema.name",
     "subject.name.strategy",
 )
-_SOURCE_ONLY: Final = (_ON_ERROR, _ON_NEW)
+_SOURCE_ONLY: Final = (_ON_ERROR, _ON_NEW, _BYTES)
 _SINK_ONLY: Final = (_REGISTER,)
 _STRATEGY: Final = re.compile(r"(?:[\w.]*\.)?(Topic|Record|TopicRecord)NameStrategy")
 _STRATEGIES: Final = {"Topic": "topic", "Record": "record", "TopicRecord": "topic-record"}
@@ -117,6 +118,9 @@ class SchemaOptions:
     register: bool = False
     """Whether a write adds the schema of its rows to the registry."""
 
+    include_bytes: bool = False
+    """Whether a read adds `key_bytes` and `value_bytes`: what was decoded."""
+
 
 def split_options(
     options: Mapping[str, str], *, sink: bool = False, environ: Mapping[str, str] = os.environ
@@ -148,6 +152,7 @@ def split_options(
         on_error=cast(OnError, _choice(given, _ON_ERROR, ("fail", "null"))),
         on_new_version=cast(OnNewVersion, _choice(given, _ON_NEW, ("keep", "fail"))),
         register=_choice(given, _REGISTER, ("false", "true")) == "true",
+        include_bytes=_choice(given, _BYTES, ("false", "true")) == "true",
     )
 
 

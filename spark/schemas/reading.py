@@ -129,13 +129,16 @@ class Reading:
         return self._chosen[column].version
 
     @property
-    def error_columns(self) -> list[t.StructField]:
-        """The columns that `schema.on.error=null` adds."""
+    def more_columns(self) -> list[t.StructField]:
+        """The columns that `schema.on.error=null` and `schema.include.bytes` add."""
         assert self._options is not None
-        if self._on_error == "fail":
-            return []
-        columns = (name for name in COLUMNS if name in self._options.columns)
-        return [t.StructField(f"{name}_error", ERROR) for name in columns]
+        names = [name for name in COLUMNS if name in self._options.columns]
+        found: list[t.StructField] = []
+        if self._on_error == "null":
+            found += [t.StructField(f"{name}_error", ERROR) for name in names]
+        if self._options.include_bytes:
+            found += [t.StructField(f"{name}_bytes", t.BinaryType()) for name in names]
+        return found
 
     def _asked(self) -> Schemas:
         if self._registry is None:
@@ -276,6 +279,7 @@ class Reading:
                 if self._on_error == "null":
                     kind = whole.field(f"{column}_error").type
                     columns[f"{column}_error"] = _errors(columns[column], errors, kind)
+                columns[f"{column}_bytes"] = columns[column]
                 columns[column] = values
             yield pa.RecordBatch.from_arrays([columns[name] for name in whole.names], schema=whole)
 

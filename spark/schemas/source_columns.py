@@ -44,7 +44,7 @@ def typed(reading: Reading, *, headers: bool) -> t.StructType:
     """The columns of the source, keys and values with the types of their schemas. Raises
     OptionError, SchemaError, RegistryError, RegistryUnreachable."""
     columns = source_columns(reading.choose(), headers=headers)
-    return t.StructType([*columns.fields, *reading.error_columns])
+    return t.StructType([*columns.fields, *reading.more_columns])
 
 
 def source_columns(record: t.StructType, *, headers: bool = False) -> t.StructType:

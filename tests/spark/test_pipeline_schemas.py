@@ -56,9 +56,71 @@ def spark() -> Iterator[SparkSession]:
         yield own.session()
 
 
+KEYS = """
+name = "keys"
+checkpoint = "cp"
+on_error = "dlq"
+dead_letters = "dead"
+[schema_registry]
+url = "{registry}"
+[[source]]
+name = "orders"
+topic = "orders"
+key = "avro"
+value = "json"
+fields = "n INT"
+[[step]]
+name = "flat"
+sql = "SELECT key.a, value.n FROM orders"
+[[sink]]
+from = "flat"
+topic = "out"
+key = "struct(a AS b)"
+key_format = "avro"
+value = "cast(n AS string)"
+options = {{ "auto.register.schemas" = true }}
+"""
+
+
 def order(*names: str) -> Schema:
     fields = [{"name": name, "type": "int", "default": 0} for name in names]
     return Schema(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+
+
+def test_keys_with_schemas_and_the_bytes_of_those_that_do_not_parse(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "registry").mkdir()
+    schemas = Schemas(str(tmp_path / "registry"))
+    write = encoder(Resolved(order("a")), schemas.register("orders-key", order("a")))
+    good, bad = write({"a": 1}), b"not of a schema"
+    with PkBroker() as broker:
+        for topic in ("orders", "out", "dead"):
+            append(broker.bootstrap, topic)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        sent = {good: (b'{"n": 5}', b"no JSON"), bad: (b'{"n": 6}', b"nor this")}
+        for key, values in sent.items():
+            for value in values:
+                producer.produce("orders", value, key)
+        assert producer.flush(WAIT_S) == 0
+        path = tmp_path / "p.toml"
+        path.write_text(KEYS.format(registry=tmp_path / "registry"))
+        pipeline = parse_pipeline(path.read_text(), str(path))
+        options = RunOptions({"kafka.bootstrap.servers": broker.bootstrap}, once=True)
+        run_pipeline(pipeline, options, spark)
+        [(key, value, _)] = committed(broker.bootstrap, "out")
+        assert key is not None
+        assert (Deserializer(schemas.by_id).decode(key), value) == ({"b": 1}, b"5")
+        found = {
+            (key, value): dict(headers)["__pk.errors.message"].decode()
+            for key, value, headers in committed(broker.bootstrap, "dead")
+        }
+    not_json = "the value is not a JSON object"
+    assert found[good, b"no JSON"] == not_json
+    assert found[bad, b'{"n": 6}'].startswith("key: the first byte is 110")
+    first, _, second = found[bad, b"nor this"].rpartition("; ")
+    assert first.startswith("key: the first byte is 110") and second == not_json
+    assert len(found) == 3
 
 
 def test_a_field_that_is_added_appears_and_what_does_not_parse_is_a_dead_letter(

@@ -150,6 +150,21 @@ def test_what_is_not_toml_is_said_with_its_place() -> None:
         parsed("a = 1\nb = = 2\n")
 
 
+def test_keys_with_schemas() -> None:
+    text = GOOD.replace('value = "json"', 'key = "avro"').replace(
+        'topic = "out"', 'topic = "out"\nkey_format = "json-schema"'
+    )
+    pipeline = parsed(f"{text}[schema_registry]\nurl = 'http://r'")
+    [orders] = pipeline.topics
+    assert orders.formats == {"key": "avro"} and orders.may_fail
+    out = pipeline.sinks[0]
+    assert isinstance(out, TopicSink) and out.formats == {"key": "json-schema"}
+    with pytest.raises(WrongPipeline, match="key must be bytes or string or avro or json-schema"):
+        parsed(text.replace('key = "avro"', 'key = "json"'))
+    with pytest.raises(WrongPipeline, match="key_format must be avro or json-schema or protobuf"):
+        parsed(text.replace('"json-schema"', '"json"'))
+
+
 def test_values_with_schemas() -> None:
     text = GOOD.replace('value = "json"', 'value = "avro"').replace(
         'topic = "out"', 'topic = "out"\nformat = "protobuf"'
@@ -164,5 +179,5 @@ def test_values_with_schemas() -> None:
     assert isinstance(pipeline.sinks[0], TopicSink) and pipeline.sinks[0].format == "protobuf"
     assert pipeline.registry["basic.auth.user.info"] == "a:s3cret"
     assert "s3cret" not in repr(pipeline.registry and pipeline)
-    with pytest.raises(WrongPipeline, match="no source or sink has values in avro, json-schema or"):
+    with pytest.raises(WrongPipeline, match="no source or sink has keys or values in avro, json-"):
         parsed(f"{GOOD}[schema_registry]\nurl = 'http://r'")

@@ -24,7 +24,7 @@ url = "{url}"
 [[source]]
 name = "orders"
 topic = "orders"
-value = "avro"
+{formats}
 options = {{ {options} }}
 [[sink]]
 from = "orders"
@@ -45,16 +45,19 @@ class World:
         self.schemas = Schemas(str(directory / "registry"))
         (directory / "registry").mkdir()
 
-    def add(self, **fields: str) -> None:
+    def add(self, _column: str = "value", **fields: str) -> None:
         # A directory checks as a server does, and an incompatible version comes all the same.
-        folder = self.directory / "registry" / "orders-value"
+        folder = self.directory / "registry" / f"orders-{_column}"
         folder.mkdir(exist_ok=True)
         number = len(list(folder.iterdir())) + 1
         (folder / f"v{number}-id{number}.avsc").write_text(order(**fields).text)
 
-    def start(self, schema: str = "evolve", options: str = "") -> dict[str, dict[str, str]]:
+    def start(
+        self, schema: str = "evolve", options: str = "", formats: str = 'value = "avro"'
+    ) -> dict[str, dict[str, str]]:
         """What a start of the pipeline chooses, and keeps."""
-        text = FILE.format(schema=schema, url=self.directory / "registry", options=options)
+        url = self.directory / "registry"
+        text = FILE.format(schema=schema, url=url, options=options, formats=formats)
         pipeline = parse_pipeline(text, str(self.directory / "p.toml"))
         (self.directory / "cp" / "pk").mkdir(parents=True, exist_ok=True)
         versions = RegistryVersions(pipeline, Places(pipeline), KAFKA)
@@ -94,9 +97,33 @@ def test_a_version_that_the_file_names_counts(world: World) -> None:
     assert world.start(options="'value.schema.version' = 1") == {"orders": {}}
 
 
+def test_keys_and_values_have_a_version_each(world: World) -> None:
+    both = 'value = "avro"\nkey = "avro"'
+    world.add(id="long")
+    world.add("key", shop="long")
+    assert world.start(formats=both) == LATEST
+    world.add("key", shop="string")  # another type
+    assert world.start(formats=both) == {
+        "orders": {"schema.on.new.version": "fail", "key.schema.version": "1"}
+    }
+    world.add("key", shop="long", city="string")
+    assert world.start(formats=both) == LATEST
+    assert world.start("fixed", formats=both) == {
+        "orders": {"value.schema.version": "1", "key.schema.version": "3"}
+    }
+
+
+def test_problems_of_keys_have_their_place(world: World) -> None:
+    world.add(id="long")
+    with pytest.raises(WrongPipeline, match=r"p\.toml:11:1: Subject 'orders-key' not found"):
+        world.start(formats='value = "avro"\nkey = "avro"')
+    with pytest.raises(WrongPipeline, match=r"key\.format is said by key, value, on_error and"):
+        world.start(options="'key.format' = 'json'")
+
+
 def test_problems_have_their_place(world: World) -> None:
     with pytest.raises(WrongPipeline, match=r"p\.toml:10:1: Subject 'orders-value' not found"):
         world.start()
     world.add(id="long")
-    with pytest.raises(WrongPipeline, match=r"value\.format is said by value, on_error and schema"):
+    with pytest.raises(WrongPipeline, match=r"value\.format is said by key, value, on_error and"):
         world.start(options="'value.format' = 'json'")

@@ -127,6 +127,23 @@ def test_an_earlier_version_or_an_id_reads_too(served: Running) -> None:
     ]
 
 
+def test_bytes_stay_beside_what_is_decoded(served: Running) -> None:
+    data, wanted = confluent.avro(served.url, "kept")
+    given = [data[0], b"plain", None]
+    options = {
+        **AVRO,
+        "key.format": "avro",
+        "key.schema.subject": "kept-value",
+        "schema.on.error": "null",
+        "schema.include.bytes": "true",
+    }
+    rows = read(served.url, "kept", given, options)
+    for column in ("key", "value"):
+        assert [each[column] for each in rows] == [wanted[0], None, None]
+        assert [each[f"{column}_bytes"] for each in rows] == given
+        assert [each[f"{column}_error"] is None for each in rows] == [True, False, True]
+
+
 def test_what_cannot_be_decoded_fails_or_is_an_error_column(served: Running) -> None:
     data, wanted = confluent.avro(served.url, "bad")
     unknown = b"\0\0\1\0\0x"
