@@ -40,8 +40,10 @@ from pk.net.client.errors import ClientError, RequestTimedOut
 from pk.net.client.transaction import Aborted, Transactions
 
 PRODUCE: Final = 0
+PURPOSE: Final = "produce"
+"""Of the connections that carry records."""
+
 _EPOCH_MAX: Final = 32_767
-_PURPOSE: Final = "produce"
 _FOREVER: Final = float("inf")
 
 _LOST_SEQUENCE: Final = (
@@ -353,7 +355,7 @@ class BrokerSender:
     async def _connection(self) -> Connection | None:
         sender = self.sender
         try:
-            return await sender.cluster.connection(self.node_id, _PURPOSE)
+            return await sender.cluster.connection(self.node_id, PURPOSE)
         except (KafkaError, ClientError, ProtocolError):
             sender.want_metadata()
             self._expire(trio.current_time())

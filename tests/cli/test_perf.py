@@ -3,17 +3,22 @@
 import json
 import os
 import signal
+import socket
+import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from clients.apache_kafka import free_ports
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, running
 from hypothesis import given
 from hypothesis import strategies as st
+from listeners import listening
 from terminal import Terminal
 
 from pk.cli.nouns.perf.comparison import compare
@@ -266,6 +271,69 @@ def test_records_that_are_lost_fail_it(at: Run) -> None:
         "reordered": 0,
         "corrupt": 0,
     }
+
+
+PRODUCE, LIST_OFFSETS = 0, 2
+
+
+def _frames(connection: socket.socket) -> Iterator[bytes]:
+    with connection.makefile("rb") as stream, suppress(OSError):
+        while len(head := stream.read(4)) == 4:
+            yield head + stream.read(*struct.unpack(">i", head))
+
+
+class LateProduce:
+    """The way to a broker, on which records come only after what is sent behind them on the same
+    connection; else after an answer to another about the ends of partitions."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._ends_told = threading.Event()
+
+    def __call__(self, client: socket.socket) -> None:
+        broker = socket.create_connection(("127.0.0.1", self._port))
+        asked: list[int] = []
+        for pump in (self._requests, self._answers):
+            threading.Thread(target=pump, args=(client, broker, asked), daemon=True).start()
+
+    def _requests(self, client: socket.socket, broker: socket.socket, asked: list[int]) -> None:
+        late = b""
+        with suppress(OSError):
+            for frame in _frames(client):
+                (api,) = struct.unpack(">h", frame[4:6])
+                if api == PRODUCE:
+                    late += frame
+                else:
+                    asked.append(api)
+                    broker.sendall(late + frame)
+                    late = b""
+            if late:
+                self._ends_told.wait(60)
+                broker.sendall(late)
+            broker.shutdown(socket.SHUT_WR)
+
+    def _answers(self, client: socket.socket, broker: socket.socket, asked: list[int]) -> None:
+        with closing(broker), suppress(OSError):
+            for answered, frame in enumerate(_frames(broker)):
+                client.sendall(frame)
+                if asked[answered] == LIST_OFFSETS:
+                    self._ends_told.set()
+
+
+def test_records_that_nobody_acknowledges_are_not_lost_before_the_broker_has_read_them(
+    pk: Run,
+) -> None:
+    (own,) = free_ports(1)
+    with listening(LateProduce(own)) as port:
+        config = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{own}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        }
+        with PkBroker(config=config, memory=True):
+            words = ("-n", "50", "--acks", "0", "-b", f"127.0.0.1:{port}", "-f", "json")
+            ran = pk("perf", "produce", *words)
+    assert ran.code == 0, ran.err
+    assert (ran.json[0]["verified"]["checked"], ran.json[0]["verified"]["lost"]) == (50, 0)
 
 
 def test_a_dry_run_makes_nothing(at: Run) -> None:

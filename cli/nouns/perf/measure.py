@@ -3,6 +3,8 @@
 import os
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 
 import trio
 
@@ -13,9 +15,13 @@ from pk.cli.nouns.perf.report import Measured, figures, latencies
 from pk.cli.nouns.perf.rows import Verified
 from pk.cli.nouns.perf.run import Reader, Sender, Work, at_ends
 from pk.cli.runtime.context import Context
+from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
+from pk.core.wire.messages.metadata import MetadataRequest
 from pk.net.client.consumer import Consumer, open_consumer
-from pk.net.client.producer import open_producer
+from pk.net.client.errors import ClientError
+from pk.net.client.producer import Producer, open_producer
+from pk.net.client.sender import PURPOSE
 
 _PATIENCE_S = 10.0
 """How long to wait for an acknowledged record before it counts as lost."""
@@ -64,6 +70,17 @@ async def _starts(context: Context, spec: Spec, target: Target) -> dict[TopicPar
         return await _ends(consumer, target)
 
 
+async def _until_taken(producer: Producer, topic: str) -> None:
+    """Waits until the brokers have taken what they do not acknowledge: over one connection, an
+    answer comes after all that was sent before it was asked for."""
+    partitions = producer.cluster.metadata.topics[topic].partitions
+    for broker in {each.leader_id for each in partitions}:
+        connection = producer.cluster.ready_connection(broker, PURPOSE)
+        if connection is not None:
+            with suppress(ClientError, KafkaError):
+                await connection.request(MetadataRequest(topics=[]))
+
+
 async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
     """Sends records, then reads them back."""
     run = _run_id()
@@ -97,6 +114,8 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
             failed=sent.failed,
             latencies=latencies(sent.latency, latency_of),
         )
+        if spec.verified and not outcome.interrupted and opened.config.required_acks == 0:
+            outcome.interrupted = await outcome.until(partial(_until_taken, opened, target.topic))
     if spec.verified and not outcome.interrupted:
         found = await _read_back(context, spec, target, begin, run, outcome)
         if not outcome.interrupted:
