@@ -2,7 +2,7 @@
 may ask one that does not. Gives up silently after `PROPAGATION_S`: the change is made either
 way."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import trio
 
@@ -24,6 +24,18 @@ from pk.net.client.results import (
 PROPAGATION_S = 5.0
 """How long to wait for the brokers."""
 RETRY_S = 0.05
+
+
+async def until_true(shown: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until `shown`, which asks the brokers, holds."""
+    with trio.move_on_after(PROPAGATION_S):
+        while True:
+            try:
+                if await shown():
+                    return
+            except (KafkaError, ClientError):
+                return
+            await trio.sleep(RETRY_S)
 
 
 async def until_topics(

@@ -9,11 +9,12 @@ when the moves are over, and restores the previous values. It never touches thro
 not set.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import trio
 
+from pk.cli.cluster.propagation import until_true
 from pk.cli.cluster.replicas import Replicas
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
@@ -204,8 +205,8 @@ def _undo_topic(
 async def remove_throttles(
     admin: Admin, throttled: Throttled, within_s: float = 0.0
 ) -> dict[str, Exception]:
-    """Removes what was set, and restores the previous values; returns the failures. A deleted topic
-    is not a failure.
+    """Removes what was set, and restores the previous values; returns the failures, once the
+    brokers show the rest. A deleted topic is not a failure.
 
     Retries, for `within_s` seconds, what fails because a broker is unavailable at the moment.
     """
@@ -214,7 +215,25 @@ async def remove_throttles(
         while any(map(_may_pass, failed.values())):
             await trio.sleep(_AGAIN_S)
             failed = await _remove(admin, throttled)
+    await until_true(lambda: _are_removed(admin, throttled, failed))
     return failed
+
+
+async def _are_removed(admin: Admin, throttled: Throttled, failed: Collection[str]) -> bool:
+    """Whether the brokers show it, beside what `failed`."""
+    brokers = {b: was for b, was in throttled.brokers.items() if f"broker {b}" not in failed}
+    topics = {t: ours for t, ours in throttled.topics.items() if f"topic {t}" not in failed}
+    shown = await read_throttles(admin, brokers, topics)
+    return all(
+        shown.rates.get(b, {}).get(key) == old
+        for b, was in brokers.items()
+        for key, old in was.items()
+    ) and not any(
+        entry in shown.replicas.get(t, {}).get(key, ())
+        for t, ours in topics.items()
+        for key, entries in ours.items()
+        for entry in entries
+    )
 
 
 def _may_pass(error: Exception) -> bool:

@@ -601,7 +601,8 @@ class AbsentBrokers:
         self, resources: list[ConfigResource], **_: Any
     ) -> dict[ConfigResource, Any]:
         entry = ConfigEntry(LEADER_REPLICAS, "0:1", ConfigSource.TOPIC, False, False)
-        return {resource: self._answer("describe", [entry]) for resource in resources}
+        found = [] if any(self.altered) else [entry]
+        return {resource: self._answer("describe", found) for resource in resources}
 
     async def alter_configs(
         self, changes: dict[ConfigResource, list[ConfigChange]]
@@ -629,3 +630,42 @@ def test_throttles_go_though_the_brokers_are_away_when_the_moves_end() -> None:
         assert list(remove(admin, 10)) == ["topic t"], "what could not be read is not removed"
         assert 0 < len(admin.silent) < 100 and not any(admin.altered)
         assert list(remove(AbsentBrokers(silent), 0)) == ["topic t"]
+
+
+class SlowToShow:
+    """An administrator of brokers that show a change when they are asked for the third time."""
+
+    def __init__(self, found: dict[ConfigResource, list[ConfigEntry]]) -> None:
+        self.found = found
+        self.asked_since: int | None = None
+
+    async def describe_configs(
+        self, resources: list[ConfigResource], **_: Any
+    ) -> dict[ConfigResource, Any]:
+        if self.asked_since is not None:
+            self.asked_since += 1
+            if self.asked_since == 3:
+                self.found = {}
+        return {resource: self.found.get(resource, []) for resource in resources}
+
+    async def alter_configs(
+        self, changes: dict[ConfigResource, list[ConfigChange]]
+    ) -> dict[ConfigResource, None]:
+        self.asked_since = 0
+        return dict.fromkeys(changes)
+
+
+def test_throttles_are_removed_when_brokers_show_none() -> None:
+    rate = ConfigEntry(LEADER_RATE, "5", ConfigSource.DYNAMIC_BROKER, False, False)
+    entries = ConfigEntry(LEADER_REPLICAS, "0:1", ConfigSource.TOPIC, False, False)
+    throttled = Throttled(5, {1: {LEADER_RATE: None}}, {"t": {LEADER_REPLICAS: ("0:1",)}})
+    broker = ConfigResource(ResourceType.BROKER, "1")
+    topic = ConfigResource(ResourceType.TOPIC, "t")
+
+    async def remove(admin: SlowToShow) -> dict[str, Exception]:
+        return await remove_throttles(cast("Admin", admin), throttled)
+
+    for found in ({broker: [rate]}, {topic: [entries]}, {broker: [rate], topic: [entries]}):
+        admin = SlowToShow(found)
+        assert trio.run(remove, admin, clock=MockClock(autojump_threshold=0)) == {}
+        assert admin.asked_since == 3
