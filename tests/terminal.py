@@ -162,7 +162,7 @@ class Terminal:
         self.child.delaybeforesend = None
         self.child.delayafterclose = 0.01
         self.child.delayafterterminate = 0.01
-        self._found = termios.tcgetattr(self.child.child_fd)
+        self._found = _modes_of_a_fresh_terminal()
         self._ended: int | None = None
 
     # What it shows
@@ -408,6 +408,17 @@ def _as_from_a_shell() -> None:
     does not."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+
+
+def _modes_of_a_fresh_terminal() -> list[Any]:
+    """Those of a program's own terminal may be the program's already: it runs since it was
+    started."""
+    end, ours = os.openpty()
+    try:
+        return termios.tcgetattr(ours)
+    finally:
+        os.close(ours)
+        os.close(end)
 
 
 def _predicate(wanted: Wanted) -> Callable[[str], bool]:
