@@ -13,7 +13,6 @@ import pytest
 from clients import apache_kafka
 from clients.pk_broker import PkBroker
 
-from pk.cli.cluster import propagation
 from pk.cli.undo import log as undo_log
 from pk.core.config.views import STANDARD_AUTHORIZER
 
@@ -25,12 +24,6 @@ AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User
 def broker() -> Iterator[PkBroker]:
     with PkBroker(config=AUTHORIZER, memory=True) as started:
         yield started
-
-
-@pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker on a busy machine may take its time to learn of a change."""
-    monkeypatch.setattr(propagation, "PROPAGATION_S", 60.0)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from clients.pk_broker import pk_command, pk_environment
 from clients.pk_cluster import PkCluster
 from shapes import check_json
 
+from pk.cli.cluster import propagation
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.main import main
@@ -267,6 +268,7 @@ def _environment(patch: pytest.MonkeyPatch, cluster: PkCluster, directory: Path)
     patch.setenv("EDITOR", "true")
     patch.setenv("PK_SCHEMA_REGISTRY", "schemas")
     patch.setattr(session, "_STRAGGLER_MS", "60000")  # also while the world is made
+    patch.setattr(propagation, "PROPAGATION_S", 60.0)
     patch.chdir(directory)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import cbor2
 import pytest
+from clients.topics import wait_until
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -35,6 +36,9 @@ LISTS = (
 def topic(at: Run, fresh: Fresh) -> str:
     name = fresh("formats")
     at("topics", "create", name, "-p", "2", "-c", "retention.ms=5")
+    # Apache Kafka answers that topics are made before their logs are there.
+    words = ("brokers", "logdirs", "--replicas", "-t", name, "-f", "json")
+    wait_until("its logs", lambda: len(at(*words).json) == 2)
     at("profile", "add", "p", "-b", "h:1", "-X", "client.id=a,b: c")
     return name
 

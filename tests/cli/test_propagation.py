@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pk.cli.cluster.propagation import PROPAGATION_S, until_configs, until_topics
+from pk.cli.cluster import propagation
+from pk.cli.cluster.propagation import until_configs, until_topics
 from pk.core.values import ZERO_UUID
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import (
@@ -89,7 +90,7 @@ def test_topics_are_asked_about_until_brokers_know_them() -> None:
 
 def test_brokers_that_never_hear_of_it_are_not_waited_for_for_ever() -> None:
     brokers, took_s = grown(late=10**6)
-    assert brokers.asked > 5 and took_s == pytest.approx(PROPAGATION_S)
+    assert brokers.asked > 5 and took_s == pytest.approx(propagation.PROPAGATION_S)
 
 
 def entry(value: str | None, source: ConfigSource = ConfigSource.TOPIC, **more: Any) -> ConfigEntry:

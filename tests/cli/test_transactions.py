@@ -10,7 +10,7 @@ import pytest
 import trio
 from clients.fixtures import Kafka
 from clients.hanging_transaction import hang
-from clients.topics import wait_for_marks
+from clients.topics import wait_for_marks, wait_until
 from group_parts import Fresh, Run
 from shapes import check_json
 
@@ -65,8 +65,9 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     done = at("transactions", "abort", topic, "-y", "-f", "json")
     assert (done.code, done.json[0]["result"]) == (0, "aborted")
     wait_for_marks(kafka, topic, 2)
-    (after,) = at(*words).json
-    assert after["state"] in ("CompleteAbort", "Empty") and after["partitions"] == []
+    # The coordinator of Apache Kafka notes the end after the marks are written.
+    wait_until("its end", lambda: at(*words).json[0]["state"] in ("CompleteAbort", "Empty"))
+    assert at(*words).json[0]["partitions"] == []
     with pytest.raises(confluent_kafka.KafkaException) as failed:
         open_producer.commit_transaction(60)
     assert failed.value.args[0].code() in (
