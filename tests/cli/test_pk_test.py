@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from clients.apache_kafka import free_ports
 from clients.pk_broker import pk_command, pk_environment, running
 
 PYTHON = sys.executable
@@ -27,6 +28,11 @@ def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=120,
     )
+
+
+def own_port() -> tuple[str, str]:
+    """Options for a port that nobody else is given: whoever listens there afterwards was left."""
+    return "-X", f"listeners=PLAINTEXT://127.0.0.1:{free_ports(1)[0]}"
 
 
 def refused(url: str) -> bool:
@@ -52,7 +58,8 @@ def test_the_command_uses_the_broker_and_gives_the_exit_code(tmp_path: Path) -> 
     )
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    done = run("--", PYTHON, str(program), "-x", "--", "y", TMPDIR=str(temporary))
+    words = (*own_port(), "--", PYTHON, str(program), "-x", "--", "y")
+    done = run(*words, TMPDIR=str(temporary))
     assert done.returncode == 7, done.stderr
     said, words = done.stdout.splitlines()
     assert said == "None"
@@ -99,7 +106,7 @@ def test_no_command_is_a_mistake() -> None:
     ids=["caught", "SIGTERM", "SIGHUP", "SIGINT"],
 )
 def test_signals_are_passed_on(program: str, number: signal.Signals, code: int) -> None:
-    with running("test", "--", PYTHON, "-c", program) as process:
+    with running("test", *own_port(), "--", PYTHON, "-c", program) as process:
         assert process.stdout is not None
         url = process.stdout.readline()
         process.send_signal(number)

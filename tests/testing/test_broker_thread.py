@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import pytest
 import trio
+from clients.apache_kafka import free_ports
 from clients.pk_broker import pk_environment
 from confluent_kafka import Consumer, Producer
 
@@ -61,31 +62,36 @@ def test_a_client_writes_and_reads(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 ALONE = """
-import logging, os, socket, threading
+import logging, os, socket, sys, threading
 from pk.testing import Broker
+
+ports = sys.argv[1:]
+
+def on(port):
+    return Broker({"listeners": f"PLAINTEXT://127.0.0.1:{port}"})
 
 with Broker():
     pass  # what is imported or made once is there from here on
 threads, descriptors = threading.enumerate(), sorted(os.listdir("/proc/self/fd"))
-level, ports = logging.getLogger().level, []
-for _ in range(3):
-    with Broker() as one, Broker() as other:
+level = logging.getLogger().level
+for first, second in zip(ports[::2], ports[1::2]):
+    with on(first) as one, on(second) as other:
         one.create_topic("t")
         other.create_topic("t")
-        ports += [one.port, other.port]
         with socket.create_connection(("127.0.0.1", one.port)) as client:
             client.sendall(bytes(2))
 assert threading.enumerate() == threads, threading.enumerate()
 assert sorted(os.listdir("/proc/self/fd")) == descriptors
 assert logging.getLogger().level == level
-print(*ports)
 """
 
 
 def test_nothing_is_left(tmp_path: Path) -> None:
-    """In a process of its own: what other tests left behind may end at any time."""
+    """In a process of its own: what other tests left behind may end at any time. On ports that
+    nobody else is given: whoever listens there afterwards was left."""
+    ports = free_ports(6)
     done = subprocess.run(
-        [sys.executable, "-c", ALONE],
+        [sys.executable, "-c", ALONE, *map(str, ports)],
         check=False,
         cwd=tmp_path,
         env=pk_environment() | {"TMPDIR": str(tmp_path)},
@@ -95,11 +101,9 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert not list(tmp_path.iterdir())
-    ports = done.stdout.split()
-    assert len(ports) == 6
     for port in ports:
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", int(port)))
+            socket.create_connection(("127.0.0.1", port))
 
 
 def test_brokers_do_not_know_each_other() -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from clients.apache_kafka import free_ports
 from clients.pk_broker import pk_environment
 from testing_project import run_project
 
@@ -47,6 +48,17 @@ def test_every_test_has_a_broker_of_its_own(kafka, kafka_url, kafka_topic):
     assert kafka_topic == "test_every_test_has_a_broker_of_its_own"
     assert kafka.requests() == []
 """
+OWN_PORTS = """
+import pytest
+
+
+def pytest_collection_modifyitems(items):
+    for item, port in zip(items, PORTS, strict=True):
+        item.add_marker(pytest.mark.kafka_config(listeners=f"PLAINTEXT://127.0.0.1:{port}"))
+"""
+"""A broker of each test on a port that nobody else is given: whoever listens there afterwards was
+left."""
+
 UNUSED = """
 import sys
 
@@ -73,6 +85,7 @@ def test_a_project_of_three_tests(
 ) -> None:
     (tmp_path / "test_orders.py").write_text(ORDERS)
     (tmp_path / "test_billing.py").write_text(BILLING)
+    (tmp_path / "conftest.py").write_text(OWN_PORTS.replace("PORTS", str(free_ports(3))))
     said, seconds = run_project(tmp_path, "-n", workers)
     assert "3 passed" in said
     assert len(re.findall(r"(?m)^URL ", said)) == 3
