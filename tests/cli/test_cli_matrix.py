@@ -41,8 +41,8 @@ Start = Callable[..., Terminal]
 ROOT_FOLDER = Path(__file__).resolve().parents[2]
 SCREENS = Path(__file__).with_name("screens")
 STORE = bool(os.environ.get("PK_STORE_SCREENS"))
-FIRST_MS = time.time_ns() // 1_000_000 - 5 * 86_400_000 - 3_660_000
-"""The time of the world's first record: five days and an hour ago, shown as 5 d 1 h for the next 59
+AGE_MS = 5 * 86_400_000 + 3_660_000
+"""How old the world's first record is when the world is made: shown as 5 d 1 h for the next 59
 minutes."""
 
 _NEW = itertools.count(1)
@@ -83,6 +83,7 @@ def quietly(*words: str, stdin: str = "") -> None:
 def make_world(kind: str, bootstrap: str, data: Path, tmp: Path) -> World:
     of = (lambda name: name) if kind == "pk" else lambda name: fresh_name(f"matrix-{name}")
     names = {name: of(name) for name in ("orders", "payments", "billing", "ready")}
+    first_ms = time.time_ns() // 1_000_000 - AGE_MS
     records = tmp / "records.jsonl"
     rows = [
         {
@@ -91,7 +92,7 @@ def make_world(kind: str, bootstrap: str, data: Path, tmp: Path) -> World:
             "key": f"customer-{i}",
             "value": json.dumps({"n": i, "sum": i * 10}),
             "headers": [["source", "web"]],
-            "timestamp": FIRST_MS + i * 1000,
+            "timestamp": first_ms + i * 1000,
         }
         for i in range(6)
     ]

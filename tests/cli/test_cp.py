@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 
-IMPATIENT = ("-X", "default.api.timeout.ms=2000")
+IMPATIENT = ("-X", "default.api.timeout.ms=8000")
 FORMAT = r"%p %T %k %v %h\n"
 
 

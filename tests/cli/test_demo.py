@@ -33,7 +33,7 @@ def test_a_file_that_cannot_be_used(
         [sys.executable, str(DEMO), str(file), *key],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (1, "")

@@ -78,7 +78,7 @@ def interrupted(pk_kafka: Kafka, where: str, *words: str) -> tuple[int, str, str
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     return ran.returncode, ran.stdout, ran.stderr

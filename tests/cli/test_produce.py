@@ -138,8 +138,8 @@ def test_every_option_of_apache_s_tool(at: Run, topic: str) -> None:
     reader = "org.apache.kafka.tools.LineMessageReader"
     words = ["--topic", topic, "--sync", "--compression-codec", "zstd", "--batch-size", "1000"]
     words += ["--message-send-max-retries", "5", "--retry-backoff-ms", "50", "--timeout", "10"]
-    words += ["--request-required-acks", "-1", "--request-timeout-ms", "2000"]
-    words += ["--metadata-expiry-ms", "60000", "--max-block-ms", "5000"]
+    words += ["--request-required-acks", "-1", "--request-timeout-ms", "30000"]
+    words += ["--metadata-expiry-ms", "60000", "--max-block-ms", "60000"]
     words += ["--max-memory-bytes", "1000000", "--max-partition-memory-bytes", "2000"]
     words += ["--socket-buffer-size", "100000", "--line-reader", reader]
     words += ["--reader-property", "parse.key=true", "--command-property", "client.id=me"]
@@ -397,9 +397,9 @@ def test_a_full_disk_is_said_at_once_and_named_at_the_end(pk: Run, tmp_path: Pat
         disk.fill(0)
         limits = (
             "-X",
-            "delivery.timeout.ms=5000",
+            "delivery.timeout.ms=12000",
             "-X",
-            "request.timeout.ms=2500",
+            "request.timeout.ms=10000",
             "-X",
             "linger.ms=0",
         )
@@ -420,9 +420,9 @@ def test_a_broker_that_does_not_come_back_fails_it(pk: Run) -> None:
         words = (
             "--print-offsets",
             "-X",
-            "delivery.timeout.ms=5000",
+            "delivery.timeout.ms=12000",
             "-X",
-            "request.timeout.ms=2500",
+            "request.timeout.ms=10000",
         )
         piped = Piped(broker, "t", *words)
         piped.write(b"one\n")

@@ -80,7 +80,7 @@ def test_apache_s_flags(at: Run, numbers: str) -> None:
         "--offset",
         "98",
         "--timeout-ms",
-        "3000",
+        "10000",
         "--formatter-property",
         "print.offset=true",
     )
@@ -89,7 +89,7 @@ def test_apache_s_flags(at: Run, numbers: str) -> None:
 
 
 def test_fewer_than_asked_for_in_time_is_a_time_out(at: Run, numbers: str) -> None:
-    read = at("consume", numbers, "-o", "98", "-n", "5", "--timeout-ms", "3000")
+    read = at("consume", numbers, "-o", "98", "-n", "5", "--timeout-ms", "10000")
     assert (read.code, read.text) == (124, "98\n99\n")
 
 
@@ -256,7 +256,7 @@ def test_a_dry_run_of_produce_writes_nothing_and_makes_no_topic(at: Run, fresh: 
 def test_reading_joins_no_group_and_makes_no_topic(at: Run, fresh: Fresh, numbers: str) -> None:
     missing = fresh("missing")
     for words, code in (
-        ((missing, "--from-beginning", "--timeout-ms", "3000"), 1),
+        ((missing, "--from-beginning", "--timeout-ms", "10000"), 1),
         ((numbers, "-e"), 0),
         ((numbers, "--tail", "2"), 0),
     ):

@@ -179,7 +179,7 @@ def test_what_is_missing_is_named(words: str) -> None:
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env=pk_environment() | {"PK_SCHEMA_REGISTRY": "http://127.0.0.1:1"},
     )

@@ -34,7 +34,7 @@ def test_what_is_shown_is_accepted(at: Run, jobs: str) -> None:
     assert jobs in at("groups", "list", "--type", "Share", "-f", "name").text.split()
     (row,) = at("groups", "lag", jobs, "-f", "json").json
     assert (row["topic"], row["lag"]) == (jobs, 1)
-    timed_out = at("share-consume", jobs, "-g", jobs, "-n", "2", "--timeout-ms", "6000")
+    timed_out = at("share-consume", jobs, "-g", jobs, "-n", "2", "--timeout-ms", "15000")
     assert timed_out.lines == ["f"]
     assert "with 1 of 2 records" in timed_out.err
 

@@ -23,7 +23,7 @@ def shell(
         env=pk_environment() | {"HOME": str(tmp_path), "PK_BOOTSTRAP_SERVER": kafka.bootstrap},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -125,7 +125,7 @@ def test_three_brokers_and_kcat(cluster: Callable[..., Cluster], pk: Run, tmp_pa
 def test_on_a_terminal_without_a_directory(
     terminal: Callable[..., Terminal], tmp_path: Path
 ) -> None:
-    up = terminal("up", "--secure", "--port", "0", columns=120)
+    up = terminal("up", "--secure", "--port", "0", columns=300)  # however long TMPDIR is
     screen = up.wait_for(re.compile(r"kcat -F \S+/librdkafka.properties"))
     assert "pk --profile secure topics list" in screen
     used = terminal("--profile", "secure", "users", "list", columns=100)

@@ -64,7 +64,7 @@ def test_for_a_topic_to_be_there_and_to_be_gone(kafka: Kafka, at: Run, fresh: Fr
 
 def test_the_time_is_up(at: Run, fresh: Fresh) -> None:
     topic = fresh("never")
-    ran = at("wait", "topic", topic, "--timeout", "2s")
+    ran = at("wait", "topic", topic, "--timeout", "10s")
     assert (ran.code, ran.text) == (124, "")
     assert re.search(rf"Not within [\d.]+ m?s: topic {topic} does not exist yet", ran.err), ran.err
 
@@ -171,7 +171,7 @@ def test_a_cluster_that_does_not_run_yet_is_waited_for(
         address = broker.bootstrap
         monkeypatch.setenv("PK_BOOTSTRAP_SERVER", address)
         broker.stop()
-        assert main(["wait", "broker", "--timeout", "2s"]) == 124
+        assert main(["wait", "broker", "--timeout", "10s"]) == 124
         assert f"no broker answers ({address}: " in capfd.readouterr().err
         began = threading.Event()
         codes: list[int] = []
