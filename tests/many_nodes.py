@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import trio
+from clients.apache_kafka import free_ports
 from nodes import Caller, caller_of
 
 from pk.core.config import BrokerConfig
@@ -36,7 +37,7 @@ class Cluster:
     disks: dict[int, MemoryDisk] = field(default_factory=dict)
     scopes: dict[int, trio.CancelScope] = field(default_factory=dict)
     ended: dict[int, trio.Event] = field(default_factory=dict)
-    ports: dict[int, int] = field(default_factory=dict)
+    _ports: dict[int, int] = field(default_factory=dict)
 
     @property
     def controller(self) -> Node:
@@ -73,12 +74,8 @@ class Cluster:
         ended = self.ended[node_id] = trio.Event()
         with trio.CancelScope() as scope:
             self.scopes[node_id] = scope
-            await node.run(lambda _: self._ready(node_id, node, ready))
+            await node.run(lambda _: ready.set())
         ended.set()
-
-    def _ready(self, node_id: int, node: Node, ready: trio.Event) -> None:
-        self.ports[node_id] = node.listeners[0].advertised.port
-        ready.set()
 
     async def kill(self, node_id: int) -> None:
         """End a node as kill -9 would, but that its disk keeps what was written."""
@@ -91,8 +88,14 @@ class Cluster:
         while not condition():  # noqa: ASYNC110 - of all the nodes, and not everything tells
             await trio.sleep(0.005)
 
+    def _port(self, node_id: int) -> int:
+        """A node's own port: nobody else is given it while the node is down."""
+        if node_id not in self._ports:
+            (self._ports[node_id],) = free_ports(1)
+        return self._ports[node_id]
+
     def _config(self, node_id: int) -> BrokerConfig:
-        port = self.ports.get(node_id, 0)
+        port = self._port(node_id)
         given = {**COMMON, "node.id": str(node_id), "log.dirs": "/data"}
         if "pk.metadata.store" in self.keys:
             given |= {
@@ -108,14 +111,17 @@ class Cluster:
             given |= {
                 "process.roles": "broker",
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-                "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.ports[CONTROLLER]}",
+                "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._port(CONTROLLER)}",
             }
         return BrokerConfig.parse(given | self.keys)
 
 
 @asynccontextmanager
 async def running_cluster(brokers: int = 2, **keys: str) -> AsyncIterator[Cluster]:
-    """A controller and so many brokers, killed at the end; in `keys` a dot is two underscores."""
+    """A controller and so many brokers, killed at the end; in `keys` a dot is two underscores.
+
+    Once they are there, nothing happens of itself: each has said all that it says at its start.
+    """
     given = {name.replace("__", "."): value for name, value in keys.items()}
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, given)

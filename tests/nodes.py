@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec
 
 import trio
+from clients.apache_kafka import free_ports
 
 from pk.core.broker.broker import Broker
 from pk.core.broker.controller.controller import Controller
@@ -214,15 +215,21 @@ class Cluster:
 
     def config(self, node_id: int, **keys: str) -> BrokerConfig:
         """What a node runs with; where it listened before, it listens again."""
-        address = f"127.0.0.1:{self._ports.get(node_id, 0)}"
+        address = f"127.0.0.1:{self._port(node_id)}"
         given = {"node__id": str(node_id), "controller__listener__names": "CONTROLLER"}
         if node_id == self.CONTROLLER:
             given |= {"process__roles": "controller", "listeners": f"CONTROLLER://{address}"}
         else:
-            where = f"127.0.0.1:{self._ports.get(self.CONTROLLER, 1)}"
+            where = f"127.0.0.1:{self._port(self.CONTROLLER)}"
             given |= {"process__roles": "broker", "listeners": f"PLAINTEXT://{address}"}
             given["controller__quorum__bootstrap__servers"] = where
         return config_of(**given | self._keys | keys)
+
+    def _port(self, node_id: int) -> int:
+        """A node's own port: nobody else is given it while the node is down."""
+        if node_id not in self._ports:
+            (self._ports[node_id],) = free_ports(1)
+        return self._ports[node_id]
 
     async def start(self, node_id: int, **keys: str) -> Node:
         """Start a node; returns when it serves."""
