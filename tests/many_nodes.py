@@ -120,7 +120,8 @@ class Cluster:
 async def running_cluster(brokers: int = 2, **keys: str) -> AsyncIterator[Cluster]:
     """A controller and so many brokers, killed at the end; in `keys` a dot is two underscores.
 
-    Once they are there, nothing happens of itself: each has said all that it says at its start.
+    Where the controller has a node of its own, each has said by then what it says at its start:
+    nothing more is committed unless the test does something.
     """
     given = {name.replace("__", "."): value for name, value in keys.items()}
     async with trio.open_nursery() as nursery:
@@ -129,6 +130,8 @@ async def running_cluster(brokers: int = 2, **keys: str) -> AsyncIterator[Cluste
             await cluster.start(CONTROLLER)
         for node_id in range(1, brokers + 1):
             await cluster.start(node_id)
+        if CONTROLLER in cluster.nodes:  # it registers itself in the background
+            await cluster.until(lambda: CONTROLLER in cluster.image.controllers)
         yield cluster
         nursery.cancel_scope.cancel()
 

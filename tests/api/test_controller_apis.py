@@ -418,6 +418,7 @@ async def test_who_is_far_behind_loads_a_snapshot_in_pieces() -> None:
         controller = cluster.controller.broker.controller
         assert controller is not None
         await cluster.kill(2)
+        await cluster.until(lambda: cluster.image.brokers[2].fenced)
         # Whatever is appended from here on pushes out what was before it.
         controller.feed._tail_bytes = 1
         async with caller(cluster, 1) as client:

@@ -190,9 +190,12 @@ async def test_a_broker_that_stops_hands_over_first() -> None:
 
 
 @trio_test
-async def test_the_answer_with_the_next_leader_still_names_the_broker_that_died() -> None:
+async def test_the_answer_with_the_next_leader_still_names_the_broker_that_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """librdkafka gives up a broker that is not named, and may drop the new leader with it, for up
     to a second."""
+    monkeypatch.setattr("pk.core.broker.requests.just_fenced.NAMED_S", 60)
     async with running_cluster() as cluster:
         await make_replicated(cluster, "t")
         leader = state(cluster).leader
@@ -314,8 +317,13 @@ def test_with_zookeeper_another_takes_the_office_of_a_controller_that_dies(
             del nodes[controller]
             await create(nodes[3], "after")
             (other,) = {1, 2} - {controller}
-            assert nodes[3].broker.image.controller_id == other
-            assert nodes[3].broker.image.brokers[controller].fenced
+            broker = nodes[3].broker
+            assert broker.image.controller_id == other
+            assert await broker.purgatory.until(
+                lambda: broker.image.brokers[controller].fenced,
+                (MetadataImage,),
+                trio.current_time() + 60,
+            )
             assert set(nodes[3].broker.image.topics) == {"before", "after"}
             for node in nodes.values():
                 node.stop()
