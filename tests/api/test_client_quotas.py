@@ -235,9 +235,10 @@ def test_a_fetch_is_as_large_as_its_quota_allows(kafka: Kafka, topic: str, limit
 def test_what_one_answer_may_hold_is_shared_by_the_connections_of_a_client(
     kafka: Kafka, topic: str, limited: Any
 ) -> None:
+    with Client(kafka, "unlimited") as unlimited:
+        first_known(unlimited, topic)
     client = limited("producer_byte_rate", 1000)
     with Client(kafka, client.client_id) as other:
-        first_known(other, topic)
         assert other.call(produce(topic, 8000), 9).throttle_time_ms == 0
         assert client.call(produce(topic, 8000), 9).throttle_time_ms > 1000
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import trio
 from client.support import eventually
 from clients.fixtures import Kafka
+from clients.topics import configure_group
 
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
 from pk.net.client.consumer import open_consumer
 from pk.net.client.producer import open_producer
-from pk.net.client.results import ConfigChange, ConfigResource, NewTopic, ResourceType
+from pk.net.client.results import NewTopic
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,14 +82,11 @@ def test_jobs_are_accepted_tried_again_and_rejected(kafka: Kafka, tmp_path: Path
     async def make() -> None:
         async with open_admin(kafka.bootstrap) as admin:
             await admin.create_topics([NewTopic("jobs", 1, 1)])
-            group = ConfigResource(ResourceType.GROUP, "jobs")
-            earliest = ConfigChange("share.auto.offset.reset", "earliest")
-            answers = await admin.alter_configs({group: [earliest]})
-            assert not any(answers.values()), answers
         async with open_producer(kafka.bootstrap) as producer:
             values = (b"easy", b"busy", b"broken")
             await (await producer.send_many("jobs", [(None, v) for v in values])).wait()
 
+    configure_group(kafka, "jobs", {"share.auto.offset.reset": "earliest"})
     trio.run(make)
     command = [sys.executable, str(script), kafka.bootstrap, "3"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

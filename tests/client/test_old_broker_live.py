@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from client.support import eventually, trio_test
+from client.support import eventually, known, trio_test
 from clients.fixtures import Kafka
 
 from pk.core.errors import KafkaError
@@ -88,6 +88,7 @@ def test_administration(kafka: Kafka, fresh: Fresh) -> None:
                 [NewTopic(topic, 2, 1, configs={"retention.ms": "7000"})]
             )
             assert not isinstance(answers[topic], Exception)
+            await known(admin, topic, 2)
             described = (await admin.describe_topics([topic]))[topic]
             assert not isinstance(described, Exception)
             assert described.partitions[0].elr is None

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import trio
-from client.support import Cutter, trio_test
+from client.support import Cutter, eventually, trio_test
 from clients.fixtures import Kafka
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -47,6 +47,17 @@ async def read(kafka: Kafka, topic: str, count: int, partitions: int = 1) -> lis
         positions = {p: await consumer.position(p) for p in assigned}
         assert positions == {p: getattr(end, "offset", None) for p, end in ends.items()}
     return records
+
+
+async def ends_at(kafka: Kafka, topic: str, expected: int) -> None:
+    """Wait for a record whose broker says nothing of it."""
+    here = TopicPartition(topic, 0)
+    async with open_consumer(kafka.bootstrap) as consumer:
+
+        async def end() -> int | None:
+            return getattr((await consumer.end_offsets([here]))[here], "offset", None)
+
+        await eventually(end, expected)
 
 
 def test_records_arrive_as_they_were_sent(kafka: Kafka, fresh: Fresh) -> None:
@@ -214,6 +225,7 @@ def test_acks_zero_and_one(kafka: Kafka, fresh: Fresh) -> None:
             assert (await (await producer.send(topic, b"one"))).offset == 0
         async with open_producer(kafka.bootstrap, {"acks": "0"}) as producer:
             assert (await (await producer.send(topic, b"zero"))).offset == -1
+        await ends_at(kafka, topic, 2)
         assert [r.value for r in await read(kafka, topic, 2)] == [b"one", b"zero"]
 
     main()
@@ -225,7 +237,7 @@ def test_a_missing_topic_and_what_is_not_taken(kafka: Kafka, fresh: Fresh) -> No
     @trio_test
     async def main() -> None:
         await create(kafka, topic, 2)
-        config = {"max.block.ms": 4000, "max.request.size": 10_000}
+        config = {"max.block.ms": 60_000, "max.request.size": 10_000}
         async with open_producer(kafka.bootstrap, config) as producer:
             with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
                 await producer.send("not/allowed", b"")
