@@ -140,7 +140,7 @@ class ZooKeeperServer:
     def ask(self, command: str) -> str:
         """Its answer to a command of four letters, empty where there is none."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 2.0) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), 30.0) as connection:
                 connection.sendall(command.encode())
                 answer = b""
                 while piece := connection.recv(4096):

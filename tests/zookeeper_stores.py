@@ -18,7 +18,7 @@ SESSION_MS = 10_000
 """Long enough for a machine that has much else to do."""
 
 SHORT_MS = 2000
-"""For tests in which ZooKeeper falls silent."""
+"""For tests in which ZooKeeper falls silent, and whose store may lose its session at any time."""
 
 _FRESH = itertools.count(1)
 
@@ -38,13 +38,14 @@ class ZooKeeperStores:
         self.session_ms = session_ms
         self.path = f"/tests/{os.getpid()}-{next(_FRESH)}"
 
-    def make(self, controller_id: int) -> ZooKeeperStore:
+    def make(self, controller_id: int, *, connect_timeout_ms: int = 15_000) -> ZooKeeperStore:
         """The store of a controller that listens on port 9000 + its id."""
         return ZooKeeperStore(
             f"zookeeper://{self.server.address}{self.path}",
             controller_id,
             Endpoint("CONTROLLER", "127.0.0.1", 9000 + controller_id, 0),
             session_timeout_ms=self.session_ms,
+            connect_timeout_ms=connect_timeout_ms,
         )
 
     async def expire(self, store: ZooKeeperStore) -> None:
@@ -96,10 +97,10 @@ class ZooKeeperStores:
 
 class _client:
     def __init__(self, server: ZooKeeperServer, client_id: tuple[int, bytes] | None = None) -> None:
-        self._zk = KazooClient(server.address, timeout=5, client_id=client_id)
+        self._zk = KazooClient(server.address, timeout=10, client_id=client_id)
 
     def __enter__(self) -> KazooClient:
-        self._zk.start()
+        self._zk.start(60)
         return self._zk
 
     def __exit__(self, *_: object) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 from clients.pk_broker import pk_command, pk_environment
-from zookeeper_server import ZooKeeperServer, skip_without_zookeeper
+from zookeeper_server import START_TIMEOUT_S, ZooKeeperServer, skip_without_zookeeper
 from zookeeper_stores import SHORT_MS, ZooKeeperStores
 
 from pk.core.broker.offload import inline
@@ -33,6 +33,8 @@ from pk.net.zookeeper import ZooKeeperStore
 from pk.net.zookeeper_session import parse_address
 
 pytestmark = pytest.mark.peer
+TEST_S = 4 * START_TIMEOUT_S
+"""A server is started three times in some test."""
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def own_server() -> Iterator[ZooKeeperServer]:
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
     async def inside() -> None:
-        with inline(), trio.fail_after(180):
+        with inline(), trio.fail_after(TEST_S):
             await main()
 
     trio.run(inside)
@@ -261,7 +263,10 @@ def test_a_server_that_restarts_loses_and_doubles_nothing(own_server: ZooKeeperS
             nonlocal broken
             number = 0
             while not done.is_set():
-                epoch = await store.campaign(1)
+                try:
+                    epoch = await store.campaign(1)
+                except StoreFailed:
+                    continue  # it takes its time to start
                 try:
                     end = (await store.load()).offset
                     while not done.is_set():
@@ -328,7 +333,7 @@ def test_an_office_is_given_up_before_the_session_can_be_over(own_server: ZooKee
 def test_an_append_whose_answer_does_not_come_is_of_unknown_fate(
     own_server: ZooKeeperServer,
 ) -> None:
-    stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
+    stores = ZooKeeperStores(own_server)
 
     async def main() -> None:
         store = stores.make(1)
@@ -554,7 +559,7 @@ def test_while_zookeeper_is_out_of_reach_the_last_controller_is_named_at_once(
 ) -> None:
     """A broker that loses ZooKeeper, and not the controller, goes on with it: its heartbeats do not
     wait."""
-    stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
+    stores = ZooKeeperStores(own_server)
 
     async def main() -> None:
         first, second = stores.make(1), stores.make(2)
@@ -580,16 +585,10 @@ def test_while_zookeeper_is_out_of_reach_the_last_controller_is_named_at_once(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_client_whose_thread_died_is_replaced(own_server: ZooKeeperServer) -> None:
-    stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
+    stores = ZooKeeperStores(own_server)
 
     async def main() -> None:
-        store = ZooKeeperStore(
-            f"{own_server.address}{stores.path}",
-            1,
-            Endpoint("C", "h", 1, 0),
-            session_timeout_ms=SHORT_MS,
-            connect_timeout_ms=3_000,
-        )
+        store = stores.make(1, connect_timeout_ms=10_000)
         losses = Losses(store)
         epoch = await store.campaign(1)
         client: Any = store.session._client
@@ -634,7 +633,8 @@ def test_a_server_that_comes_late_is_waited_for(own_server: ZooKeeperServer) -> 
     stores = ZooKeeperStores(own_server)
 
     async def main() -> None:
-        store = stores.make(1)
+        # As long as a server may take to start.
+        store = stores.make(1, connect_timeout_ms=round(START_TIMEOUT_S * 1000))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(store.campaign, 1)
             await trio.sleep(0.1)
