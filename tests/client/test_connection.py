@@ -1,5 +1,6 @@
 """One connection: answers find their requests, whatever is cancelled, late, cut or malformed."""
 
+import socket
 from typing import Any
 
 import pytest
@@ -19,6 +20,16 @@ from pk.net.client.errors import ConnectFailed, Disconnected, RequestTimedOut
 from pk.net.client.results import Node
 
 CONFIG = parse(AdminConfig, {"request.timeout.ms": 10_000})
+
+
+class NoNames(trio.abc.HostnameResolver):
+    """Knows no name, and says so at once, whatever the machine would ask."""
+
+    async def getaddrinfo(self, *_: object, **__: object) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def getnameinfo(self, *_: object, **__: object) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
 async def echo(request: Any, version: int) -> HeartbeatResponse:
@@ -203,6 +214,7 @@ async def test_a_failed_connect_says_what_was_asked_and_what_happened() -> None:
             pytest.raises(ConnectFailed, match=rf"127.0.0.1:{port}: connection refused"),
         ):
             await connect(Node(1, "127.0.0.1", port), CONFIG, nursery)
+        trio.socket.set_custom_hostname_resolver(NoNames())
         with pytest.raises(ConnectFailed, match="does not resolve"):
             await connect(Node(1, "no-such-host.invalid", port), CONFIG, nursery)
 
