@@ -27,7 +27,7 @@ async def produce(
             ProduceRequest(
                 transactional_id=None,
                 acks=-1,
-                timeout_ms=1000,
+                timeout_ms=60_000,
                 topic_data=[
                     TopicProduceData(
                         name=topic,

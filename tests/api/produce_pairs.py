@@ -70,7 +70,7 @@ class Side:
         correlation_id: int = 1,
         *,
         acks: int = -1,
-        timeout_ms: int = 1000,
+        timeout_ms: int = 60_000,
         client_id: str | None = "test",
         transactional_id: str | None = None,
     ) -> bytes:

@@ -86,7 +86,7 @@ def request(value: bytes, topic: str) -> ProduceRequest:
     data = build_batch([(int(time.time() * 1000), None, value, ())])
     return ProduceRequest(
         acks=-1,
-        timeout_ms=10_000,
+        timeout_ms=60_000,
         topic_data=[
             TopicProduceData(
                 name=topic, partition_data=[PartitionProduceData(index=0, records=data)]
@@ -148,7 +148,7 @@ def test_others_are_answered_while_a_cold_read_waits(directory: Path, wait_ms: i
             assert not disk.waiting.is_set(), "what is in the page cache needs no thread"
             drop(*files_of(directory))
             await reader.send(fetch_request(3, wait_ms=wait_ms), 11)
-            assert await trio.to_thread.run_sync(disk.waiting.wait, 10), "nothing was cold"
+            assert await trio.to_thread.run_sync(disk.waiting.wait, 60), "nothing was cold"
             for n in range(20):
                 await produce(other, b"x", "other")
                 answer = await other.call(fetch_request(n, "other"), 11)

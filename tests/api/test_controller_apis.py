@@ -201,7 +201,7 @@ async def test_a_broker_registers_lives_is_fenced_and_goes() -> None:
         topic = create_topics.CreatableTopic(
             name="t", num_partitions=-1, replication_factor=-1, assignments=[led]
         )
-        wanted = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=9_000)
+        wanted = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
         assert (await one.call(wanted, 7)).topics[0].error_code == 0
         assert cluster.image.topics["t"].partitions[0].leader == 7
         answer = await beat(want_shut_down=True)
@@ -333,7 +333,7 @@ async def test_a_fault_of_ours_is_an_answer_to_the_node_itself_too() -> None:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(brokers, "heartbeat", fail)
             request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1)
-            answer = await broker.link.request(request, timeout_ms=1000)
+            answer = await broker.link.request(request, timeout_ms=60_000)
         assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -514,11 +514,11 @@ async def test_a_client_of_any_broker_administers() -> None:
         answer = await one.call(topics("t7"), 7)
         assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         more = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name="t0", count=5, assignments=None)], timeout_ms=9_000
+            topics=[CreatePartitionsTopic(name="t0", count=5, assignments=None)], timeout_ms=60_000
         )
         assert (await two.call(more, 3)).results[0].error_code == 0
         assert len(cluster.nodes[2].broker.image.topics["t0"].partitions) == 5
-        gone = DeleteTopicsRequest(topic_names=["t1"], timeout_ms=9_000)
+        gone = DeleteTopicsRequest(topic_names=["t1"], timeout_ms=60_000)
         assert (await two.call(gone, 3)).responses[0].error_code == 0
         assert "t1" not in cluster.nodes[2].broker.image.topics
         answer = await one.call(MetadataRequest(topics=[]), 12)

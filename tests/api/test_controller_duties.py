@@ -27,7 +27,7 @@ async def assigned(client: Caller, name: str, *nodes: int) -> None:
     topic = CreatableTopic(
         name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
     )
-    answer = await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=9_000), 7)
+    answer = await client.call(CreateTopicsRequest(topics=[topic]), 7)
     assert answer.topics[0].error_code == 0
 
 

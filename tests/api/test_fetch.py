@@ -173,7 +173,7 @@ async def produce_behind(caller: Caller, data: bytearray) -> None:
         ProduceRequest(
             transactional_id=None,
             acks=-1,
-            timeout_ms=1000,
+            timeout_ms=60_000,
             topic_data=[
                 TopicProduceData(
                     name="t", partition_data=[PartitionProduceData(index=0, records=data)]

@@ -40,13 +40,13 @@ async def create(client: Caller) -> None:
     """A topic with a few batches, on broker 1 alone."""
     one = CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
     topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=[one])
-    answer = await client.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+    answer = await client.call(CreateTopicsRequest(topics=[topic]), 7)
     assert answer.topics[0].error_code == 0
     for _ in range(BATCHES):
         data = PartitionProduceData(index=0, records=build_batch([(0, None, bytes(5_000), ())]))
         request = ProduceRequest(
             acks=-1,
-            timeout_ms=5_000,
+            timeout_ms=60_000,
             topic_data=[TopicProduceData(name="t", partition_data=[data])],
         )
         answer = await client.call(request, 9)

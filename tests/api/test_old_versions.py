@@ -53,7 +53,7 @@ async def produce(
     """(error, base offset) of the only partition."""
     request = ProduceRequest(
         acks=acks,
-        timeout_ms=1000,
+        timeout_ms=60_000,
         topic_data=[
             TopicProduceData(
                 name="t", partition_data=[PartitionProduceData(index=partition, records=data)]

@@ -303,14 +303,14 @@ Change = Callable[[Side], Any]
 
 async def make_again(side: Side) -> None:
     async with caller_of(side.node) as caller:
-        await caller.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
+        await caller.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 5)
     async with caller_of(side.node) as caller:
         await make_topic(caller, "t", 4)  # side.topic_ids still has the old id
 
 
 async def delete(side: Side) -> None:
     async with caller_of(side.node) as caller:
-        await caller.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
+        await caller.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 5)
 
 
 def config(name: str, value: str) -> Change:

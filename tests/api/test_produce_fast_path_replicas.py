@@ -32,7 +32,7 @@ def batch(value: bytes) -> bytes:
     return bytes(build_batch([(NOW_MS, None, value, ())]))
 
 
-def burst(side: Side, topic: str, count: int, version: int = 9, timeout_ms: int = 30_000) -> bytes:
+def burst(side: Side, topic: str, count: int, version: int = 9, timeout_ms: int = 60_000) -> bytes:
     return b"".join(
         side.frame(version, [(topic, [(n % 2, batch(b"%d" % n))])], n, timeout_ms=timeout_ms)
         for n in range(count)
@@ -56,7 +56,7 @@ async def make_replicated(cluster: Cluster) -> None:
                 )
                 for name in (FAST, GENERAL)
             ],
-            timeout_ms=10_000,
+            timeout_ms=60_000,
         )
         answer = await caller.call(request, 7)
         assert not any(topic.error_code for topic in answer.topics), answer
@@ -67,7 +67,7 @@ async def make_replicated(cluster: Cluster) -> None:
                 replicas.find(GENERAL, 1) is not None and replicas.find(FAST, 1) is not None
             ),
             (MetadataImage,),
-            trio.current_time() + 30,
+            trio.current_time() + 60,
         )
 
 

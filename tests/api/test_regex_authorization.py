@@ -58,7 +58,7 @@ async def test_what_a_member_may_not_describe_is_not_matched() -> None:
     async with authorizing_node() as node:
         names = ("re-open", "re-closed", "re-read")
         topics = [CreatableTopic(name=n, num_partitions=1, replication_factor=1) for n in names]
-        made = await ask_handler(node, None, CreateTopicsRequest(topics=topics, timeout_ms=9000), 7)
+        made = await ask_handler(node, None, CreateTopicsRequest(topics=topics), 7)
         assert [topic.error_code for topic in made.topics] == [0, 0, 0]
         rules = [
             rule(ResourceType.GROUP, "group-a", Operation.READ),

@@ -65,7 +65,7 @@ class GatedDisk(MemoryDisk):
 
 
 def request(
-    value: bytes, topic: str = "t", acks: int = -1, timeout_ms: int = 10_000
+    value: bytes, topic: str = "t", acks: int = -1, timeout_ms: int = 60_000
 ) -> ProduceRequest:
     data = build_batch([(int(time.time() * 1000), None, value, ())])
     return ProduceRequest(
@@ -194,7 +194,7 @@ async def test_a_topic_deleted_during_a_sync() -> None:
         disk.gate.clear()
         await a.send(request(b"x"), 9)
         await until(lambda: disk.syncs > 0)
-        delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
+        delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
         await b.send(delete, 6)
         answer = await a.receive(PRODUCE, 9)
         code = answer.responses[0].partition_responses[0].error_code
@@ -377,16 +377,16 @@ async def test_a_topic_deleted_and_made_again_in_one_image_begins_empty() -> Non
         before = node.broker.image
         lock = node.broker._publishing
         async with lock:
-            delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
+            delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
             topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
             # The broker is kept from reacting: what is decided meanwhile reaches it as one image.
             other = CreatableTopic(name="other", num_partitions=1, replication_factor=1)
-            await a.send(CreateTopicsRequest(topics=[other], timeout_ms=10_000), 7)
+            await a.send(CreateTopicsRequest(topics=[other], timeout_ms=60_000), 7)
             await until(lambda: "other" in controller_of(node.broker).image.topics)
             await b.send(delete, 6)
             await until(lambda: "t" not in controller_of(node.broker).image.topics)
             async with caller_of(node) as c:
-                await c.send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+                await c.send(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
                 await until(lambda: made_again(node, before.topics["t"].topic_id))
                 lock.release()
                 assert (await a.receive(19, 7)).topics[0].error_code == 0

@@ -48,7 +48,7 @@ async def make_replicated(cluster: Cluster, name: str, partitions: int = 1) -> N
                     configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
                 )
             ],
-            timeout_ms=10_000,
+            timeout_ms=60_000,
         )
         answer = await caller.call(request, 7)
         assert answer.topics[0].error_code == 0, answer
@@ -97,7 +97,7 @@ async def _produce(caller: Caller, topic: str, value: bytes, acks: int) -> tuple
     batch = build_batch([(1_700_000_000_000, None, value, ())])
     data = [PartitionProduceData(index=0, records=batch)]
     request = ProduceRequest(
-        acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        acks=acks, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
     )
     answer = (await caller.call(request, 9)).responses[0].partition_responses[0]
     return answer.error_code, answer.base_offset
@@ -242,7 +242,7 @@ async def test_a_broker_that_was_away_for_long_loads_a_snapshot(
         async with caller_of(cluster.nodes[1]) as caller:
             for n in range(20):
                 topic = CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=2)
-                answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=9000), 7)
+                answer = await caller.call(CreateTopicsRequest(topics=[topic]), 7)
                 assert answer.topics[0].error_code == 0
         node = await cluster.start(3)
         assert set(node.broker.image.topics) == {f"t{n}" for n in range(20)}
@@ -267,7 +267,7 @@ async def test_a_client_of_any_broker_finds_its_topic_at_once() -> None:
             name = f"by-{node_id}"
             async with caller_of(cluster.nodes[node_id]) as caller:
                 topic = CreatableTopic(name=name, num_partitions=1, replication_factor=3)
-                answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=9000), 7)
+                answer = await caller.call(CreateTopicsRequest(topics=[topic]), 7)
                 assert answer.topics[0].error_code == 0
                 asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
                 (found,) = (await caller.call(asked, 9)).topics
@@ -334,7 +334,7 @@ def test_with_zookeeper_another_takes_the_office_of_a_controller_that_dies(
 async def create(node: Node, name: str) -> None:
     async with caller_of(node) as caller:
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=2)
-        answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 7)
+        answer = await caller.call(CreateTopicsRequest(topics=[topic]), 7)
         assert answer.topics[0].error_code == 0, answer
 
 
@@ -458,7 +458,7 @@ async def test_one_node_with_a_controllers_listener_takes_other_brokers_in() -> 
         await joined.wait()
         async with caller_of(second) as caller:
             topic = CreatableTopic(name="t", num_partitions=1, replication_factor=2)
-            answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=9000), 7)
+            answer = await caller.call(CreateTopicsRequest(topics=[topic]), 7)
             assert answer.topics[0].error_code == 0
         assert sorted(first.broker.image.brokers) == [1, 2]
         second.stop()
@@ -475,7 +475,7 @@ async def test_a_replica_for_which_a_disk_had_no_room_is_made_once_there_is() ->
             topic = CreatableTopic(
                 name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment]
             )
-            answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+            answer = await caller.call(CreateTopicsRequest(topics=[topic]), 7)
             assert answer.topics[0].error_code == 0, answer
         await produce(cluster, b"x", acks=1)
         left = await cluster.until(lambda _: state(cluster).isr == (1,))

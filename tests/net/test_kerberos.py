@@ -334,7 +334,7 @@ def test_kcat(realm: Realm, protocol: str, tmp_path: Path) -> None:
         nonlocal ran
         async with running_node(**{**realm.keys, **tls}) as node:
             ran = await trio.run_process(
-                ["kcat", "-b", node.address, *how, "-L"],
+                ["kcat", "-b", node.address, *how, "-L", "-m", "60"],
                 capture_stdout=True,
                 capture_stderr=True,
                 check=False,

@@ -170,7 +170,10 @@ def by_kcat(address: str, mechanism: str) -> None:
     words = ["kcat", "-b", address, *how, "-t", "t", "-p", "0"]
     subprocess.run([*words, "-P"], input=b"kcat", check=True, timeout=60)
     read = subprocess.run(
-        [*words, "-C", "-o", "beginning", "-e", "-q"], capture_output=True, check=True, timeout=60
+        [*words, "-C", "-o", "beginning", "-e", "-q", "-m", "60"],
+        capture_output=True,
+        check=True,
+        timeout=60,
     )
     assert read.stdout == b"kcat\n"
 

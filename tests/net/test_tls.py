@@ -223,7 +223,10 @@ def by_kcat(address: str, files: Files, protocol: str) -> None:
     words = ["kcat", "-b", address, *how, "-t", "t", "-p", "0"]
     subprocess.run([*words, "-P"], input=b"kcat", check=True, timeout=60)
     read = subprocess.run(
-        [*words, "-C", "-o", "beginning", "-e", "-q"], capture_output=True, check=True, timeout=60
+        [*words, "-C", "-o", "beginning", "-e", "-q", "-m", "60"],
+        capture_output=True,
+        check=True,
+        timeout=60,
     )
     assert read.stdout == b"kcat\n"
 
@@ -320,7 +323,7 @@ def test_the_principal_of_a_certificate(
 async def failure(address: str, keys: dict[str, str]) -> str:
     """Why a client cannot be served."""
     with pytest.raises(ClientError) as failed:
-        async with open_admin(address, {**keys, "default.api.timeout.ms": "5000"}) as admin:
+        async with open_admin(address, {**keys, "default.api.timeout.ms": "60000"}) as admin:
             await admin.list_topics()
     assert isinstance(failed.value, NoBrokers | ConnectFailed | Disconnected), failed.value
     return str(failed.value)
