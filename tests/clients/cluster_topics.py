@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +99,31 @@ def wait_fenced_everywhere(addresses: Iterable[str], broker: int) -> None:
         wait_until(f"{address} without {broker}", functools.partial(reported, address), IN_SYNC_S)
 
 
-def wait_told_everywhere(bootstrap: str, topic: str) -> None:
+def wait_told_everywhere(
+    bootstrap: str,
+    topic: str,
+    replicas: Mapping[int, Sequence[int]] | None = None,
+    *,
+    preferred: bool = False,
+) -> None:
     """Wait until every broker tells that all replicas of the topic are in sync: who is asked next
-    may be any of them."""
+    may be any of them.
+
+    `replicas` are those that the partitions then have; with `preferred` the first one leads.
+    """
 
     def reported(address: str) -> bool:
         new = MetadataRequestTopic(name=topic)
         with Asking(Kafka("any", address, Path())) as asking:
             answer = asking.ask(MetadataRequest(topics=[new], allow_auto_topic_creation=False))
         partitions = answer.topics[0].partitions
-        return bool(partitions) and all(
-            p.leader_id >= 0 and sorted(p.isr_nodes) == sorted(p.replica_nodes) for p in partitions
+        told = {p.partition_index: p.replica_nodes for p in partitions}
+        if not told or (replicas is not None and told != replicas):
+            return False
+        return all(
+            p.leader_id in (p.replica_nodes[:1] if preferred else p.isr_nodes)
+            and sorted(p.isr_nodes) == sorted(p.replica_nodes)
+            for p in partitions
         )
 
     for address in bootstrap.split(","):

@@ -20,6 +20,7 @@ import kafka.admin as python_admin
 import pytest
 from aiokafka.admin.config_resource import ConfigResource as AioConfigResource
 from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
+from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PythonPartition
@@ -28,9 +29,9 @@ from clients import apache_kafka
 from clients.fixtures import Kafka, fresh_name
 from clients.members import Kind, Member
 from clients.topics import (
-    COORDINATOR_ON_ITS_WAY,
     TIMEOUT_S,
     admin,
+    commit,
     create_topic,
     members,
     produce,
@@ -62,18 +63,7 @@ def _group_with_commits(kafka: Kafka, topic: str, partitions: int, offset: int) 
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": kafka.bootstrap, "group.id": group, "log_level": 0}
     )
-    positions = [confluent_kafka.TopicPartition(topic, p, offset) for p in range(partitions)]
-
-    def commit() -> bool:
-        try:
-            consumer.commit(offsets=positions, asynchronous=False)
-        except confluent_kafka.KafkaException as error:
-            if error.args[0].code() in COORDINATOR_ON_ITS_WAY:
-                return False
-            raise
-        return True
-
-    wait_until("a first commit", commit)
+    commit(consumer, [TopicPartition(topic, p, offset) for p in range(partitions)])
     consumer.close()
     return group
 
@@ -101,7 +91,11 @@ def test_confluent_topics(kafka: Kafka) -> None:
     names = confluent_kafka.TopicCollection([name])
 
     def grown() -> Any:
-        described = client.describe_topics(names)[name].result(TIMEOUT_S)
+        try:
+            described = client.describe_topics(names)[name].result(TIMEOUT_S)
+        except confluent_kafka.KafkaException as error:  # Apache's broker has not heard of it
+            assert _code(error) == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+            return None
         return described if len(described.partitions) == 5 else None
 
     described = wait_until("five partitions", grown)
@@ -278,10 +272,14 @@ def test_kafka_python_topics_and_configs(kafka: Kafka) -> None:
 
         wait_until("altered configs", altered)
         assert len(client.describe_cluster()["brokers"]) == 1
-        [directory] = client.describe_log_dirs()[0]["log_dirs"]
-        assert directory["error_code"] == 0
-        sizes = [t for t in directory["topics"] if t["name"] == name]
-        assert len(sizes[0]["partitions"]) == 4
+
+        def directories() -> int:
+            [directory] = client.describe_log_dirs()[0]["log_dirs"]
+            assert directory["error_code"] == 0
+            return sum(len(t["partitions"]) for t in directory["topics"] if t["name"] == name)
+
+        # Apache's broker makes them after it tells of the partitions.
+        wait_until("their directories", lambda: directories() == 4)
         client.delete_topics([name])
         wait_until("deleted", lambda: name not in client.list_topics())
 

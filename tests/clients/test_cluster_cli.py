@@ -111,6 +111,12 @@ class Pk:
     def throttles(self) -> list[dict[str, Any]]:
         return self.json("reassign", "throttle")
 
+    def wait_settled(self, topic: str, replicas: dict[int, list[int]]) -> None:
+        """Waits until all brokers know what the controller has done, of which a command of pk asks
+        one only: these replicas, each led by the first, and no throttle."""
+        wait_told_everywhere(self.cluster.bootstrap, topic, replicas, preferred=True)
+        wait_until("throttles gone", lambda: self.throttles() == [])
+
 
 @pytest.fixture(scope="module", params=["pk", pytest.param("apache", marks=pytest.mark.peer)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
@@ -204,17 +210,18 @@ def test_a_loaded_topic_moves_and_goes_back_and_nothing_stays_behind(pk: Pk) -> 
         words = ("reassign", "apply", "-t", topic, "--to", "2,3,4", "--throttle", "50MB/s", "-y")
         rows = pk.json(*words)
         assert {row["result"] for row in rows} == {"moved"}
-        after = pk.replicas(topic)
         # What `plan` showed is what came of it: planning is deterministic.
-        assert after == {p["partition"]: p["after"] for p in plan["partitions"]}
+        after = {p["partition"]: p["after"] for p in plan["partitions"]}
+        pk.wait_settled(topic, after)
+        assert pk.replicas(topic) == after
         assert all(set(r) == {2, 3, 4} for r in after.values())
         assert all(p["state"] == "ok" for p in pk.json("partitions", "list", topic))
-        assert pk.moving() == [] and pk.throttles() == []
+        assert pk.moving() == []
 
         back = pk.run("reassign", "rollback", "--throttle", "50MB/s", "-y")
         assert "To undo it" in back.stderr
+    pk.wait_settled(topic, before)
     assert pk.replicas(topic) == before
-    assert pk.throttles() == []
     assert not load.failed and load.acknowledged > 0
     offsets = pk.json("topics", "offsets", topic)
     assert sum(o["records"] for o in offsets) == 12_000 + load.acknowledged
@@ -244,7 +251,7 @@ def _left_running(pk: Pk, topic: str, end: int) -> subprocess.CompletedProcess[s
     process = pk.start(*words)
     wait_until("a move", lambda: pk.moving() or None)
     process.send_signal(end)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
@@ -358,7 +365,7 @@ def test_when_its_terminal_is_closed_a_process_in_the_background_tidies_up(pk: P
 
 
 def test_on_a_terminal_it_shows_progress_and_asks_what_ctrl_c_is_to_mean(pk: Pk) -> None:
-    topic = make_topic(pk, "asked", "1:2,2:1", 12)
+    topic = make_topic(pk, "asked", "1:2,2:1", 24)
     before = pk.replicas(topic)
     empty = make_topic(pk, "empty", "1:2")
     program, *words = pk_command("reassign", "apply", "-t", topic, "-t", empty, "--to", "3,4")
@@ -366,8 +373,8 @@ def test_on_a_terminal_it_shows_progress_and_asks_what_ctrl_c_is_to_mean(pk: Pk)
         program,
         [*words, "--throttle", "100kB/s"],
         env={**pk.environment, "TERM": "xterm-256color"},
-        dimensions=(24, 80),
-        timeout=60,
+        dimensions=(24, 160),  # no line of its progress is wrapped
+        timeout=180,
         encoding="utf-8",
     )
     with contextlib.closing(child):
@@ -385,8 +392,10 @@ def test_on_a_terminal_it_shows_progress_and_asks_what_ctrl_c_is_to_mean(pk: Pk)
         child.expect("cancelled")
         child.expect("To undo it: pk reassign rollback")  # for what was moved before
         child.expect(pexpect.EOF)
+        child.wait()  # it may close the terminal before it ends
     assert child.signalstatus == signal.SIGINT
-    assert pk.moving() == [] and pk.throttles() == []
+    assert pk.moving() == []
+    pk.wait_settled(topic, before)
     assert pk.replicas(topic) == before
     assert set(pk.replicas(empty)[0]) == {3, 4}
 
@@ -401,8 +410,8 @@ def test_what_is_typed_after_ctrl_c_does_not_answer_what_now(pk: Pk) -> None:
         "bash",
         ["-c", f'trap : INT; {command}; read -r line; echo "typed: $line."'],
         env={**pk.environment, "TERM": "xterm-256color"},
-        dimensions=(24, 80),
-        timeout=60,
+        dimensions=(24, 160),  # no line of its progress is wrapped
+        timeout=180,
         encoding="utf-8",
     )
     with contextlib.closing(bash):
@@ -414,7 +423,8 @@ def test_what_is_typed_after_ctrl_c_does_not_answer_what_now(pk: Pk) -> None:
         bash.expect(pexpect.EOF)
     assert pk.moving()
     pk.run("reassign", "cancel", topic, "-y")
-    assert pk.moving() == [] and pk.throttles() == []
+    assert pk.moving() == []
+    wait_until("throttles gone", lambda: pk.throttles() == [])
 
 
 def test_leaders_leave_with_their_broker_and_come_back_when_asked(pk: Pk) -> None:
@@ -422,6 +432,7 @@ def test_leaders_leave_with_their_broker_and_come_back_when_asked(pk: Pk) -> Non
     pk.cluster.kill(4)
     try:
         wait_until("a new leader", lambda: pk.json("partitions", "list", topic)[2]["leader"] == 1)
+        wait_fenced_everywhere(pk.cluster.bootstrap.split(",")[:3], 4)
         (row,) = pk.json("partitions", "list", topic, "--under-replicated")
         assert (row["partition"], row["out_of_sync"], row["state"]) == (2, [4], "at min ISR")
         (row,) = pk.json("isr", topic, "--at-min-isr")
@@ -436,11 +447,13 @@ def test_leaders_leave_with_their_broker_and_come_back_when_asked(pk: Pk) -> Non
     finally:
         pk.cluster.start(4)
     wait_in_sync(pk.cluster.bootstrap, topic, 3, 3)
+    wait_told_everywhere(pk.cluster.bootstrap, topic)
     dry = pk.json("partitions", "elect-leaders", topic, "--dry-run")
     wanted = [(row["partition"], row["to"]) for row in dry if row["result"] == "would be elected"]
     assert wanted == [(2, 4)]
     rows = pk.json("partitions", "elect-leaders", topic, "-y")
     assert [row["result"] for row in rows] == ["not needed", "not needed", "elected"]
+    wait_told_everywhere(pk.cluster.bootstrap, topic, preferred=True)
     assert pk.json("partitions", "list", topic, "--not-preferred") == []
 
 
@@ -539,7 +552,7 @@ def test_a_watch_of_the_isr_tells_who_leaves_and_who_comes_back(pk: Pk) -> None:
     back = until("expand", 4)
     assert sorted(back["isr"]) == [1, 4] and back["out_for_ms"] > 0
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == -signal.SIGINT
     assert all(event["topic"] != made for event in events)
 
@@ -549,10 +562,10 @@ def test_a_watch_of_the_isr_tells_who_leaves_and_who_comes_back(pk: Pk) -> None:
 
 def _kcat(pk: Pk, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
     ran = subprocess.run(
-        ["kcat", "-L", "-J", "-b", pk.cluster.bootstrap, "-t", topic],
+        ["kcat", "-L", "-J", "-m", "60", "-b", pk.cluster.bootstrap, "-t", topic],
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=90,
     )
     (found,) = json.loads(ran.stdout)["topics"]
     return {
@@ -653,8 +666,9 @@ def test_apache_s_reassignment_json_goes_both_ways(pk: Pk, tmp_path: Path) -> No
     file = ("--reassignment-json-file", str(plan))
     tool(pk, reassign, "--execute", *file)
     wait_until("the end", lambda: not pk.moving() or None)
-    assert "is completed" in tool(pk, reassign, "--verify", *file)
     wanted = {p["partition"]: p["replicas"] for p in json.loads(text)["partitions"]}
+    wait_told_everywhere(pk.cluster.bootstrap, topic, wanted)
+    assert "is completed" in tool(pk, reassign, "--verify", *file)
     assert pk.replicas(topic) == wanted
 
     topics = tmp_path / "topics.json"
@@ -673,9 +687,9 @@ def test_apache_s_reassignment_json_goes_both_ways(pk: Pk, tmp_path: Path) -> No
     plan.write_text(proposed)
     rows = pk.json("reassign", "apply", "--from-json", str(plan), "-y")
     assert {row["result"] for row in rows} == {"moved"}
-    assert pk.replicas(topic) == {
-        p["partition"]: p["replicas"] for p in json.loads(proposed)["partitions"]
-    }
+    moved = {p["partition"]: p["replicas"] for p in json.loads(proposed)["partitions"]}
+    pk.wait_settled(topic, moved)
+    assert pk.replicas(topic) == moved
     # A rollback file is Apache's JSON too.
     (undo,) = sorted((tmp_path / "state" / "pk" / "reassign").glob("*.json"))
     tool(pk, reassign, "--execute", "--reassignment-json-file", str(undo))
@@ -717,7 +731,7 @@ def test_apache_lists_and_throttles_what_moves_as_pk_does(pk: Pk) -> None:
         assert client.alter_partition_reassignments({first: None}) == {first: None}
     assert [(m["topic"], m["partition"]) for m in pk.moving()] == [(topic, 1)]
     pk.run("reassign", "cancel", "--all", "-y")
-    assert pk.throttles() == []
+    wait_until("throttles gone", lambda: pk.throttles() == [])
     assert "No partition reassignments found" in tool(
         pk, "reassign.ReassignPartitionsCommand", "--list"
     )
@@ -727,6 +741,7 @@ def test_apache_lists_and_throttles_what_moves_as_pk_does(pk: Pk) -> None:
 def test_apache_s_leader_election_finds_nothing_left_to_elect(pk: Pk) -> None:
     topic = make_topic(pk, "tool", "1:2,2:1")
     pk.run("reassign", "apply", "--set", f"{topic}/0=2,1", "-y")
+    pk.wait_settled(topic, {0: [2, 1], 1: [2, 1]})
     assert pk.json("partitions", "list", topic)[0]["leader"] == 2
     said = tool(
         pk,

@@ -17,6 +17,7 @@ from clients import apache_kafka
 from clients.fixtures import Kafka, fresh_name
 from clients.pk_broker import PkBroker
 from clients.streams.thread import Thread
+from clients.topics import wait_until
 from pk.cli.command_line.parse import parse
 from pk.cli.main import main
 from pk.core.config.views import STANDARD_AUTHORIZER
@@ -133,7 +134,7 @@ class World:
         self.must("groups", "reset-offsets", billing, "-t", orders, "--to", "start", "-y")
         self.must("groups", "reset-offsets", ready, "-t", orders, "--to", "end", "-y")
         if not self.has_share_group:
-            self.must("share-consume", orders, "-g", self.names["workers"], "--timeout-ms", "2000")
+            wait_until("a share group", self._share_group)
             self.has_share_group = True
         self.must("quotas", "set", "--user", "alice", "producer_byte_rate=1GiB", "-y")
         code, groups = self.run("groups", "list", "--type", "streams")
@@ -156,6 +157,14 @@ class World:
         }
         for name, text in files.items():
             (self.folder / name).write_text(text)
+
+    def _share_group(self) -> bool:
+        """Whether there is a share group, after a consumer was in it, or on its way there."""
+        workers = self.names["workers"]
+        self.must("share-consume", self.names["orders"], "-g", workers, "--timeout-ms", "2000")
+        code, groups = self.run("groups", "list", "--type", "share")
+        assert code == 0, groups
+        return workers in groups
 
     def words(self, command: str) -> tuple[list[str], bytes]:
         """The words of a command with this world's names, and its standard input."""
@@ -267,10 +276,10 @@ def test_kcat(line: Line, our_world: World) -> None:
     our_world.prepare()
     words, stdin = our_world.words(line.command)
     ran = subprocess.run(
-        [*words, "-b", our_world.kafka.bootstrap],
+        [*words, "-m", "60", "-b", our_world.kafka.bootstrap],
         input=stdin,
         capture_output=True,
-        timeout=60,
+        timeout=90,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr.decode()

@@ -168,21 +168,22 @@ def wait_for_marks(kafka: Kafka, topic: str, end: int) -> None:
     wait_until(f"the marks of transactions in {topic}", written)
 
 
-def wait_until_none_is_open(kafka: Kafka, topic: str) -> None:
-    """Waits until no transaction is open in partition 0.
+def wait_until_none_is_open(kafka: Kafka, topic: str, partitions: int = 1) -> None:
+    """Waits until no transaction is open in the first partitions.
 
     The coordinator of Apache Kafka answers that a transaction has ended before the marks are
     written.
     """
-    latest = {TopicPartition(topic, 0): librdkafka.OffsetSpec.latest()}
+    latest = librdkafka.OffsetSpec.latest()
+    asked = {TopicPartition(topic, n): latest for n in range(partitions)}
 
-    def end(isolation: IsolationLevel) -> int:
-        [answer] = admin(kafka).list_offsets(latest, isolation_level=isolation).values()
-        return answer.result(TIMEOUT_S).offset
+    def ends(isolation: IsolationLevel) -> dict[int, int]:
+        answers = admin(kafka).list_offsets(asked, isolation_level=isolation)
+        return {p.partition: answer.result(TIMEOUT_S).offset for p, answer in answers.items()}
 
     wait_until(
         f"the end of transactions in {topic}",
-        lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED),
+        lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED),
     )
 
 
@@ -237,6 +238,21 @@ def committed(kafka: Kafka, group: str) -> dict[int, int] | None:
     [future] = group_admin(kafka).list_consumer_group_offsets(asked).values()
     answer = _answer_of_coordinator(future)
     return answer and {p.partition: p.offset for p in answer.topic_partitions}
+
+
+def commit(consumer: Consumer, positions: list[TopicPartition]) -> None:
+    """Commits offsets, and asks again while the coordinator is only just being made or found."""
+
+    def asked() -> bool:
+        try:
+            consumer.commit(offsets=positions, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() in (*COORDINATOR_ON_ITS_WAY, KafkaError._TRANSPORT):
+                return False
+            raise
+        return True
+
+    wait_until("a commit", asked)
 
 
 def _answer_of_coordinator(future: Future[Any]) -> Any:

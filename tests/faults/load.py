@@ -26,7 +26,8 @@ class Load:
         """Values are the numbers, filled up with blanks to `value_bytes`. `security` are
         librdkafka's keys."""
         self.acknowledged: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
-        """(offset, number), by partition."""
+        """(offset, number), by partition; an offset of -1 was not told (librdkafka takes a record
+        for written whose successor was acknowledged)."""
         self.failed: list[str] = []
         self.sent = 0
         self._topic = topic
@@ -99,5 +100,6 @@ class Load:
                 self.failed.append(str(error))
             else:
                 where = self.acknowledged[message.partition() or 0]
-                where.append((message.offset() or 0, int(message.value() or b"")))
+                offset = message.offset()  # None if it was not told
+                where.append((-1 if offset is None else offset, int(message.value() or b"")))
             self._more.notify_all()

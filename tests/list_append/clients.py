@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, Final
 
 import confluent_kafka
+from clients.topics import commit
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from list_append.history import History, Outcome, Place, Read, Transaction
 
@@ -299,8 +300,7 @@ def commit_the_beginning(group: str, bootstrap: str) -> None:
     config = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
     consumer: Any = confluent_kafka.Consumer(config)
     try:
-        places = [TopicPartition(INPUTS, partition, 0) for partition in range(PARTITIONS)]
-        consumer.commit(offsets=places, asynchronous=False)
+        commit(consumer, [TopicPartition(INPUTS, partition, 0) for partition in range(PARTITIONS)])
     finally:
         consumer.close()
 

@@ -24,6 +24,7 @@ import confluent_kafka
 from clients import apache_kafka
 from clients.franz_go import build_franz
 from clients.load import Load
+from clients.topics import commit
 from list_append.clients import read_committed
 
 JAVA_COPIER: Final = "org.apache.kafka.tools.TransactionalMessageCopier"
@@ -159,7 +160,7 @@ class Copier(threading.Thread):
         offset" (it reads errors of partitions only, as versions 0 and 1 of OffsetFetch had them),
         and must not begin at 0 then."""
         with self._group() as group:
-            group.commit(offsets=[self._place(0)], asynchronous=False)
+            commit(group, [self._place(0)])
 
     @contextlib.contextmanager
     def _group(self) -> Iterator[Any]:

@@ -57,6 +57,7 @@ def messages(
 
 def read(kafka: Kafka, topic: str, partitions: int) -> Counter[bytes]:
     """The committed values, by librdkafka."""
+    topics.wait_until_none_is_open(kafka, topic, partitions)
     settings: dict[str, Any] = {
         "bootstrap.servers": kafka.bootstrap,
         "group.id": str(uuid.uuid4()),
