@@ -13,7 +13,11 @@ import trio
 from pk.core.group.records import decode_record
 from pk.core.values import Uuid, coordinator_partition, uuid_text
 from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pk.core.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 from pk.core.wire.messages.describe_groups import DescribeGroupsRequest
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -301,7 +305,9 @@ class Conversation:
 
 async def create_topic(c: Conversation, name: str, partitions: int) -> Uuid:
     """A topic that the group's coordinator knows; its id."""
-    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    # Kept for ever, or retention would come upon records of old in the middle of a conversation.
+    kept = [CreatableTopicConfig(name="retention.ms", value="-1")]
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=kept)
     created = await c.peer.ask(CreateTopicsRequest(topics=[topic]), 7)
     assert created.topics[0].error_code == 0, created
     await until_known(c, name)
