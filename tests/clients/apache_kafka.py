@@ -307,9 +307,20 @@ def start_tool(
     )
 
 
-PORTS = range(10_000, 32_000)
-"""Below those that systems give to outgoing connections, so that a node that is away finds its port
-free when it returns."""
+def _listening_ports() -> range:
+    """Those that this system does not give to outgoing connections, if it leaves enough, so that a
+    node that is away finds its port free when it returns."""
+    usual = range(10_000, 32_000)
+    try:
+        outgoing = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    except OSError:
+        return usual
+    first, last = int(outgoing[0]), int(outgoing[1])
+    left = max(range(usual.start, min(first, usual.stop)), range(last + 1, 65_536), key=len)
+    return left if len(left) >= 2_000 else usual
+
+
+PORTS = _listening_ports()
 
 _WORKERS_MAX = 20
 _next_port: int | None = None
@@ -486,8 +497,11 @@ class ApacheKafka:
         self._end(node_id, signal.SIGKILL)
 
     def pause(self, node_id: int) -> None:
-        """Stops a node from running (SIGSTOP), its connections and all."""
-        self._processes[node_id].send_signal(signal.SIGSTOP)
+        """Stops a node from running (SIGSTOP), its connections and all; returns once each of its
+        threads has stopped."""
+        process = self._processes[node_id]
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self, node_id: int) -> None:
         """Lets it run on (SIGCONT)."""

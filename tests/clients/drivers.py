@@ -296,7 +296,7 @@ class Kcat:
         found = {}
         for topic in topics:
             ran = subprocess.run(
-                [*command, "-t", topic], capture_output=True, check=False, timeout=60
+                [*command, "-t", topic], capture_output=True, check=False, timeout=120
             )
             assert ran.returncode == 0, ran.stderr.decode()
             found[topic] = _parse_kcat(ran.stdout)

@@ -28,6 +28,8 @@ from kafka.version import __version__
 
 BATCH_BYTES = 1 << 30
 POLL_MS = 30_000
+ASKED_MS = 60_000
+"""How long it may take to find out what the broker speaks."""
 
 
 Api = list[int] | None
@@ -70,6 +72,7 @@ def produce(bootstrap: str, api: Api, topic: str, codec: Any, rows: list[Any]) -
     producer = kafka.KafkaProducer(
         bootstrap_servers=bootstrap,
         api_version=spoken(api),
+        api_version_auto_timeout_ms=ASKED_MS,
         compression_type=codec,
         linger_ms=20,
         acks=-1,
@@ -94,6 +97,7 @@ def consume(
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap,
         api_version=spoken(api),
+        api_version_auto_timeout_ms=ASKED_MS,
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
@@ -122,7 +126,11 @@ def consume(
 
 def ends(bootstrap: str, api: Api, topic: str, times: list[int]) -> Any:
     """(first, last) offsets of partition 0, and the offsets for times."""
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, api_version=spoken(api))
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        api_version=spoken(api),
+        api_version_auto_timeout_ms=ASKED_MS,
+    )
     try:
         partition = TopicPartition(topic, 0)
         first = consumer.beginning_offsets([partition])[partition]
@@ -139,7 +147,10 @@ def ends(bootstrap: str, api: Api, topic: str, times: list[int]) -> Any:
 def committed(bootstrap: str, api: Api, topic: str, group: str) -> Any:
     """The committed offset of partition 0."""
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=bootstrap, api_version=spoken(api), group_id=group
+        bootstrap_servers=bootstrap,
+        api_version=spoken(api),
+        api_version_auto_timeout_ms=ASKED_MS,
+        group_id=group,
     )
     try:
         return consumer.committed(TopicPartition(topic, 0))

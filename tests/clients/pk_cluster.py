@@ -7,6 +7,7 @@ in their own hand.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import tempfile
@@ -184,9 +185,11 @@ class PkCluster:
         self._processes[node_id].send_signal(number)
 
     def pause(self, node_id: int) -> None:
-        """Stop a node from running (SIGSTOP), its connections and all."""
+        """Stop a node from running (SIGSTOP), its connections and all; returns once each of its
+        threads has stopped."""
         self._paused.add(node_id)
         self.signal(node_id, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid(node_id), os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self, node_id: int) -> None:
         """Let it run on (SIGCONT)."""

@@ -30,13 +30,13 @@ def test_java_pushes_its_metrics() -> None:
             try:
                 # It lives until it has pushed: one that closes before its first push pushes nothing.
                 broker.wait_for_requests("PushTelemetry", client_id="java", timeout_s=60)
-                producer.communicate("a\n", timeout=60)
+                producer.communicate("a\n", timeout=120)
             finally:
                 producer.kill()
         assert producer.returncode == 0
         pushed = broker.requests("PushTelemetry", client_id="java")
         assert pushed[-1].message.terminating, "a client that closes pushes once more"
-        with urllib.request.urlopen(broker.metrics_url, timeout=60) as answer:
+        with urllib.request.urlopen(broker.metrics_url, timeout=120) as answer:
             text = answer.read().decode()
     found = [
         sample

@@ -197,7 +197,7 @@ def _dumped_by_pk(files: list[str]) -> list[Pair]:
         env=pk_environment(),
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     found: list[Pair] = []
     for row in json.loads(ran.stdout):

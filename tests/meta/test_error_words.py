@@ -100,19 +100,19 @@ def describe(kind: int, name: str) -> DescribeConfigsRequest:
 
 def elect(name: str, partition: int, kind: int = 0) -> ElectLeadersRequest:
     wanted = TopicPartitions(topic=name, partitions=[partition])
-    return ElectLeadersRequest(election_type=kind, topic_partitions=[wanted], timeout_ms=10_000)
+    return ElectLeadersRequest(election_type=kind, topic_partitions=[wanted], timeout_ms=30_000)
 
 
 def reassign(name: str, partition: int, *replicas: int) -> AlterPartitionReassignmentsRequest:
     one = ReassignablePartition(partition_index=partition, replicas=list(replicas))
     return AlterPartitionReassignmentsRequest(
-        timeout_ms=10_000, topics=[ReassignableTopic(name=name, partitions=[one])]
+        timeout_ms=30_000, topics=[ReassignableTopic(name=name, partitions=[one])]
     )
 
 
 def feature(name: str, level: int, kind: int = 1) -> UpdateFeaturesRequest:
     update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
-    return UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update], validate_only=True)
+    return UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=[update], validate_only=True)
 
 
 CASES: dict[str, tuple[Any, str]] = {

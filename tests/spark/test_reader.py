@@ -115,7 +115,7 @@ def test_a_missing_topic(kafka: Kafka, fresh: Fresh) -> None:
         rows(
             OffsetRange(fresh("none"), 0, 0, 1),
             kafka,
-            client={"default.api.timeout.ms": "500"},
+            client={"default.api.timeout.ms": "5000"},
             wait_ms=500,
         )
     assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
