@@ -36,6 +36,7 @@ def _produce(bootstrap: str) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 60_000, "log_level": 0}
     )
+    producer.list_topics(DAMAGED, TIMEOUT_S)  # or the first flush may split a batch
     for first in range(0, BATCHES * RECORDS, RECORDS):
         for number in range(first, first + RECORDS):
             producer.produce(DAMAGED, b"%06d" % number + bytes(2000), partition=0)

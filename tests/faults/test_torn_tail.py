@@ -54,6 +54,7 @@ def _produce(bootstrap: str, first: int, count: int) -> None:
             "log_level": 0,
         }
     )
+    producer.list_topics(TOPIC, TIMEOUT_S)  # or the flush may split them
     for number in range(first, first + count):
         producer.produce(
             TOPIC,
