@@ -144,13 +144,13 @@ def page(results: Results) -> str:
         marks = [MARKS[answer["outcome"]] if answer else "not run" for answer in answers]
         clients.append([f"{row['title']} ({row['language']})", row["version"], *marks])
     shown = {
-        each["name"]: f"{each['outcome']}: {each['counts']}".removesuffix(": ")
+        each["name"]: (each["version"], f"{each['outcome']}: {each['counts']}".removesuffix(": "))
         for each in results["frameworks"]
     }
-    frameworks = [
-        [each.title, each.version, each.what, shown.get(each.name, "not run")]
-        for each in FRAMEWORKS
-    ]
+    frameworks = list[list[str]]()
+    for each in FRAMEWORKS:
+        version, outcome = shown.get(each.name, (each.version, "not run"))
+        frameworks.append([each.title, version, each.what, outcome])
     reasons = _reasons(results["clients"])
     reasons += [
         f"- {each['title']}: {each['why']}." for each in results["frameworks"] if each["why"]
