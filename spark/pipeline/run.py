@@ -45,6 +45,7 @@ _CONNECT_BACK: Final = "Python worker failed to connect back"
 have."""
 
 _CONNECT_ATTEMPTS: Final = 6
+_GROWN_ATTEMPTS: Final = 6
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, None: 1}
 
@@ -73,6 +74,8 @@ class RunOptions:
     cores: int = 2
     where: Where = HERE
     progress: Callable[[Status], None] = field(default=lambda _: None)
+    say: Callable[[str], None] = field(default=lambda _: None)
+    """Tells the user what happened."""
 
 
 def settings(pipeline: Pipeline) -> dict[str, str]:
@@ -205,6 +208,7 @@ class _Run:
         self._identity = _identity(places, pipeline)
         self._seen: set[tuple[str, int]] = set()
         self._connects = 0
+        self._grown = 0
         self._written = 0.0
 
     def run(self) -> bool:
@@ -265,6 +269,7 @@ class _Run:
 
         from pk.spark.pipeline.registry_sources import RegistryVersions
         from pk.spark.pipeline.relations import Builder
+        from pk.spark.pipeline.shared_variables import complete_shared_variables
         from pk.spark.pipeline.sinks import queries, start
 
         kafka = self._options.kafka
@@ -273,6 +278,7 @@ class _Run:
         versions.remember()
         builder = Builder(spark, self._pipeline, self._places, kafka, schemas, chosen)
         planned = queries(self._pipeline, builder.build(), self._options.kafka)
+        complete_shared_variables(spark)
         running: dict[str, StreamingQuery] = {}
         once = self._options.once
         try:
@@ -299,6 +305,8 @@ class _Run:
         running: Mapping[str, "StreamingQuery"],
         watchers: list["_Watcher"],
     ) -> str | None:
+        from pk.spark.pipeline.shared_variables import HAS_GROWN, has_grown
+
         while True:
             active = [query for query in running.values() if query.isActive]
             self._report(planned, running)
@@ -307,7 +315,7 @@ class _Run:
                     continue
                 error = query.exception()
                 if error is not None:
-                    return str(error)
+                    return HAS_GROWN if has_grown(error) else str(error)
                 if not self._options.once:
                     return f"the query {name} ended"
             if not active:
@@ -357,7 +365,7 @@ class _Run:
             self._offsets.commit(
                 (self._places.query(query.name), query.sources) for query in planned
             )
-            self._connects = 0
+            self._connects = self._grown = 0
         if new or time.monotonic() - self._written > _HEARTBEAT_S:
             self._written = time.monotonic()
             self._status.write("running", self._offsets.problem)
@@ -374,6 +382,7 @@ class _Run:
         from pk.spark.pipeline import json_values
         from pk.spark.pipeline.registry_sources import is_new_version
         from pk.spark.pipeline.relations import sentence
+        from pk.spark.pipeline.shared_variables import HAS_GROWN
 
         if self._killed:
             raise KeyboardInterrupt
@@ -398,6 +407,10 @@ class _Run:
             )
         if _CONNECT_BACK in failure and self._connects < _CONNECT_ATTEMPTS:
             self._connects += 1
+            return dict(schemas)
+        if failure == HAS_GROWN and self._grown < _GROWN_ATTEMPTS:
+            self._grown += 1
+            self._options.say(f"{failure}; it starts again from its checkpoint.")
             return dict(schemas)
         raise PipelineFailed(_reason(failure, sentence))
 

@@ -36,6 +36,7 @@ from pk.spark.pipeline.check import check_in
 from pk.spark.pipeline.definition import Pipeline, WrongPipeline, parse_pipeline
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.run import PipelineFailed, RunOptions, run_pipeline, settings
+from pk.spark.pipeline.shared_variables import complete_shared_variables, shared_variables
 from pk.spark.pipeline.status import Status, read_status
 from pk.spark.session import launch
 
@@ -107,6 +108,27 @@ class World:
 def world(spark: SparkSession, tmp_path: Path) -> Iterator[World]:
     with PkBroker() as broker:
         yield World(broker.bootstrap, spark, tmp_path)
+
+
+def test_sinks_that_start_at_once_do_not_disturb_each_other(world: World) -> None:
+    values = [str(number) for number in range(100)]
+    world.topic("orders", values)
+    names = [f"out{number}" for number in range(3)]
+    for name in names:
+        world.topic(name)
+    sink = '[[sink]]\nfrom = "orders"\nname = "{0}"\ntopic = "{0}"\n'
+    text = EMPTY.partition("[[sink]]")[0] + "".join(map(sink.format, names))
+    complete_shared_variables(world.spark)
+    before = set(shared_variables(world.spark))
+    said: list[str] = []
+    options = RunOptions({"kafka.bootstrap.servers": world.bootstrap}, once=True, say=said.append)
+    run_pipeline(world.pipeline(text), options, world.spark)
+    assert said == []
+    for name in names:
+        found = [value for _, value, _ in world.committed(name)]
+        assert sorted(value.decode() for value in found if value is not None) == sorted(values)
+    # Starting them put in nothing that was not there.
+    assert set(shared_variables(world.spark)) == before
 
 
 def test_the_example_windowed_count_and_its_dead_letters_driven_back(world: World) -> None:

@@ -25,7 +25,11 @@ def run(context: Context, options: "RunPipeline") -> None:
         context.show_status(_progress(status))
 
     run_with = replace(
-        run_with, once=options.once, where=spark_place(options), progress=show_progress
+        run_with,
+        once=options.once,
+        where=spark_place(options),
+        progress=show_progress,
+        say=context.say,
     )
     context.show_status("Spark is starting…")
 
