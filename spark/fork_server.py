@@ -18,12 +18,13 @@ import runpy
 import selectors
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pk.spark import fork_client
 from pk.spark.fork_client import SIZE, STATUS
@@ -105,6 +106,16 @@ def can_fork(folder: Path) -> bool:
     return not os.statvfs(folder).f_flag & os.ST_NOEXEC
 
 
+class _Fork(NamedTuple):
+    """A process that was forked, and who asked for it."""
+
+    process_id: int
+    descriptor: int
+    """Readable when it has ended."""
+
+    asker: socket.socket
+
+
 class _Server:
     """Serves until standard input ends."""
 
@@ -126,18 +137,32 @@ class _Server:
             for key, _ in ready:
                 if key.fd == 0:
                     return None
-                if key.data is not None:
-                    self._report(key.fd, *key.data)
+                if isinstance(key.data, _Fork):
+                    if key.fd == key.data.descriptor:
+                        self._report(key.data)
+                    else:
+                        self._end(key.data)
                 elif (arguments := self._fork()) is not None:
                     return arguments
 
-    def _report(self, descriptor: int, process_id: int, asker: socket.socket) -> None:
+    def _report(self, fork: "_Fork") -> None:
         """Tells who asked how the process ended."""
-        self._selector.unregister(descriptor)
-        os.close(descriptor)
-        _, status = os.waitpid(process_id, 0)
-        with asker, contextlib.suppress(OSError):  # Spark may have killed it
-            asker.sendall(STATUS.pack(os.waitstatus_to_exitcode(status)))
+        self._selector.unregister(fork.descriptor)
+        os.close(fork.descriptor)
+        _, status = os.waitpid(fork.process_id, 0)
+        if fork.asker.fileno() >= 0:
+            self._selector.unregister(fork.asker)
+            with fork.asker, contextlib.suppress(OSError):  # Spark may have killed it just now
+                fork.asker.sendall(STATUS.pack(os.waitstatus_to_exitcode(status)))
+
+    def _end(self, fork: "_Fork") -> None:
+        """Who asked says nothing more, so it is gone: what Spark killed is the process that it
+        knows. The fork is not waited for yet, so its id is still its own."""
+        if fork.asker.fileno() < 0:
+            return  # the process ended in the same moment
+        self._selector.unregister(fork.asker)
+        fork.asker.close()
+        os.kill(fork.process_id, signal.SIGKILL)
 
     def _fork(self) -> list[str] | None:
         """In the fork its arguments."""
@@ -155,17 +180,18 @@ class _Server:
             return request["arguments"]
         for stream in streams:
             os.close(stream)
-        descriptor = os.pidfd_open(process_id)
-        self._selector.register(descriptor, selectors.EVENT_READ, (process_id, asker))
+        fork = _Fork(process_id, os.pidfd_open(process_id), asker)
+        self._selector.register(fork.descriptor, selectors.EVENT_READ, fork)
+        self._selector.register(asker, selectors.EVENT_READ, fork)
         with contextlib.suppress(OSError):
             asker.sendall(STATUS.pack(process_id))
         return None
 
     def _become(self, asker: socket.socket, streams: list[int], request: Mapping[str, Any]) -> None:
         for key in list(self._selector.get_map().values()):
-            if key.data is not None:
+            if isinstance(key.data, _Fork) and key.fd == key.data.descriptor:
                 os.close(key.fd)
-                key.data[1].close()
+                key.data.asker.close()
         self._selector.close()
         self._listener.close()
         asker.close()

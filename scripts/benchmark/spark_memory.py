@@ -25,7 +25,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from spark_faults.driver import command_line, family
-from spark_faults.quick_python import quick_python
 
 from benchmark.systems import rss_mb
 from pk.spark.session import launch
@@ -82,7 +81,7 @@ def measure(spark: Any, driver: int, began: float, batches: int) -> Memory:
     heap = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
     children = family(driver)[1:]
     java = [pid for pid in children if "PythonGatewayServer" in command_line(pid)]
-    python = [pid for pid in children if "quick_python" in command_line(pid)]
+    python = [pid for pid in children if "pk.spark.fork_server" in command_line(pid)]
     return Memory(
         (time.monotonic() - began) / 60,
         batches,
@@ -99,7 +98,6 @@ def run(bootstrap: str, seconds: float, batches: int, driver: int) -> tuple[Memo
     conf = {"spark.sql.shuffle.partitions": "2"}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        sys.executable = stack.enter_context(quick_python())  # which is what Spark's workers are
         own = stack.enter_context(launch(cores=2, conf=conf, long=True))
         spark = own.session()
         query = (

@@ -92,6 +92,21 @@ def test_a_fork_that_is_killed(server: ForkServer, tmp_path: Path, sent: signal.
     assert run(server, tmp_path, "-m", "killed_of_fork").returncode == 128 + sent
 
 
+def test_a_fork_ends_when_the_process_that_spark_knows_is_killed(
+    server: ForkServer, tmp_path: Path
+) -> None:
+    text = "import signal\nprint('ready', flush=True)\nsignal.pause()\n"
+    (tmp_path / "left_of_fork.py").write_text(text)
+    command = [server.python, "-m", "left_of_fork"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.kill()
+        assert process.stdout.read() == b""  # the fork held the other end of the pipe
+    modules(tmp_path)
+    assert run(server, tmp_path, "-m", "shown_of_fork").returncode == 7, "and the server goes on"
+
+
 def test_sigterm_is_passed_on(server: ForkServer, tmp_path: Path) -> None:
     text = "import signal\nprint('ready', flush=True)\nsignal.pause()\n"
     (tmp_path / "paused_of_fork.py").write_text(text)

@@ -4,11 +4,17 @@ kills it."""
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+from pk.spark.fork_server import ForkServer
+from pk.spark.java import worker_environment
 from pk.spark.session import OwnSpark, Where, launch
 from spark_faults.faulty import CHANCES, NAME, NOTES, FaultySource
-from spark_faults.quick_python import quick_python
 from spark_faults.streams import Forms, run, settings
 from spark_faults.work import Work
 
@@ -17,13 +23,27 @@ def faults(work: Work) -> dict[str, str]:
     return {CHANCES: json.dumps(work.chances), NOTES: work.notes}
 
 
+@contextmanager
+def forks(where: Where) -> Iterator[None]:
+    """Has the Python workers of executors be forks, as a session of ours has those of its own
+    process: a run under faults starts workers all the time, and Spark gives one ten seconds."""
+    if where.in_one_process:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="pk-forks-") as folder:
+        server = ForkServer(Path(folder), {**os.environ, **worker_environment(os.environ)})
+        try:
+            sys.executable = str(server.python)  # which is what Spark's workers are
+            yield
+        finally:
+            server.close()
+
+
 def main(work: Work) -> None:
-    with quick_python() as python:
-        sys.executable = python  # which is what Spark's workers are
-        conf = dict(settings(work))
-        where = Where(master=conf.pop("spark.master", None))
-        with launch(cores=work.cores, conf=conf, where=where) as own:
-            _run(own, work)
+    conf = dict(settings(work))
+    where = Where(master=conf.pop("spark.master", None))
+    with forks(where), launch(cores=work.cores, conf=conf, where=where) as own:
+        _run(own, work)
 
 
 def _run(own: OwnSpark, work: Work) -> None:
