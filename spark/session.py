@@ -17,6 +17,7 @@ Spark logs to a file in the session's own folder, which error messages quote.
 """
 
 import os
+import shlex
 import shutil
 import struct
 import subprocess
@@ -194,6 +195,7 @@ class OwnSpark:
             **self._where.conf,
         }
         if self._where.on_cluster:
+            environ |= self._python_of_sources(environ.get("PATH", os.defpath))
             environ.pop("SPARK_LOCAL_IP")
             for name in _ONLY_HERE:
                 if name not in self._where.conf:
@@ -233,13 +235,32 @@ class OwnSpark:
                 start_new_session=True,
             )
 
+    def _python_of_sources(self, path: str) -> dict[str, str]:
+        """Variables of the JVM by which the driver and the workers find Python for data sources:
+        Spark starts both by the same word. Where the workers look for it on their PATH, it must
+        mean this interpreter here."""
+        word = self._python
+        if os.sep in word:
+            here = word if os.access(word, os.X_OK) else sys.executable
+            return dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), here)
+        program = self._folder / "bin" / word
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        program.chmod(0o700)
+        return {
+            "PYSPARK_PYTHON": word,
+            "PYSPARK_DRIVER_PYTHON": word,
+            "PATH": os.pathsep.join((str(program.parent), path)),
+        }
+
     def _cluster_settings(self) -> dict[str, str]:
         found: dict[str, str] = {}
         if self._where.master is not None:
             found["spark.master"] = self._where.master
-        if self._where.on_cluster and self._where.archives:
-            paths = os.pathsep.join(map(archive_name, self._where.archives))
-            found["spark.executorEnv.PYTHONPATH"] = paths
+        if self._where.on_cluster:
+            # Spark puts pk's zip on the path of functions, but not on that of data sources.
+            names = (*map(archive_name, self._where.archives), ZIP)
+            found["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(names)
         return found
 
     def _ship(self, session: "SparkSession") -> None:

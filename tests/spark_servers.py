@@ -11,8 +11,9 @@ import sys
 import sysconfig
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pk.spark.java import find_java, launcher_home, require_pyspark
@@ -22,31 +23,49 @@ WAIT_S = 300
 _STARTED = re.compile(r"Spark Connect server started at: .*:(\d+)")
 
 
+@dataclass(frozen=True)
+class Host:
+    """A machine on which a part of a cluster runs."""
+
+    address: str = "127.0.0.1"
+    enter: tuple[str, ...] = ()
+    """What a command line begins with that runs there."""
+
+    spark: Path | None = None
+    """Where it finds Spark and Java; None: where this machine does."""
+
+    java: Path | None = None
+
+
 @contextmanager
-def standalone(folder: Path) -> Iterator[str]:
-    """A master and a worker of Spark's standalone mode, whose Python is the machine's own, without
+def standalone(
+    folder: Path, master_on: Host = Host(), workers_on: Sequence[Host] = (Host(),)
+) -> Iterator[str]:
+    """A master and workers of Spark's standalone mode, whose Python is the machine's own, without
     pk and pyarrow."""
     programs = folder / "bin"
     programs.mkdir(parents=True)
     (programs / python_of_workers()).symlink_to(Path(getattr(sys, "_base_executable", "")))
-    environ = {
-        "PATH": f"{programs}:/usr/bin:/bin",
-        "SPARK_HOME": str(require_pyspark()),
-        "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_LOCAL_DIRS": str(folder / "local"),
-    }
-    java = [str(find_java().program), "-Xmx512m", "-cp", f"{require_pyspark()}/jars/*"]
     opened = [
         f"--add-opens=java.base/{p}=ALL-UNNAMED"
         for p in ("java.nio", "sun.nio.ch", "java.net", "java.util")
     ]
     running: list[subprocess.Popen[str]] = []
 
-    def start(name: str, *words: str) -> subprocess.Popen[str]:
+    def start(host: Host, name: str, *words: str) -> subprocess.Popen[str]:
+        spark, java = host.spark or require_pyspark(), host.java or find_java().home
+        environ = {
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "SPARK_HOME": str(spark),
+            "SPARK_SCALA_VERSION": "2.13",
+            "SPARK_LOCAL_IP": host.address,
+            "SPARK_WORKER_DIR": str(folder / "work" / host.address),
+            "SPARK_LOCAL_DIRS": str(folder / "local" / host.address),
+        }
+        program = [str(java / "bin" / "java"), "-Xmx512m", "-cp", f"{spark}/jars/*", *opened]
+        what = [f"org.apache.spark.deploy.{name}", "--host", host.address, *words]
         process = subprocess.Popen(
-            [*java, *opened, f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *words],
+            [*host.enter, *program, *what],
             env=environ,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -66,10 +85,12 @@ def standalone(folder: Path) -> Iterator[str]:
         raise AssertionError("".join(lines)[-3000:])
 
     try:
-        master = start("master.Master", "--port", "0", "--webui-port", "0")
-        url = said(master, r"spark://127\.0\.0\.1:\d+")
-        worker = start("worker.Worker", "--cores", "2", "--memory", "1g", "--webui-port", "0", url)
-        said(worker, "Successfully registered with master")
+        master = start(master_on, "master.Master", "--port", "0", "--webui-port", "0")
+        url = said(master, rf"spark://{re.escape(master_on.address)}:\d+")
+        size = ("--cores", "2", "--memory", "1g", "--webui-port", "0")
+        workers = [start(each, "worker.Worker", *size, url) for each in workers_on]
+        for worker in workers:
+            said(worker, "Successfully registered with master")
         yield url
     finally:
         for process in running:
