@@ -17,8 +17,8 @@ from machines import Machine, Machines, why_not
 from pyarrow import dataset
 from spark_servers import Host, standalone
 
+from pk.spark.export.manifest import MANIFEST, Manifest
 from pk.spark.java import find_java, launcher_home, require_pyspark
-from pk.spark.manifest import MANIFEST, Manifest
 from pk.spark.package import python_of_workers
 
 pytestmark = [
