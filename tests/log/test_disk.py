@@ -4,14 +4,16 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
 from pk.core.log import page_cache
 from pk.core.log.disk import Disk, LockHeld, MemoryDisk, RealDisk, this_process
 from pk.core.log.file_slices import BytesSlice, FileSlice
+from pk.core.log.files import WouldWait, patience
 
 
 @pytest.fixture(params=["real", "memory"])
@@ -208,15 +210,79 @@ def test_pages_that_were_dropped_are_not_resident(tmp_path: Path) -> None:
         return
     for position in range(0, size, mmap.PAGESIZE):  # one by one: what is in one folio goes at once
         file.pwrite(bytes(mmap.PAGESIZE), position)
-    for position, length in ((0, size), (gap - 100_000, 100_001)):
-        # Once it says that a page is missing, the kernel begins to fetch it: dropped each time.
+    for position, length in ((0, size), (gap - 100_000, 100_001)):  # of this, the last byte alone
         drop_pages(path, gap, 128 * 1024)
-        assert not file.resident(position, length), "of the second range, the last byte alone"
+        # A read that must not wait begins to fetch what is missing, and a quick disk has it at once.
+        assert not file.resident(position, length) or in_memory(path, gap)
         assert len(file.pread(size, 0)) == size
     drop_pages(path, gap, 128 * 1024)
     assert file.resident(0, gap)
     assert len(file.pread(size, 0)) == size
     assert file.resident(0, size)
+
+
+class SlowKernel:
+    """Reads that must not wait, on a disk that never has a page at once: `missing` are those that
+    the page cache lacks."""
+
+    def __init__(self, *missing: int) -> None:
+        self.missing = missing
+        self._preadv = os.preadv
+
+    def preadv(self, fd: int, buffers: Sequence[Any], position: int, flags: int = 0) -> int:
+        if not flags & os.RWF_NOWAIT:
+            return self._preadv(fd, buffers, position, flags)
+        [buffer] = buffers
+        last = position + len(buffer) - 1
+        ahead = [p * mmap.PAGESIZE for p in self.missing if (p + 1) * mmap.PAGESIZE > position]
+        until = min([start for start in ahead if start <= last], default=last + 1)
+        if until <= position:
+            raise BlockingIOError
+        return self._preadv(fd, [memoryview(buffer)[: until - position]], position)
+
+
+@pytest.fixture
+def slow_kernel(monkeypatch: pytest.MonkeyPatch) -> SlowKernel:
+    kernel = SlowKernel()
+    monkeypatch.setattr(page_cache, "_cached_pages", lambda: None)
+    monkeypatch.setattr(os, "preadv", kernel.preadv)
+    return kernel
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="no RWF_NOWAIT on this platform")
+def test_pages_that_the_kernel_would_have_to_wait_for_are_not_resident(
+    tmp_path: Path, slow_kernel: SlowKernel
+) -> None:
+    file = RealDisk().open(f"{tmp_path}/a")
+    file.pwrite(bytes(1 << 20), 0)
+    gap = 128 * mmap.PAGESIZE
+    slow_kernel.missing = tuple(range(128, 160))
+    assert not file.resident(0, 1 << 20)
+    assert not file.resident(gap - 100_000, 100_001), "the last byte is missing, no more"
+    assert file.resident(0, gap)
+    slow_kernel.missing = ()
+    assert file.resident(0, 1 << 20)
+
+
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="no RWF_NOWAIT on this platform")
+def test_a_read_without_patience_takes_only_what_is_resident(
+    tmp_path: Path, slow_kernel: SlowKernel
+) -> None:
+    content = bytes(range(256)) * 4096
+    file = RealDisk().open(f"{tmp_path}/a")
+    file.pwrite(content, 0)
+    patience.spent = True
+    try:
+        assert file.pread(300, 10) == content[10:310]
+        assert file.pread(100, len(content) - 50) == content[-50:], "up to the end"
+        slow_kernel.missing = (1,)
+        assert file.pread(300, 10) == content[10:310]
+        for position in (mmap.PAGESIZE - 10, mmap.PAGESIZE + 10):
+            with pytest.raises(WouldWait):
+                file.pread(300, position)
+    finally:
+        patience.spent = False
+    assert file.pread(300, mmap.PAGESIZE - 10) == content[mmap.PAGESIZE - 10 :][:300]
 
 
 # --- the memory disk's faults ---
