@@ -261,7 +261,7 @@ class Node:
         config = self._config
         names = config.controller_listener_names
         controllers = [listener for listener in listeners if listener.name in names]
-        store, locator, let_go = _office(config, controllers)
+        store, locator, let_go = _leadership(config, controllers)
         client_id = f"pk-node-{config.node_id}"
 
         def broker_security() -> Security:
@@ -325,7 +325,7 @@ async def _run_runtime(runtime: Runtime, *, task_status: trio.TaskStatus[None]) 
     await runtime.run(task_status=task_status)
 
 
-def _office(
+def _leadership(
     config: BrokerConfig, controllers: list[BoundListener]
 ) -> tuple[MetadataStore | None, Locator | None, Closing | None]:
     """What lets this node campaign, and find who won, and what closes that; nothing of it where the

@@ -33,7 +33,7 @@ the election a matter of speed, never of safety.
 **Offsets.** Since only the holder of the epoch can add to the log, it knows where the log ends and
 need not ask: an append elsewhere is refused here. The campaign's own write, in this session, is the
 barrier behind which it reads that end; `load` begins with a `sync` besides, for stores that hold no
-office.
+leadership.
 
 **Deposing.** A session outlives its process by `zookeeper.session.timeout.ms`. A candidate that
 finds nothing listening where the controller did (`depose`) does not wait for that: it removes the
@@ -46,9 +46,9 @@ less than 512 kB, a bucket at most a thousand children. What is larger goes into
 is all or nothing.
 
 **Doubt.** A connection that breaks while an append is on its way leaves its fate unknown:
-StoreFailed, and the office is given up. So it is from the moment the session is suspended, before
-anybody else can have been elected; `lost` tells the controller. It may campaign again at once, and
-is elected again where its session lives, since its place in the queue does.
+StoreFailed, and the leadership is given up. So it is from the moment the session is suspended,
+before another node can have been elected; `lost` tells the controller. It may campaign again at
+once, and is elected again where its session lives, since its place in the queue does.
 
 Nodes are open to every client of that ZooKeeper (its ACL is the default): it belongs behind the
 same walls as the brokers' listeners.
@@ -119,7 +119,7 @@ AGAIN_S: Final = 0.05
 
 
 @dataclass(slots=True, eq=False)
-class _Office:
+class _Leadership:
     """What the winner of a campaign has."""
 
     epoch: int
@@ -165,10 +165,10 @@ class ZooKeeperStore:
         self._endpoint = endpoint
         self._place = f"{controller_id}-{secrets.token_hex(8)}-"
         """How the names of this store's candidates begin; no other store's do."""
-        self._office: _Office | None = None
+        self._leadership: _Leadership | None = None
         self._why = "there was no campaign"
         self._barren = False
-        """Whether the last office ended before anything was appended."""
+        """Whether the last leadership ended before anything was appended."""
         self._deposed: tuple[int, Endpoint] | None = None
         """An address where nothing listens any more."""
         self._look_again = trio.Event()
@@ -201,9 +201,9 @@ class ZooKeeperStore:
                     for name in ("epoch", "candidates", "log", "parts", "snapshots", "snapshot"):
                         await self._ensure(f"{self._root}/{name}")
                     await self._wait_first(await self._enter_queue(), age)
-                    office = await self._take_office(age)
-                    if office is not None:
-                        return office.epoch
+                    leadership = await self._take_leadership(age)
+                    if leadership is not None:
+                        return leadership.epoch
                 except SessionLost as e:
                     logger.info("campaigning again: %s", e)
                 await trio.sleep(AGAIN_S)
@@ -230,60 +230,60 @@ class ZooKeeperStore:
             raise missing
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
-        """See `MetadataStore`. After a failure the office is given up: whether the append happened
-        is known after the next campaign."""
+        """See `MetadataStore`. After a failure the leadership is given up: the next campaign shows
+        whether the append happened."""
         async with self._writing:
-            office = self._held(epoch)
-            if offset != office.end:
-                raise Fenced(f"the log ends at {office.end}, not at {offset}")
+            leadership = self._held(epoch)
+            if offset != leadership.end:
+                raise Fenced(f"the log ends at {leadership.end}, not at {offset}")
             if not events:
                 return
             try:
                 with failures():
-                    size = await self._append(office, events)
+                    size = await self._append(leadership, events)
             except BaseException as e:
                 self._give_up(f"an append failed: {e}")
                 raise
-            office.used = True
-            office.end += len(events)
-            office.bucket = max(office.bucket, offset // BUCKET)
+            leadership.used = True
+            leadership.end += len(events)
+            leadership.bucket = max(leadership.bucket, offset // BUCKET)
             self.bytes_since_snapshot += max(size, NODE_COST_BYTES)
 
     async def save_snapshot(self, epoch: int, image: MetadataImage) -> None:
         """See `MetadataStore`."""
         with failures():
-            office = self._held(epoch)
+            leadership = self._held(epoch)
             covered = self.bytes_since_snapshot
             data = await offload(snapshot.dump, image)
-            folder, pieces = await self._write_pieces(office, "snapshots", image.offset, data)
+            folder, pieces = await self._write_pieces(leadership, "snapshots", image.offset, data)
             document = snapshot_node(image.offset, folder, pieces, zlib.crc32(data))
             await self._multi(
-                office, lambda t: t.set_data(f"{self._root}/snapshot", document), "a snapshot"
+                leadership, lambda t: t.set_data(f"{self._root}/snapshot", document), "a snapshot"
             )
             self.bytes_since_snapshot -= covered
 
     async def trim(self, epoch: int) -> None:
         """See `MetadataStore`. Pieces that never came to count go with what they were for."""
         with failures():
-            office = self._held(epoch)
+            leadership = self._held(epoch)
             pointer = read_snapshot_node(await self._get(f"{self._root}/snapshot"))
             if pointer is None:
                 return
             offset = pointer["offset"]
             for folder in await self._children("snapshots"):
                 if folder != pointer["folder"]:
-                    await self._delete_folder(office, f"snapshots/{folder}")
+                    await self._delete_folder(leadership, f"snapshots/{folder}")
             for folder in await self._children("parts"):
                 if int(folder.partition("-")[0]) < offset:
-                    await self._delete_folder(office, f"parts/{folder}")
+                    await self._delete_folder(leadership, f"parts/{folder}")
             for bucket in await self._children("log"):
                 number = int(bucket)
                 if number * BUCKET >= offset:
                     break
                 names = await self._children(f"log/{bucket}")
-                whole = (number + 1) * BUCKET <= offset and number < office.bucket
+                whole = (number + 1) * BUCKET <= offset and number < leadership.bucket
                 gone = [f"log/{bucket}/{name}" for name in names if int(name) < offset]
-                await self._delete(office, gone + ([f"log/{bucket}"] if whole else []))
+                await self._delete(leadership, gone + ([f"log/{bucket}"] if whole else []))
 
     async def close(self) -> None:
         """See `MetadataStore`. It ends the session: the next candidate is elected at once."""
@@ -343,7 +343,7 @@ class ZooKeeperStore:
             path = f"{self._root}/candidates/{first}"
             await self._ignoring(NoNodeError, lambda zk: zk.delete_async(path))
 
-    async def _take_office(self, age: int) -> _Office | None:
+    async def _take_leadership(self, age: int) -> _Leadership | None:
         """Raise the epoch and name ourselves; None where somebody came between."""
         path, leader_path = f"{self._root}/epoch", f"{self._root}/leader"
         data, stat = await self.session.call(lambda zk: zk.get_async(path))
@@ -356,8 +356,8 @@ class ZooKeeperStore:
             t = zk.transaction()
             t.set_data(path, epoch_node(ours), version=stat.version)
             if old is not None:
-                # Its owner was first in the queue before us; or it is our own, of an office given
-                # up.
+                # Its owner was first in the queue before us; or it is our own, of a leadership that
+                # was given up.
                 t.delete(leader_path)
             t.create(leader_path, leader_node(ours, self._endpoint), ephemeral=True)
             return t.commit_async()
@@ -368,16 +368,16 @@ class ZooKeeperStore:
             if isinstance(refused[1], BadVersionError | NodeExistsError | NoNodeError):
                 return None
             raise refused[1]
-        office = _Office(epoch, results[0].version, age)
-        watch = self.session.watcher(lambda: self._epoch_changed(office))
+        leadership = _Leadership(epoch, results[0].version, age)
+        watch = self.session.watcher(lambda: self._epoch_changed(leadership))
         seen = await self.session.call(lambda zk: zk.exists_async(path, watch=watch))
-        if seen is None or seen.version != office.version:
+        if seen is None or seen.version != leadership.version:
             return None
-        office.end, office.bucket = await self._find_end()
+        leadership.end, leadership.bucket = await self._find_end()
         if self.session.age != age:
             raise SessionLost("the session may be lost")
-        self._office = office
-        return office
+        self._leadership = leadership
+        return leadership
 
     async def _find_end(self) -> tuple[int, int]:
         """Where the log ends, and its last bucket (-1 where there is none)."""
@@ -392,71 +392,71 @@ class ZooKeeperStore:
                 break
         return end, int(buckets[-1]) if buckets else -1
 
-    def _epoch_changed(self, office: _Office) -> None:
-        if self._office is office and self.session.age == office.age:
+    def _epoch_changed(self, leadership: _Leadership) -> None:
+        if self._leadership is leadership and self.session.age == leadership.age:
             self._give_up("somebody else campaigned", tell=True)
 
     def _give_up(self, why: str, *, tell: bool = False) -> None:
-        office, self._office = self._office, None
-        if office is None:
+        leadership, self._leadership = self._leadership, None
+        if leadership is None:
             return
-        self._why, self._barren = why, not office.used
+        self._why, self._barren = why, not leadership.used
         if tell:
             for call in list(self.lost):
-                call(office.epoch, why)
+                call(leadership.epoch, why)
 
-    def _held(self, epoch: int) -> _Office:
-        """The office of `epoch`. Raises Fenced where it is over, or may be."""
-        office = self._office
-        if office is None:
+    def _held(self, epoch: int) -> _Leadership:
+        """The leadership of `epoch`. Raises Fenced where it is over, or may be."""
+        leadership = self._leadership
+        if leadership is None:
             raise Fenced(f"epoch {epoch} is over: {self._why}")
-        if office.epoch != epoch:
-            raise Fenced(f"epoch {epoch} is over: this store has {office.epoch}")
-        if self.session.age != office.age:
+        if leadership.epoch != epoch:
+            raise Fenced(f"epoch {epoch} is over: this store has {leadership.epoch}")
+        if self.session.age != leadership.age:
             raise Fenced(f"epoch {epoch} is over: the session may be lost")
-        return office
+        return leadership
 
     # --- writing
 
-    async def _append(self, office: _Office, events: Sequence[Event]) -> int:
+    async def _append(self, leadership: _Leadership, events: Sequence[Event]) -> int:
         """One node of the log; how many bytes it stands for."""
         data = await offload(append_node, events) if len(events) > BUCKET else append_node(events)
-        size, offset = len(data), office.end
+        size, offset = len(data), leadership.end
         if size > NODE_BYTES_MAX:
-            folder, pieces = await self._write_pieces(office, "parts", offset, data)
+            folder, pieces = await self._write_pieces(leadership, "parts", offset, data)
             data = pieces_of_append_node(len(events), folder, pieces, zlib.crc32(data))
         bucket = f"{self._root}/log/{offset // BUCKET:019d}"
 
         def build(t: Transaction) -> None:
-            if offset // BUCKET > office.bucket:
+            if offset // BUCKET > leadership.bucket:
                 t.create(bucket)
             t.create(f"{bucket}/{offset:020d}", data)
 
-        await self._multi(office, build, f"an append at {offset}")
+        await self._multi(leadership, build, f"an append at {offset}")
         return size
 
     async def _write_pieces(
-        self, office: _Office, where: str, offset: int, data: bytes
+        self, leadership: _Leadership, where: str, offset: int, data: bytes
     ) -> tuple[str, int]:
         """`data` in a new folder below `where`: its name, and how many nodes it took."""
         path = f"{self._root}/{where}/{offset:020d}-"
-        made = await self._multi(office, lambda t: t.create(path, sequence=True), f"{where}")
+        made = await self._multi(leadership, lambda t: t.create(path, sequence=True), f"{where}")
         for number, first in enumerate(range(0, len(data), NODE_BYTES_MAX)):
             piece = data[first : first + NODE_BYTES_MAX]
             name = f"{made[0]}/{number:010d}"
-            await self._multi(office, lambda t, n=name, p=piece: t.create(n, p), where)
+            await self._multi(leadership, lambda t, n=name, p=piece: t.create(n, p), where)
         return made[0].rpartition("/")[2], -(-len(data) // NODE_BYTES_MAX)
 
     async def _multi(
-        self, office: _Office, build: Callable[[Transaction], None], what: str
+        self, leadership: _Leadership, build: Callable[[Transaction], None], what: str
     ) -> list[Any]:
         """What `build` adds to a transaction, fenced; its results. Raises Fenced, StoreFailed."""
-        if self.session.age != office.age:
-            raise Fenced(f"epoch {office.epoch} is over: the session may be lost")
+        if self.session.age != leadership.age:
+            raise Fenced(f"epoch {leadership.epoch} is over: the session may be lost")
 
         def start(zk: Zk) -> Any:
             t = zk.transaction()
-            t.check(f"{self._root}/epoch", office.version)
+            t.check(f"{self._root}/epoch", leadership.version)
             t.check(f"{self._root}/leader", -1)
             build(t)
             return t.commit_async()
@@ -468,14 +468,14 @@ class ZooKeeperStore:
         at, error = refused
         if at < 2:
             self._give_up("somebody else campaigned", tell=True)
-            raise Fenced(f"epoch {office.epoch} is over: {what} was refused")
+            raise Fenced(f"epoch {leadership.epoch} is over: {what} was refused")
         raise StoreFailed(f"ZooKeeper refused {what}: {type(error).__name__}")
 
-    async def _delete_folder(self, office: _Office, folder: str) -> None:
+    async def _delete_folder(self, leadership: _Leadership, folder: str) -> None:
         names = await self._children(folder)
-        await self._delete(office, [f"{folder}/{name}" for name in names] + [folder])
+        await self._delete(leadership, [f"{folder}/{name}" for name in names] + [folder])
 
-    async def _delete(self, office: _Office, names: list[str]) -> None:
+    async def _delete(self, leadership: _Leadership, names: list[str]) -> None:
         for first in range(0, len(names), DELETES_PER_MULTI):
             some = names[first : first + DELETES_PER_MULTI]
 
@@ -483,7 +483,7 @@ class ZooKeeperStore:
                 for name in some:
                     t.delete(f"{self._root}/{name}")
 
-            await self._multi(office, build, "a trim")
+            await self._multi(leadership, build, "a trim")
 
     # --- reading
 

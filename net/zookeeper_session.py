@@ -8,7 +8,7 @@ What makes a session dangerous is not that it ends but that its owner learns lat
 the session's time from the last byte it had of us; we count from the last byte we had of it. kazoo
 gives a connection up after two thirds of the session's time without an answer, so `SUSPENDED` comes
 before ZooKeeper may let go of our ephemeral nodes, unless this process itself stood still.
-Therefore: from `SUSPENDED` on everything that hung on the session (an office, a queue place) is
+Therefore: from `SUSPENDED` on everything that hung on the session (a leadership, a queue place) is
 treated as lost, even if the same session comes back; and what must not happen when we stood still
 is left to ZooKeeper to refuse (see zookeeper.py). `age` counts those losses: kazoo's thread raises
 it at once, so that a decision taken before the loop has heard of it is not taken for a good one.

@@ -5,7 +5,7 @@ A holder keeps each of them. When its standard input ends, by `close` or with th
 the first process of its namespace ends, and the kernel ends the others and removes the interfaces:
 nothing stays behind.
 
-Needs Linux, root, `ip` (iproute2), `unshare` and `nsenter` (util-linux).
+Needs Linux, root, `ip` (iproute2), `unshare`, `nsenter` and `setpriv` (util-linux).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Self
 PREFIX = "10.77.0"
 _BITS = 24
 _BRIDGE = "bridge0"
-_NEEDED = ("ip", "unshare", "nsenter", "mount")
+_NEEDED = ("ip", "unshare", "nsenter", "setpriv", "mount")
 
 
 def why_not() -> str | None:
@@ -72,8 +72,10 @@ class Machine:
         return ("nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--")
 
     def command(self, *words: str, folder: Path = Path("/")) -> list[str]:
-        """The command line that runs another there, in a folder."""
-        return [*self.enter, "sh", "-c", 'cd "$0" && exec "$@"', str(folder), *words]
+        """The command line that runs another there, in a folder. A kill of what runs it meets only
+        `nsenter`, so what runs there dies with its parent."""
+        shell = ("sh", "-c", 'cd "$0" && exec "$@"', str(folder))
+        return [*self.enter, "setpriv", "--pdeathsig", "KILL", "--", *shell, *words]
 
     def network(self, *words: str) -> None:
         """Runs `ip` there, with the process ids of this machine. Raises CalledProcessError."""

@@ -252,7 +252,7 @@ def _stuck(f: LagFacts) -> Iterator[Reason]:
             yield Reason(
                 "stuck-partition",
                 f"{member.name} reads its other partitions, but is stuck at {names(stood)}: "
-                "perhaps it fails repeatedly at the record there",
+                "it may fail again and again at the next record",
                 (
                     Evidence(
                         partition_name(tp), f"committed {at}, unchanged for {f.between_s:.0f} s"

@@ -23,7 +23,7 @@ from pk.core.wire.messages.alter_client_quotas import (
 )
 
 HOSTS_MAX: Final = 100
-"""So many names of hosts are looked up for one request; the others belong to nobody."""
+"""So many names of hosts are looked up for one request; quotas of the others apply to no client."""
 LOOKED_UP_S: Final = 10.0
 """How long all of that may take."""
 

@@ -1,6 +1,6 @@
 """DescribeDelegationToken (41), versions 1–3: the tokens that the asker owns or may renew, and
-those that it may describe. The answer has their HMACs, with which anybody can log in: it goes to
-nobody else."""
+those that it may describe. The answer has their HMACs, with which any client can log in, so no
+one else gets it."""
 
 from pk.core.api.authorization import allows
 from pk.core.api.registry import Api

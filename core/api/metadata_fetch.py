@@ -88,7 +88,7 @@ async def _fetch(
         controller = leading(context, wanted.current_leader_epoch)
         _note(context, controller, request, wanted)
         await _read(context, controller, request, wanted, data)
-        # It may have lost its office while this waited.
+        # It may have lost its leadership while this waited.
         leading(context, NO_EPOCH)
     except KafkaError as e:
         data.error_code = e.code

@@ -6,7 +6,7 @@ ways:
 
 - with the *embedded* store it is the controller from the start, and no other node can be;
 - with a store that *campaigns* (ZooKeeper) it follows the current controller and keeps campaigning;
-  when it wins, it is the controller until it loses the office, then again a follower and a
+  when it wins, it is the controller until it loses the leadership, then again a follower and a
   candidate. Its broker continues throughout;
 - without a store (`process.roles=broker`) it follows.
 
@@ -422,7 +422,7 @@ class Runtime:
                 )
                 new, self._trouble = why != self._trouble, why
                 level = logging.ERROR if lost and new else logging.INFO
-                logger.log(level, "no campaign for the controller's office: %s", why)
+                logger.log(level, "no campaign for the controller's leadership: %s", why)
             else:
                 logger.info(
                     "node %d is the controller of epoch %d",

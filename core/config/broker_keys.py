@@ -273,7 +273,7 @@ pk.security.ignore BOOLEAN false
     Kerberos, an authorizer). Everybody can then read and write everything.
 
 pk.zookeeper.session.timeout.ms INT 6000 valid=1..
-    After how much silence ZooKeeper takes the controller's office from a node, in ms.
+    After how much silence ZooKeeper takes the controller's leadership from a node, in ms.
 """
 """Keys of ours: what Kafka has no word for."""
 

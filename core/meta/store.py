@@ -2,8 +2,8 @@
 
 A store holds events by offset from 0, a snapshot that stands for those before it, and an *epoch*:
 each campaign raises it, and only the last one who did may append. An append of an older epoch
-is refused whole, so a controller that lost its office without noticing (a paused process, a lost
-session) cannot write a word.
+is refused whole, so a controller that lost its leadership without noticing (a paused process, a
+lost session) cannot write a word.
 
 Consensus is the store's work, never the controller's: a directory has one owner by its lock,
 ZooKeeper votes.
@@ -30,7 +30,7 @@ class StoreFailed(Exception):
 
 
 class StoreFull(StoreFailed):
-    """There was no room for an append. Nothing of it happened, and the office is as it was."""
+    """There was no room for an append. Nothing of it happened, and the leadership is as it was."""
 
 
 class MetadataLost(StoreFailed):
@@ -91,7 +91,7 @@ class MetadataStore(Protocol):
         ...
 
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
-        """No process listens any more where this controller did. Where the office is held by a
+        """No process listens any more where this controller did. Where the leadership is held by a
         session, the next candidate need not wait for its timeout then: whatever the old controller
         would append is refused once there is a new one. Never blocks."""
         ...

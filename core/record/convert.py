@@ -168,8 +168,8 @@ class Lowered(NamedTuple):
 def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowered:
     """The records at or after `from_offset` as messages of format `magic` (0 or 1).
 
-    `batches` begins with a whole batch and may end inside one. At most `bytes_max` bytes, the last
-    message perhaps cut off (old clients know that), but the first one whole. What is wrong with a
+    `batches` begins with a whole batch and may end inside one. At most `bytes_max` bytes: the
+    last message may be cut off (old clients know that), but not the first. What is wrong with a
     batch is raised only if nothing precedes it: CorruptBatch, KafkaError(INVALID_RECORD,
     MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE for zstd).
     """

@@ -180,7 +180,7 @@ class AdminBase:
         self, node_id: int, ask: Callable[[Connection], Awaitable[R]], purpose: str
     ) -> R:
         """What `ask` gets of a broker, as long as the cluster counts it among its own: one that
-        hangs with its connections open is put out after a while, and another holds its office.
+        hangs with its connections open is put out after a while, and another holds its leadership.
 
         Raises what `ask` raises, and Disconnected where the broker has gone.
         """

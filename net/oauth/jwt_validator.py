@@ -79,7 +79,7 @@ class JwtValidator:
         self._check_scope(claims)
         name, expires = claims.get(self._expected.sub_claim), claims["exp"]
         if not isinstance(name, str) or not name.strip():
-            raise TokenRefused(f"its claim {self._expected.sub_claim!r} names nobody")
+            raise TokenRefused(f"its claim {self._expected.sub_claim!r} names no user")
         return ValidToken(name.strip(), int(expires) * 1000)
 
     def _claims(self, token: str, algorithm: str, key_id: str | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ SHORT = {
 
 
 def wait_for_candidates(server: ZooKeeperServer, count: int, path: str = "/cluster") -> None:
-    """Waits until so many nodes stand for the controller's office, who holds it among them."""
+    """Waits until so many nodes stand for the controller's leadership, who holds it among them."""
     zk = KazooClient(server.address)
     zk.start()
 

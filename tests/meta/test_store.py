@@ -159,7 +159,7 @@ def test_a_campaign_fences_who_came_before(another: Stores) -> None:
     run(another, main)
 
 
-def test_offices_come_and_go_and_every_append_that_was_taken_is_there(another: Stores) -> None:
+def test_leaderships_come_and_go_and_every_append_that_was_taken_is_there(another: Stores) -> None:
     async def main() -> None:
         stores = [another(1), another(2), another(3)]
         end, epochs = 0, [0]

@@ -292,7 +292,7 @@ def zookeeper_config(server: ZooKeeperServer, node_id: int, roles: str) -> Broke
 
 
 @pytest.mark.peer
-def test_with_zookeeper_another_takes_the_office_of_a_controller_that_dies(
+def test_with_zookeeper_another_takes_the_leadership_of_a_controller_that_dies(
     zookeeper: ZooKeeperServer,
 ) -> None:
     @trio_test

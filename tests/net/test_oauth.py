@@ -298,7 +298,7 @@ async def test_each_reason_is_logged_and_none_is_told(
             "another issuer": provider.token(iss="https://else"),
             "a claim is missing": provider.token(exp=None),
             "its signature is wrong": stranger.token(),
-            "names nobody": provider.token(sub=None),
+            "names no user": provider.token(sub=None),
             "is no scope": provider.token(scope=7),
             "its algorithm is none of": jwt.encode({"sub": "a"}, "k" * 64, "HS256"),
             "it is not a JWT": "hello",

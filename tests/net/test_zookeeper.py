@@ -306,7 +306,9 @@ def test_a_server_that_restarts_loses_and_doubles_nothing(own_server: ZooKeeperS
     run(main)
 
 
-def test_an_office_is_given_up_before_the_session_can_be_over(own_server: ZooKeeperServer) -> None:
+def test_a_leadership_is_given_up_before_the_session_can_be_over(
+    own_server: ZooKeeperServer,
+) -> None:
     """A server that falls silent: the session lives on in it, but nothing that hung on it is
     believed."""
     session_ms = 12_000
@@ -354,7 +356,7 @@ def test_an_append_whose_answer_does_not_come_is_of_unknown_fate(
     run(main)
 
 
-def test_an_append_that_is_cancelled_gives_the_office_up(own_server: ZooKeeperServer) -> None:
+def test_an_append_that_is_cancelled_gives_the_leadership_up(own_server: ZooKeeperServer) -> None:
     stores = ZooKeeperStores(own_server)
 
     async def main() -> None:
@@ -662,7 +664,7 @@ def test_a_damaged_node_is_a_failure_and_not_a_crash(stores: ZooKeeperStores) ->
     run(main)
 
 
-def test_who_takes_the_epoch_ends_the_office_of_the_one_before(stores: ZooKeeperStores) -> None:
+def test_who_takes_the_epoch_ends_the_leadership_of_the_one_before(stores: ZooKeeperStores) -> None:
     """An operator deletes the leader's node, or sets the epoch: that is enough."""
 
     async def main() -> None:

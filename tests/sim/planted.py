@@ -137,7 +137,7 @@ def isr_before_it_is_committed() -> Iterator[None]:
 
 @contextmanager
 def append_lost_on_controller_change() -> Iterator[None]:
-    """Who takes the controller's office over does not see the last append of the one before."""
+    """Who takes the controller's leadership over does not see the last append of the one before."""
     load = MemoryStore.load
 
     async def short(self: MemoryStore) -> MetadataImage:

@@ -1,7 +1,7 @@
 """Where a simulated cluster keeps its metadata, and how its nodes find the controller.
 
 `Ensemble` plays ZooKeeper: a log that outlives every node, sessions that end when nothing was heard
-from a process for a while, and an office that goes to the next in the queue. What a process asks
+from a process for a while, and a leadership that goes to the next in the queue. What a process asks
 takes the network's way there and back; a request that is under way when its process stops still
 arrives.
 
@@ -32,13 +32,13 @@ ANSWER_S: Final = 2.0
 
 
 class Candidate:
-    """Who waits for the office."""
+    """Who waits for the leadership."""
 
     def __init__(self, process: Process, controller_id: int) -> None:
         self.process = process
         self.controller_id = controller_id
         self.epoch: int | None = None
-        """Of the office, once it is won."""
+        """Of the leadership, once it is won."""
         self.won = trio.Event()
         self.given_up = False
 
@@ -61,7 +61,7 @@ class Ensemble:
         return (process.host, HOST) not in cut and (HOST, process.host) not in cut
 
     async def run(self) -> None:
-        """End sessions, and give the office away."""
+        """End sessions, and give the leadership away."""
         while True:
             await trio.sleep(TICK_S)
             now = trio.current_time()
@@ -89,12 +89,12 @@ class Ensemble:
                 one.epoch = last.epoch + 1 if last is not None else 1
                 self.log.leader = Leader(one.controller_id, one.epoch)
                 self.network.chronicle.note(
-                    "zookeeper", f"{process} has the office, controller epoch {one.epoch}"
+                    "zookeeper", f"{process} has the leadership, controller epoch {one.epoch}"
                 )
                 one.won.set()
 
     def enter(self, one: Candidate) -> None:
-        """Let somebody wait for the office; a holder that asks again gets a new epoch."""
+        """Let somebody wait for the leadership; a holder that asks again gets a new epoch."""
         if one.given_up or not one.process.alive:
             return  # the request was long under way
         self._heard[one.process] = trio.current_time()
@@ -106,7 +106,7 @@ class Ensemble:
         self._elect()
 
     def withdraw(self, one: Candidate) -> None:
-        """Somebody waits no more; an office won meanwhile is given back."""
+        """Somebody waits no more; a leadership won meanwhile is given back."""
         one.given_up = True
         if one in self._waiting:
             self._waiting.remove(one)
@@ -114,7 +114,7 @@ class Ensemble:
             self.holder = None
 
     def depose(self, controller_id: int) -> None:
-        """The process that has the office under this id, though its session may last."""
+        """The process that has the leadership under this id, though its session may last."""
         if self.holder is not None and self.holder_id == controller_id and self._waiting:
             self.network.chronicle.note("zookeeper", f"{self.holder} is deposed")
             self.holder = None
@@ -145,7 +145,7 @@ class EnsembleStore:
         return self.since_snapshot
 
     async def watch(self) -> None:
-        """Say that the office may be lost once nothing was heard for a session's time."""
+        """Say that the leadership may be lost once nothing was heard for a session's time."""
         heard = trio.current_time()
         while True:
             await trio.sleep(TICK_S)
@@ -305,7 +305,7 @@ class ObservedStore:
 
 
 class EnsembleLocator:
-    """The holder of the office, as far as a process can see."""
+    """The holder of the leadership, as far as a process can see."""
 
     def __init__(
         self, ensemble: Ensemble, process: Process, endpoint_of: Callable[[int], Endpoint]

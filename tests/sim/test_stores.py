@@ -1,5 +1,5 @@
-"""The ensemble that plays ZooKeeper: sessions end, the office moves, and who lost it writes nothing
-more."""
+"""The ensemble that plays ZooKeeper: sessions end, the leadership moves, and a process that lost it
+writes nothing more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pk.core.meta.store import Fenced, StoreFailed
 
 
 class Here:
-    """An ensemble and two processes that want the office."""
+    """An ensemble and two processes that want the leadership."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.network = Network(Random(1), Chronicle())
@@ -51,7 +51,7 @@ def simulated(main: Callable[[Here], Awaitable[None]]) -> None:
         trio.run(begin, clock=VirtualClock())
 
 
-def test_the_office_moves_when_its_holder_stands_still_and_the_old_one_is_fenced() -> None:
+def test_the_leadership_moves_when_its_holder_stands_still_and_the_old_one_is_fenced() -> None:
     async def main(here: Here) -> None:
         lost: list[int] = []
         here.first.lost.append(lambda epoch, why: lost.append(epoch))

@@ -2,13 +2,13 @@
 the world.
 
 `submit(decide)` decides on the newest image, that is with every decision before it already made,
-though perhaps not yet on the disk. Decisions that queue up while an append is under way go out
+though it may not be on the disk yet. Decisions that queue up while an append is under way go out
 together in the next one (group commit). When the store has them they are in `feed`, from which
 every other node takes them, and in `image`; the broker of this process reacts at its own pace, in a
 task of its own (who wants to see it there waits for the broker's image). A reader of `image` never
 sees an event that a crash could take back.
 
-The office is taken by `open` and used by `run`, which returns when it is lost: somebody else has it
+`open` takes the leadership and `run` uses it. `run` returns when it is lost: another node has it
 (the store says Fenced), the store cannot say any more whether it is still held, or an append
 failed, after which the content of the store is unknown. (A disk that is full is no such failure:
 what it has no room for is refused with KAFKA_STORAGE_ERROR, and did not happen.) Then everything in
@@ -69,7 +69,7 @@ class _Submitted:
 
 
 class Controller:
-    """The one who decides for a cluster, or would. `open` takes the office, `run` must run while it
+    """What decides for a cluster, or would. `open` takes the leadership, `run` must run while it
     is used."""
 
     def __init__(
@@ -116,8 +116,8 @@ class Controller:
         return self._closed is None
 
     def attend(self, state: BrokerState, peers: Peers) -> None:
-        """While in office, watch over the brokers and keep leaders where they belong. `state` and
-        `peers` are this process's broker's: its config, its connections to others."""
+        """While it is the controller, watch over the brokers and keep leaders where they belong.
+        `state` and `peers` are this process's broker's: its config, its connections to others."""
         assert self.heartbeats is None
         self.heartbeats = HeartbeatManager(self, state, peers)
         self.duties += [
@@ -141,7 +141,7 @@ class Controller:
         not the beginning of a cluster but one that was lost, and starting again would make strays
         of them all.
 
-        Raises StoreFailed, also where the office was lost again meanwhile, and
+        Raises StoreFailed, also where the leadership was lost again meanwhile, and
         KafkaError(INCONSISTENT_CLUSTER_ID).
         """
         assert not self.active
@@ -173,7 +173,7 @@ class Controller:
         self, publish: Publish, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Append what is submitted and hand images to `publish`, the first before it is started;
-        until cancelled, or until the office is lost, whose reason is logged."""
+        until cancelled, or until the leadership is lost, whose reason is logged."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._show, publish, task_status)
@@ -293,8 +293,8 @@ class Controller:
 
     async def _show(self, publish: Publish, task_status: trio.TaskStatus[None]) -> None:
         """Let this process's broker react to the newest image, again and again. What was appended
-        while it did so comes with the next one, all at once. When the office is lost it is left to
-        finish: half a reaction is nothing that it could go on from."""
+        while it did so comes with the next one, all at once. When the leadership is lost it may
+        still finish: half a reaction is nothing that it could go on from."""
         shown = None
         while True:
             image = self.image
@@ -333,7 +333,7 @@ class Controller:
             self._closed = why
 
     def _close(self, why: str) -> None:
-        """Give up the office, if it is held; nothing is decided from here on."""
+        """Give up the leadership, if it is held; nothing is decided from here on."""
         if self._closed is None:
             logger.info("no longer the controller of epoch %d: %s", self.epoch, why)
             self._closed = why

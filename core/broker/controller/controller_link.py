@@ -67,7 +67,7 @@ CONNECT_MS: Final = 2_000
 
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 0.25
-"""Between two tries, doubling: somebody takes the office soon, or a process restarts."""
+"""Between two tries, doubling: somebody takes the leadership soon, or a process restarts."""
 
 ASK_AGAIN: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 """What a controller says that cannot say more: nothing happened; it may have happened."""
@@ -136,7 +136,7 @@ class _NoController(Exception):
 
 class _Line:
     """One channel to the controller, made when it is first needed and whenever somebody else holds
-    the office."""
+    the leadership."""
 
     def __init__(self, link: ControllerLink) -> None:
         self._link = link
@@ -263,7 +263,7 @@ class ControllerLink:
             raise _NoController("there is no active controller")
         own = self._controller
         if own is not None and found[0] == own.controller_id:
-            raise _NoController("this node is taking the controller's office")
+            raise _NoController("this node is taking the controller's leadership")
         return found
 
     async def _persist(
@@ -300,8 +300,8 @@ class ControllerLink:
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
-                # A process that is paused keeps its connections and says nothing: who has its
-                # office now is asked instead.
+                # A process that is paused keeps its connections and says nothing: the new
+                # controller is asked instead.
                 while True:
                     await trio.sleep(LOOK_AGAIN_S)
                     found = await self._locator.find()

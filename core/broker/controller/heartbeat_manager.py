@@ -11,7 +11,7 @@ refusal: a machine or a network that is slow gets the rest of its session.
 A new controller has had no heartbeat yet. It gives every broker a whole session, and tries all of
 them at once, because one may have died together with the controller before. The broker of that
 controller's own node gets less: its process was silent towards the store for so long that it lost
-the office, so one try that it leaves unanswered is enough. (Without this a node that is stopped
+the leadership, so one try that it leaves unanswered is enough. (Without this a node that is stopped
 costs its partitions two sessions, the store's and then the broker's.)
 
 A controller that was itself stopped for a while (SIGSTOP, a suspended machine) would find every

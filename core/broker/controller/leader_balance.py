@@ -4,7 +4,7 @@ the preferred replicas, and partitions without a leader get one when a config al
 Every `leader.imbalance.check.interval.seconds`, with `auto.leader.rebalance.enable`, partitions
 whose preferred replica is in sync but does not lead are given to it. Where
 `unclean.leader.election.enable` was changed, for a topic, a broker or all of them, partitions
-without a leader are looked at again at once; so they are when a controller takes office, because
+without a leader are looked at again at once; so they are when a controller is elected, because
 the one before may have died in between.
 """
 

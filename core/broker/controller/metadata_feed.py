@@ -122,7 +122,7 @@ class MetadataFeed:
         return self._snapshots[-1] if self._snapshots else None
 
     def restart(self, image: MetadataImage) -> None:
-        """Begin behind what the store held when the controller took office. What is kept already
+        """Begin behind what the store held when the controller was elected. What is kept already
         stays where it leads up to that very place."""
         known = self._tail and (self._image.offset, self._tail[-1].epoch) == (
             image.offset,

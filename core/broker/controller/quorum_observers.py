@@ -23,7 +23,7 @@ class Observer:
 
 
 class QuorumObservers:
-    """All of them, by node; forgotten with the controller's term of office."""
+    """All of them, by node; forgotten with the controller's term."""
 
     def __init__(self) -> None:
         self._known: dict[int, Observer] = {}

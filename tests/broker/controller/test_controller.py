@@ -74,7 +74,7 @@ class Running:
         self._nursery.cancel_scope.cancel()
 
     async def reopen(self) -> None:
-        """Take the office (again)."""
+        """Take the leadership (again)."""
         await self.controller.open("c")
         await self._nursery.start(self._run)
 
@@ -231,7 +231,7 @@ def test_after_a_failure_the_log_decides_what_happened(moment: str, happened: in
     run(main)
 
 
-def test_where_there_is_no_room_nothing_happens_and_the_office_is_kept(
+def test_where_there_is_no_room_nothing_happens_and_the_leadership_is_kept(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -382,7 +382,7 @@ def test_a_slow_broker_holds_back_neither_the_next_append_nor_the_others() -> No
     run(main)
 
 
-def test_a_broker_that_is_reacting_finishes_when_the_office_is_lost() -> None:
+def test_a_broker_that_is_reacting_finishes_when_the_leadership_is_lost() -> None:
     async def main() -> None:
         async with running() as one:
             one.showing = trio.Event()
@@ -430,7 +430,7 @@ def test_the_feed_has_what_the_store_has() -> None:
     run(main)
 
 
-def test_duties_end_with_the_office() -> None:
+def test_duties_end_with_the_leadership() -> None:
     async def main() -> None:
         async with running() as one:
             doing: list[str] = []

@@ -244,7 +244,7 @@ def test_a_predecessor_that_does_not_answer_gets_no_second_session() -> None:
             nursery.start_soon(one.manager.run)
             await trio.sleep(1.1)
             assert one.controller.fenced == [2], (
-                "its silence cost it the office already; 3 is only slow"
+                "its silence cost it the leadership already; 3 is only slow"
             )
             nursery.cancel_scope.cancel()
 
@@ -310,7 +310,7 @@ def test_who_shuts_down_waits_until_the_others_know() -> None:
     run(main)
 
 
-def test_the_next_term_of_office_starts_again() -> None:
+def test_the_next_term_starts_again() -> None:
     async def main() -> None:
         one = Watched()
         with trio.move_on_after(5):

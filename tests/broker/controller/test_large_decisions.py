@@ -74,7 +74,7 @@ def test_what_is_not_in_the_store_when_the_controller_stops_did_not_happen(how: 
                     one.stop()
                     return
                 for lost in one.store.lost:
-                    lost(one.controller.epoch, "another has the office")
+                    lost(one.controller.epoch, "another has the leadership")
 
             def decide(image: MetadataImage) -> Decision[Event]:
                 trio.from_thread.run_sync(stop)

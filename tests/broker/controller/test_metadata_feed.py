@@ -143,7 +143,7 @@ def test_a_new_controller_goes_on_behind_what_the_store_had() -> None:
     assert feed.start_offset == feed.end_offset == 4, "somebody else wrote meanwhile"
 
 
-def test_waiting_ends_with_news_with_time_and_with_the_office() -> None:
+def test_waiting_ends_with_news_with_time_and_with_the_leadership() -> None:
     async def main() -> None:
         feed = started()
         assert await feed.wait_beyond(0, trio.current_time())

@@ -69,7 +69,7 @@ class World:
                 return
 
     async def move(self, to: int, *, kill: bool = True, power: bool = True) -> None:
-        """The coordinator is killed, or only loses its office; another broker leads."""
+        """The coordinator is killed, or only loses its leadership; another broker leads."""
         leader = self.leader()
         isr = tuple(n for n in self.cluster.isr(TOPIC) if n != leader or not kill)
         assert to in isr
@@ -171,7 +171,7 @@ async def test_what_becomes_safe_late_is_told_late() -> None:
 
 
 @simulated
-async def test_who_only_loses_its_office_does_nothing_more() -> None:
+async def test_who_only_loses_its_leadership_does_nothing_more() -> None:
     async with running_cluster() as cluster:
         world = await begin(cluster)
         world.limit = 1
