@@ -68,14 +68,14 @@ class Machine:
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """What a command line begins with that runs there, in the root directory."""
-        return ("nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--")
+        """What a command line begins with that runs there, in the root directory. A kill of the
+        process meets only `nsenter`, so what runs there dies with its parent."""
+        nsenter = ("nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--")
+        return (*nsenter, "setpriv", "--pdeathsig", "KILL", "--")
 
     def command(self, *words: str, folder: Path = Path("/")) -> list[str]:
-        """The command line that runs another there, in a folder. A kill of what runs it meets only
-        `nsenter`, so what runs there dies with its parent."""
-        shell = ("sh", "-c", 'cd "$0" && exec "$@"', str(folder))
-        return [*self.enter, "setpriv", "--pdeathsig", "KILL", "--", *shell, *words]
+        """The command line that runs another there, in a folder."""
+        return [*self.enter, "sh", "-c", 'cd "$0" && exec "$@"', str(folder), *words]
 
     def network(self, *words: str) -> None:
         """Runs `ip` there, with the process ids of this machine. Raises CalledProcessError."""
