@@ -18,7 +18,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["clients.fixtures", "zookeeper_server", "group_parts", "scheduling"]
+pytest_plugins = ["leftovers", "clients.fixtures", "zookeeper_server", "group_parts", "scheduling"]
 
 NO_SKIPS = "PK_NO_SKIPS"
 
