@@ -47,6 +47,7 @@ class Client(NamedTuple):
 
 
 NO_KIP_848: Final = "it has no groups of KIP-848"
+NO_CONFIGS: Final = "its administrator neither describes nor changes configs"
 
 
 def need(program: str) -> str:
@@ -138,6 +139,18 @@ def _node(folder_name: str) -> Callable[[Path], Command]:
     return command
 
 
+def _node_rdkafka(folder_name: str, package: str) -> Callable[[Path], Command]:
+    """Both are node-rdkafka's classes above a librdkafka that is built here, for some minutes."""
+
+    def command(builds: Path) -> Command:
+        folder = builds / folder_name
+        install_node_packages(HERE / folder_name, folder)
+        program = HERE / "node_rdkafka" / "scenarios.js"
+        return (need("node"), str(program), str(folder / "node_modules" / package))
+
+    return command
+
+
 def _node_version(folder: str, package: str) -> Callable[[], str]:
     def version() -> str:
         text = (HERE / folder / "package.json").read_text()
@@ -188,7 +201,6 @@ def _refused(why: str) -> Callable[[Path], Command]:
     return command
 
 
-NO_PROGRAM: Final = "it builds librdkafka from source, and has not been tried yet"
 NO_MODULE: Final = "Go's module proxy does not serve it here"
 
 CLIENTS: Final = (
@@ -261,11 +273,18 @@ CLIENTS: Final = (
         "kafka-javascript",
         "@confluentinc/kafka-javascript",
         "JavaScript",
-        lambda: "",
-        _refused("its package downloads a library of GitHub's, or the sources of others, to build"),
-        {},
+        _node_version("kafka_javascript", "@confluentinc/kafka-javascript"),
+        _node_rdkafka("kafka_javascript", "@confluentinc/kafka-javascript"),
+        {"admin": NO_CONFIGS},
     ),
-    Client("node-rdkafka", "node-rdkafka", "JavaScript", lambda: "", _refused(NO_PROGRAM), {}),
+    Client(
+        "node-rdkafka",
+        "node-rdkafka",
+        "JavaScript",
+        _node_version("node_rdkafka", "node-rdkafka"),
+        _node_rdkafka("node_rdkafka", "node-rdkafka"),
+        {"admin": NO_CONFIGS},
+    ),
     Client("rdkafka", "rdkafka", "Rust", _rust_version("rust", "rdkafka"), _rust("rust"), {}),
 )
 """The rows, in order."""

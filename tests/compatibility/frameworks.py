@@ -7,12 +7,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypedDict
 from xml.etree import ElementTree
 
-from clients import apache_kafka
+from clients import apache_kafka, spark_connector
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FRAMEWORK_S: Final = 1800.0
@@ -30,9 +29,6 @@ class Framework(NamedTuple):
 
     tests: tuple[str, ...]
     """pytest's ids; only those against pk are run."""
-
-    missing: str = ""
-    """Why it cannot be had, or empty."""
 
 
 class Shown(TypedDict):
@@ -84,10 +80,9 @@ FRAMEWORKS: Final = (
     Framework(
         "spark",
         "Spark's Kafka connector",
-        installed_version("pyspark"),
-        "batches and streams, read and written",
-        (),
-        "Maven has no connector of this version of pyspark",
+        spark_connector.VERSION,
+        "batches and streams, read and written; a stream goes on from its checkpoint",
+        ("tests/clients/test_spark_connector.py",),
     ),
     Framework(
         "flink",
@@ -102,9 +97,6 @@ FRAMEWORKS: Final = (
 
 def run_framework(framework: Framework, tell: Callable[[str], None]) -> Shown:
     """Run its tests; what it fails is named, not raised."""
-    if framework.missing:
-        tell(f"{framework.name}: missing: {framework.missing}")
-        return _shown(framework, "missing", "", framework.missing)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         words = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider"]

@@ -15,7 +15,7 @@ from compatibility.run import run_client
 INSTALLED = {"confluent-kafka", "kafka-python", "aiokafka", "kcat", "java"}
 """Those that need no build."""
 
-NOT_TO_BE_HAD = {"kcl", "kaf", "kafka-javascript", "node-rdkafka"}
+NOT_TO_BE_HAD = {"kcl", "kaf"}
 
 
 def had() -> list[object]:
