@@ -88,6 +88,9 @@ def settings(pipeline: Pipeline) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
+        # A kill inside Spark's write of the first batch's offsets leaves a part of a file, and by
+        # default Spark then refuses the checkpoint for ever. No other program writes there.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         **pipeline.spark,
     }
 

@@ -153,6 +153,20 @@ def test_the_example_windowed_count_and_its_dead_letters_driven_back(world: Worl
     assert all(not headers for headers in back)
 
 
+def test_a_kill_in_the_write_of_the_first_offsets_does_not_end_a_pipeline(world: World) -> None:
+    """By default Spark refuses a checkpoint with such a part of a file for ever."""
+    world.topic("orders", data("orders"))
+    world.topic("orders-per-minute")
+    world.topic("orders-dead-letters")
+    counting = world.example("windowed-count")
+    offsets = Places(counting).query(counting.sinks[0].name) / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.c6760dcc.tmp").write_bytes(b"v1")
+    assert world.run(counting)["state"] == "finished"
+    wanted = Counter((order["at"][:16], order["customer"]) for order in good_orders())
+    assert counts_of(world.bootstrap) == wanted
+
+
 def test_the_example_stream_join(world: World) -> None:
     world.topic("orders", data("orders"))
     world.topic("payments", data("payments"))

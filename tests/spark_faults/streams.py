@@ -51,6 +51,8 @@ def settings(work: Work) -> dict[str, str]:
         "spark.speculation.multiplier": "1.1",
         "spark.speculation.minTaskRuntime": "50ms",
         "spark.sql.streaming.minBatchesToRetain": "1000000",
+        # Else a query that is killed while it writes its first offsets never starts again.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         **work.conf,
     }
 
