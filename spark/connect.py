@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pk.spark.errors import SparkFailed, SparkMissing
-from pk.spark.package import ZIP, archive_name, sources, write_zip
+from pk.spark.session.package import ZIP, archive_name, sources, write_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-    from pk.spark.session import Where
+    from pk.spark.session.local import Where
 
 INSTALL = "pip install 'pk-broker[connect]'"
 

@@ -10,7 +10,7 @@ import gc
 import pyspark.worker  # noqa: F401 (imported for the workers)
 from pyspark.daemon import manager
 
-import pk.spark.batch_reader
+import pk.spark.read.batch_reader
 import pk.spark.sink.writer
 import pk.spark.stream.reader  # noqa: F401 (imported for the workers)
 

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from pk.spark.batch_reader import KafkaReader
+    from pk.spark.read.batch_reader import KafkaReader
     from pk.spark.sink.writer import KafkaBatchWriter, KafkaStreamWriter
     from pk.spark.source import KafkaSource
     from pk.spark.stream.reader import KafkaStreamReader

@@ -3,10 +3,10 @@
     reader = spark.read.format("pk").option("kafka.bootstrap.servers", "localhost:9092")
     rows = reader.option("subscribe", "orders").load()
 
-Options and columns are those of Spark's own Kafka source (pk.spark.options), so a job migrates by
-changing the name of the format. Spark finds the source by itself, through the module `pyspark_pk`.
-It creates it, and what reads and writes, in Python processes beside the driver and sends them to
-tasks, so all of these classes are pickled.
+Options and columns are those of Spark's own Kafka source (pk.spark.read.options), so a job migrates
+by changing the name of the format. Spark finds the source by itself, through the module
+`pyspark_pk`. It creates it, and what reads and writes, in Python processes beside the driver and
+sends them to tasks, so all of these classes are pickled.
 
 Every session looks through the sources that are installed, so this file imports what they need only
 when they are used.
@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 from pk.spark.errors import OptionError
 
 if TYPE_CHECKING:
-    from pk.spark.batch_reader import KafkaReader
-    from pk.spark.options import SourceOptions
+    from pk.spark.read.batch_reader import KafkaReader
+    from pk.spark.read.options import SourceOptions
     from pk.spark.schemas.reading import Reading
     from pk.spark.sink.options import SinkOptions
     from pk.spark.sink.writer import KafkaBatchWriter, KafkaStreamWriter
@@ -57,7 +57,7 @@ class KafkaSource(DataSource):
         return f"{SCHEMA}, {HEADERS}" if headers else SCHEMA
 
     def reader(self, schema: StructType) -> "KafkaReader":
-        from pk.spark.batch_reader import KafkaReader
+        from pk.spark.read.batch_reader import KafkaReader
 
         return KafkaReader(*self._reading(schema, stream=False))
 
@@ -69,7 +69,7 @@ class KafkaSource(DataSource):
     def _reading(
         self, schema: StructType, *, stream: bool
     ) -> "tuple[SourceOptions, StructType, Reading | None]":
-        from pk.spark.options import parse_options
+        from pk.spark.read.options import parse_options
         from pk.spark.schemas.options import split_options
 
         rest, schemas = split_options(dict(self.options))

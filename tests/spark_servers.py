@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pk.spark.java import find_java, launcher_home, require_pyspark
-from pk.spark.package import python_of_workers
+from pk.spark.session.package import python_of_workers
 
 WAIT_S = 300
 _STARTED = re.compile(r"Spark Connect server started at: .*:(\d+)")

@@ -6,13 +6,13 @@ from pk.cli.command_line.on_spark import OnCluster, OnSpark
 from pk.cli.runtime.exits import Unusable
 
 if TYPE_CHECKING:
-    from pk.spark.session import Where
+    from pk.spark.session.local import Where
 
 
 def spark_place(options: OnCluster) -> "Where":
     """What `--master`, `--remote`, `--conf` and `--archives` say; Spark refuses what it does not
     know. Raises Unusable."""
-    from pk.spark.session import Where
+    from pk.spark.session.local import Where
 
     remote = options.remote if isinstance(options, OnSpark) else None
     if remote is not None and options.master is not None:

@@ -27,7 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 from spark_faults.driver import command_line, family
 
 from benchmark.systems import rss_mb
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 TIMEOUT_S = 120.0
 POLL_S = 0.5
@@ -81,7 +81,7 @@ def measure(spark: Any, driver: int, began: float, batches: int) -> Memory:
     heap = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
     children = family(driver)[1:]
     java = [pid for pid in children if "PythonGatewayServer" in command_line(pid)]
-    python = [pid for pid in children if "pk.spark.fork_server" in command_line(pid)]
+    python = [pid for pid in children if "pk.spark.session.fork_server" in command_line(pid)]
     return Memory(
         (time.monotonic() - began) / 60,
         batches,

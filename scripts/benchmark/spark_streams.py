@@ -83,7 +83,7 @@ spark.stop()
 """
 
 PK = """
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 cores, jars, *words = sys.argv[1:]
 conf = {
     "spark.sql.shuffle.partitions": "4",

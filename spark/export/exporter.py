@@ -2,7 +2,7 @@
 
 The export is planned first, as ranges of offsets. Each range is one Spark task and one file, or
 several files if the caller's session limits the records of a file. The task reads its range from
-the partition's leader (pk.spark.reader, which the `pk` data source uses too) and hands Arrow
+the partition's leader (pk.spark.read.reader, which the `pk` data source uses too) and hands Arrow
 batches to Spark; Spark parses JSON if asked to, and writes. The ranges are known before Spark has
 started, so the job does not need the data source's planning, which would start Python three times:
 3.5 s of CPU.
@@ -28,7 +28,6 @@ from pk.core.values import TopicPartition
 from pk.net.client.cluster import in_nursery, open_cluster
 from pk.net.client.config import AdminConfig, parse
 from pk.spark.connect import SparkOfOurs, connect
-from pk.spark.cores import cores as default_cores
 from pk.spark.errors import DirectoryRefused, OptionError, SparkFailed
 from pk.spark.export.job import Job
 from pk.spark.export.manifest import (
@@ -45,11 +44,12 @@ from pk.spark.export.options import ExportOptions, Kind, Progress, Summary
 from pk.spark.export.plan import Found, plan_export
 from pk.spark.export.table import CATALOG_FILE, FILES, settle
 from pk.spark.export.url import ExportUrl, is_url, local_path, open_url
-from pk.spark.interrupts import QuietPy4j
 from pk.spark.java import require_pyspark
-from pk.spark.options import SourceOptions
-from pk.spark.ranges import OffsetRange, split, total_offsets
-from pk.spark.session import launch
+from pk.spark.read.options import SourceOptions
+from pk.spark.read.ranges import OffsetRange, split, total_offsets
+from pk.spark.session.cores import cores as default_cores
+from pk.spark.session.interrupts import QuietPy4j
+from pk.spark.session.local import launch
 from pk.spark.stream.arrivals import Arrivals
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ FOLLOW_EVERY_S: Final = 10.0
 """How long a followed export lets records gather, by default: each run makes files."""
 
 LONG_OFFSETS: Final = 3_000_000
-"""From this many offsets on, the optimising compiler is worth its cost (pk.spark.session)."""
+"""From this many offsets on, the optimising compiler is worth its cost (pk.spark.session.local)."""
 
 _PART: Final = re.compile(r"part-(\d+)-.*\.parquet")
 """A task's file. In a session with `spark.sql.files.maxRecordsPerFile` a task writes several."""

@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pk.spark.background import in_background
 from pk.spark.connect import SparkOfOurs, cancel, ddl_of, functions_of, is_connect
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.export.options import CODECS, ExportOptions, Progress
-from pk.spark.ranges import OffsetRange, total_offsets
+from pk.spark.read.ranges import OffsetRange, total_offsets
 from pk.spark.schemas.kinds import KINDS
+from pk.spark.session.background import in_background
 from pk.spark.tables.layout import parse_layout, with_columns
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Job:
         ]
         if not wanted:
             return {}
-        from pk.spark.sample import sample
+        from pk.spark.read.sample import sample
 
         return sample(self.ranges, self.options.read, wanted, self.options.sample)
 
@@ -187,7 +187,7 @@ class Job:
         if given is not None:
             fields = _parse_schema(spark, name, given)
         else:
-            from pk.spark.sample import infer
+            from pk.spark.read.sample import infer
 
             fields = infer(spark, samples[name], self.states.parent)
         kept = [f for f in fields.fields if f.name != CORRUPT]

@@ -11,9 +11,9 @@ from pk.spark.errors import OptionError
 from pk.spark.export.manifest import ExportedRange
 from pk.spark.export.table import FILES, check_table
 from pk.spark.export.url import is_url
-from pk.spark.read_options import ReadOptions
+from pk.spark.read.read_options import ReadOptions
 from pk.spark.schemas.kinds import KINDS
-from pk.spark.session import HERE, Where
+from pk.spark.session.local import HERE, Where
 from pk.spark.tables.layout import parse_layout
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pk.net.client.results import LATEST, EpochEndOffset
 from pk.spark.errors import DataLost, DirectoryRefused
 from pk.spark.export.manifest import Manifest
 from pk.spark.export.options import ExportOptions
-from pk.spark.plan import describe, ids_of, listed, whole, within
-from pk.spark.ranges import OffsetRange
+from pk.spark.read.plan import describe, ids_of, listed, whole, within
+from pk.spark.read.ranges import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from pk.core.errors import KafkaError
 from pk.spark.errors import DataLost, SparkFailed
 from pk.spark.export.unknown_fields import FieldCounter, Fields, UnknownFields, merged
-from pk.spark.ranges import OffsetRange
-from pk.spark.read_options import ReadOptions
-from pk.spark.reader import read
+from pk.spark.read.ranges import OffsetRange
+from pk.spark.read.read_options import ReadOptions
+from pk.spark.read.reader import read
 
 if TYPE_CHECKING:
     from pk.spark.export.schemas import Decoding

@@ -20,9 +20,7 @@ from pk.core.errors import KafkaError
 from pk.core.values import uuid_text
 from pk.net.client.admin import Admin
 from pk.net.client.config import AdminConfig, parse
-from pk.spark.background import in_background
 from pk.spark.connections import connections
-from pk.spark.cores import cores
 from pk.spark.errors import SparkFailed
 from pk.spark.importer.expressions import records_of
 from pk.spark.importer.ledger import Ledger, Mark, Piece
@@ -34,10 +32,12 @@ from pk.spark.importer.options import (
     ImportSummary,
 )
 from pk.spark.importer.portions import Portion, open_source, portions_of
-from pk.spark.interrupts import QuietPy4j
 from pk.spark.java import require_pyspark
-from pk.spark.plan import describe
-from pk.spark.session import OwnSpark, launch
+from pk.spark.read.plan import describe
+from pk.spark.session.background import in_background
+from pk.spark.session.cores import cores
+from pk.spark.session.interrupts import QuietPy4j
+from pk.spark.session.local import OwnSpark, launch
 from pk.spark.sink.messages import remove_staged
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from pk.spark.errors import OptionError, SparkError
 from pk.spark.jdbc_url import with_path
-from pk.spark.session import HERE, Where
+from pk.spark.session.local import HERE, Where
 from pk.spark.sink.options import SinkOptions
 
 FORMATS: Final = ("parquet", "csv", "json", "delta", "iceberg", "jdbc")

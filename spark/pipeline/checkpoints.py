@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pk.core.values import TopicPartition
-from pk.spark.ranges import OffsetRange
+from pk.spark.read.ranges import OffsetRange
 from pk.spark.stream.offsets import StreamOffset, WrongOffset
 
 

@@ -9,16 +9,16 @@ from pyspark.sql.types import StructType
 
 from pk.core.values import TopicPartition
 from pk.spark.connections import connections
-from pk.spark.options import SourceOptions, parse_options
 from pk.spark.pipeline import json_values
 from pk.spark.pipeline.atomic_json import write_json
 from pk.spark.pipeline.checkpoints import planned
 from pk.spark.pipeline.definition import Pipeline, TopicSource
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.relations import parse_fields
-from pk.spark.plan import plan
-from pk.spark.ranges import OffsetRange
-from pk.spark.sample import infer, sample
+from pk.spark.read.options import SourceOptions, parse_options
+from pk.spark.read.plan import plan
+from pk.spark.read.ranges import OffsetRange
+from pk.spark.read.sample import infer, sample
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 
 from pk.net.client.errors import ConfigError
 from pk.spark.errors import OptionError
-from pk.spark.options import parse_options
 from pk.spark.pipeline import json_values
 from pk.spark.pipeline.definition import (
     FileSource,
@@ -34,6 +33,7 @@ from pk.spark.pipeline.definition import (
 from pk.spark.pipeline.document import Problem
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import has_bytes, source_options
+from pk.spark.read.options import parse_options
 from pk.spark.schemas.options import split_options
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import SparkFailed
-from pk.spark.interrupts import QuietPy4j
 from pk.spark.pipeline.atomic_json import write_json
 from pk.spark.pipeline.checkpoints import last_batch
 from pk.spark.pipeline.definition import JdbcSource, Pipeline
 from pk.spark.pipeline.group_offsets import GroupOffsets
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import Lock, Status, StatusFile, rows_of
-from pk.spark.session import HERE, OwnSpark, Where, launch
+from pk.spark.session.interrupts import QuietPy4j
+from pk.spark.session.local import HERE, OwnSpark, Where, launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

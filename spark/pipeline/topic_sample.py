@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from pk.spark.connections import connections
-from pk.spark.options import parse_options
-from pk.spark.plan import plan
-from pk.spark.sample import sample
+from pk.spark.read.options import parse_options
+from pk.spark.read.plan import plan
+from pk.spark.read.sample import sample
 
 
 def topic_sample(kafka: Mapping[str, str], topic: str, count: int) -> list[bytes]:

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import types as t
 
 from pk.spark.errors import OptionError
-from pk.spark.options import parse_options
+from pk.spark.read.options import parse_options
 from pk.spark.schemas.options import split_options
 from pk.spark.schemas.reading import Reading
 

@@ -26,10 +26,10 @@ from pk.net.client.config import AdminConfig, parse
 from pk.net.client.partitioner import partition_for_key
 from pk.net.client.results import EARLIEST, LATEST, IsolationLevel, NewTopic
 from pk.spark.errors import DataLost, SparkError
-from pk.spark.plan import listed
-from pk.spark.ranges import OffsetRange
-from pk.spark.read_options import ReadOptions
-from pk.spark.reader import RangeFetch
+from pk.spark.read.plan import listed
+from pk.spark.read.ranges import OffsetRange
+from pk.spark.read.read_options import ReadOptions
+from pk.spark.read.reader import RangeFetch
 from pk.spark.sink.options import SinkOptions
 
 TOPIC: Final = "__pk_spark_commits"

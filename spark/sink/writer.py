@@ -12,8 +12,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pk.spark.collector import put_modules_aside
 from pk.spark.connections import connections
+from pk.spark.session.collector import put_modules_aside
 from pk.spark.sink.commit import open_publisher, publish_batch, publish_job, publish_sealed
 from pk.spark.sink.messages import SealedMessage, collect, inline_limit, remove_staged
 from pk.spark.sink.options import Delivery, SinkOptions

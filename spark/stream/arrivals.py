@@ -22,8 +22,8 @@ from pk.net.client.cluster import Cluster
 from pk.net.client.config import AdminConfig, parse
 from pk.net.client.errors import ClientError
 from pk.net.client.results import LATEST
-from pk.spark.options import SourceOptions
-from pk.spark.plan import listed
+from pk.spark.read.options import SourceOptions
+from pk.spark.read.plan import listed
 
 WAIT_MS: Final = 1_500
 """How long Spark waits for an answer that there is nothing new, in milliseconds."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 from pk.core.values import TopicPartition
-from pk.spark.options import BatchLimits
+from pk.spark.read.options import BatchLimits
 
 
 def shared_out(

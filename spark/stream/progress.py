@@ -16,9 +16,9 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition, Uuid, uuid_text
 from pk.net.client.cluster import Cluster
 from pk.spark.errors import DataLost
-from pk.spark.options import SourceOptions
-from pk.spark.plan import bounds, whole
-from pk.spark.ranges import OffsetRange, split
+from pk.spark.read.options import SourceOptions
+from pk.spark.read.plan import bounds, whole
+from pk.spark.read.ranges import OffsetRange, split
 from pk.spark.stream.arrivals import Arrivals
 from pk.spark.stream.limits import Delay, shared_out
 from pk.spark.stream.offsets import StreamOffset

@@ -21,10 +21,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pk.spark.batch_reader import rows
 from pk.spark.connections import connections
-from pk.spark.options import SourceOptions
-from pk.spark.range_partition import RangePartition
+from pk.spark.read.batch_reader import rows
+from pk.spark.read.options import SourceOptions
+from pk.spark.read.range_partition import RangePartition
 from pk.spark.stream.offsets import StreamOffset
 from pk.spark.stream.progress import Progress, ranges_between
 

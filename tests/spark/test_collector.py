@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import gc
-from pk.spark.collector import put_modules_aside
+from pk.spark.session.collector import put_modules_aside
 
 put_modules_aside()
 first = gc.get_freeze_count()

@@ -19,8 +19,8 @@ from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.export.exporter import ExportOptions, export, exported_files
 from pk.spark.importer.importer import import_rows
 from pk.spark.importer.options import ImportOptions
-from pk.spark.package import DEPENDENCIES, write_dependencies
-from pk.spark.session import Where, launch
+from pk.spark.session.local import Where, launch
+from pk.spark.session.package import DEPENDENCIES, write_dependencies
 
 pytestmark = pytest.mark.slow
 Fresh = Callable[[str], str]

@@ -26,7 +26,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.spark.errors import DataLost, DirectoryRefused, OptionError, SparkFailed
 from pk.spark.export.exporter import ExportOptions, Progress, export, exported_files
 from pk.spark.export.manifest import LOCK, MANIFEST, Manifest
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

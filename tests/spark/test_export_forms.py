@@ -25,7 +25,7 @@ from pk.spark.errors import DirectoryRefused, OptionError
 from pk.spark.export.exporter import ExportOptions, Summary, export, export_topics, follow
 from pk.spark.export.manifest import MANIFEST, Manifest
 from pk.spark.export.url import file_system
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,9 +17,9 @@ from pk.spark.errors import DataLost, DirectoryRefused
 from pk.spark.export.manifest import Manifest
 from pk.spark.export.options import ExportOptions
 from pk.spark.export.plan import Found, plan_export
-from pk.spark.ranges import OffsetRange
-from pk.spark.read_options import ReadOptions
-from pk.spark.reader import read
+from pk.spark.read.ranges import OffsetRange
+from pk.spark.read.read_options import ReadOptions
+from pk.spark.read.reader import read
 
 Fresh = Callable[[str], str]
 

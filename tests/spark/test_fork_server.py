@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from pk.spark.fork_server import ForkServer, can_fork
 from pk.spark.java import worker_environment
+from pk.spark.session.fork_server import ForkServer, can_fork
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
 

@@ -26,7 +26,7 @@ from pyarrow import parquet
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.importer.importer import import_rows
 from pk.spark.importer.options import ImportOptions, ImportProgress, ImportRefused
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

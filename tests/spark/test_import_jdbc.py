@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pk.spark.errors import OptionError
 from pk.spark.importer.importer import import_rows
 from pk.spark.importer.options import ImportOptions
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

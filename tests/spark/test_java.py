@@ -89,7 +89,7 @@ def test_use_java_sets_what_a_session_needs(tmp_path: Path) -> None:
 
 def test_workers_find_this_package() -> None:
     environ = os.environ | java.worker_environment({})
-    code = "import pk.spark.reader as r; print(r.__file__)"
+    code = "import pk.spark.read.reader as r; print(r.__file__)"
     ran = subprocess.run(
         [environ["PYSPARK_PYTHON"], "-P", "-c", code],
         env=environ,
@@ -98,9 +98,8 @@ def test_workers_find_this_package() -> None:
         text=True,
         check=True,
     )
-    assert Path(ran.stdout.strip()).resolve() == Path(java.__file__).resolve().with_name(
-        "reader.py"
-    )
+    reader = Path(java.__file__).resolve().parent / "read" / "reader.py"
+    assert Path(ran.stdout.strip()).resolve() == reader
 
 
 def test_pyspark_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 import pyspark
 
-from pk.spark.session import Where, launch
+from pk.spark.session.local import Where, launch
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from spark_servers import Host, standalone
 
 from pk.spark.export.manifest import MANIFEST, Manifest
 from pk.spark.java import find_java, launcher_home, require_pyspark
-from pk.spark.package import python_of_workers
+from pk.spark.session.package import python_of_workers
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,8 +9,8 @@ from pk.core.values import TopicPartition
 from pk.net.client.errors import ConfigError
 from pk.net.client.results import EARLIEST, LATEST, IsolationLevel
 from pk.spark.errors import OptionError
-from pk.spark.options import BatchLimits, Bound, parse_options
-from pk.spark.read_options import FETCH_BYTES
+from pk.spark.read.options import BatchLimits, Bound, parse_options
+from pk.spark.read.read_options import FETCH_BYTES
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092"}
 ONE = BASE | {"subscribe": "orders"}

@@ -20,14 +20,14 @@ from spark_servers import standalone
 from pk.spark.export.exporter import ExportOptions, export, exported_files
 from pk.spark.importer.importer import import_rows
 from pk.spark.importer.options import ImportOptions
-from pk.spark.package import (
+from pk.spark.session.local import Where
+from pk.spark.session.package import (
     DEPENDENCIES,
     ZIP,
     archive_name,
     write_dependencies,
     write_zip,
 )
-from pk.spark.session import Where
 
 Fresh = Callable[[str], str]
 SECRET = "s3cr3t-of-the-export"

@@ -19,7 +19,7 @@ from pk.core.schemas.serialization import Deserializer, encoder
 from pk.net.schemas.blocking import Schemas
 from pk.spark.pipeline.definition import parse_pipeline
 from pk.spark.pipeline.run import RunOptions, run_pipeline, settings
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -38,7 +38,7 @@ from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.run import PipelineFailed, RunOptions, run_pipeline, settings
 from pk.spark.pipeline.shared_variables import complete_shared_variables, shared_variables
 from pk.spark.pipeline.status import Status, read_status
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

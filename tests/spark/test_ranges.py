@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.spark.ranges import OffsetRange, split, total_offsets
+from pk.spark.read.ranges import OffsetRange, split, total_offsets
 
 ranges = st.lists(
     st.builds(

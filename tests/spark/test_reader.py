@@ -16,9 +16,9 @@ from spark_records import CODECS, Made, produce, records
 from pk.core.errors import ErrorCode, KafkaError
 from pk.spark.connections import connections
 from pk.spark.errors import DataLost
-from pk.spark.ranges import OffsetRange, split
-from pk.spark.read_options import ReadOptions
-from pk.spark.reader import read
+from pk.spark.read.ranges import OffsetRange, split
+from pk.spark.read.read_options import ReadOptions
+from pk.spark.read.reader import read
 
 Fresh = Callable[[str], str]
 
@@ -124,7 +124,7 @@ def test_a_missing_topic(kafka: Kafka, fresh: Fresh) -> None:
 def test_a_reader_that_is_closed_early_ends_its_fetching(
     kafka: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pk.spark.reader.ROWS_BYTES", 10_000)
+    monkeypatch.setattr("pk.spark.read.reader.ROWS_BYTES", 10_000)
     topic = topics.create_topic(kafka, fresh("read"))
     produce(kafka, topic, records(5_000, 1), batch_bytes=5_000)
     client = {"max.partition.fetch.bytes": "5000"}

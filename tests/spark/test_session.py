@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 import pyspark
 from pyspark.sql import SparkSession
 
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def test_workers_are_forked_with_everything_imported(session: SparkSession) -> N
 @pytest.mark.skipif(sys.platform != "linux", reason="a Python of its own for each elsewhere")
 def test_tasks_and_planning_are_forks(session: SparkSession) -> None:
     [started] = session.sparkContext.parallelize([0], 1).map(lambda _: sys.orig_argv).collect()
-    assert "pk.spark.fork_server" in started
+    assert "pk.spark.session.fork_server" in started
     jvm: Any = session.sparkContext._jvm
     planning = jvm.java.lang.System.getenv("PYSPARK_DRIVER_PYTHON")
     assert planning == session.sparkContext.pythonExec

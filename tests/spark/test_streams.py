@@ -21,7 +21,7 @@ from spark_records import Made, produce, records
 from pk.net.client.partitioner import partition_for_key
 from pk.spark.pipeline.definition import parse_pipeline
 from pk.spark.pipeline.run import RunOptions, run_pipeline
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pk.spark.fork_server import ForkServer
 from pk.spark.java import worker_environment
-from pk.spark.session import OwnSpark, Where, launch
+from pk.spark.session.fork_server import ForkServer
+from pk.spark.session.local import OwnSpark, Where, launch
 from spark_faults.faulty import CHANCES, NAME, NOTES, FaultySource
 from spark_faults.streams import Forms, run, settings
 from spark_faults.work import Work

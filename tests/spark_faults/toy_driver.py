@@ -24,7 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pk.spark.connections import connections
-from pk.spark.options import parse_options
+from pk.spark.read.options import parse_options
 from pk.spark.sink import commit
 from pk.spark.sink.commit import publish_batch
 from pk.spark.sink.messages import SealedMessage, collect, remove_staged

@@ -1,5 +1,5 @@
-"""`pk spark package`: writes what the workers of a cluster need. `pk.spark.package` does the
-work."""
+"""`pk spark package`: writes what the workers of a cluster need. `pk.spark.session.package` does
+the work."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def package(context: Context, options: "Package") -> None:
     """`pk spark package`."""
     from pk.spark.errors import SparkError
-    from pk.spark.package import DEPENDENCIES, ZIP, write_dependencies, write_zip
+    from pk.spark.session.package import DEPENDENCIES, ZIP, write_dependencies, write_zip
 
     folder = Path(options.to)
     try:

@@ -107,7 +107,7 @@ def test_avros_types_are_sparks() -> None:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    from pk.spark.session import launch
+    from pk.spark.session.local import launch
 
     with launch(cores=2, conf={"spark.sql.shuffle.partitions": "2"}) as own:
         yield own.session()

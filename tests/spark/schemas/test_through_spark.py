@@ -20,7 +20,7 @@ from schemas.running import Running, running_registry
 
 from pk.core.schemas.schema import Schema
 from pk.net.schemas.blocking import Schemas
-from pk.spark.session import launch
+from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pk.core.values import TopicPartition
-from pk.spark.options import BatchLimits
+from pk.spark.read.options import BatchLimits
 from pk.spark.stream.limits import Delay, shared_out
 
 A, B, C = (TopicPartition("t", n) for n in range(3))

@@ -21,7 +21,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.connection import TRACED
 from pk.spark.connections import THREAD
 from pk.spark.errors import DataLost, OptionError
-from pk.spark.options import parse_options
+from pk.spark.read.options import parse_options
 from pk.spark.stream.arrivals import DISCOVERY_MS, POLL_MS, WAIT_MS
 from pk.spark.stream.reader import KafkaStreamReader
 

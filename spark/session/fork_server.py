@@ -4,7 +4,7 @@ Spark starts a Python for each kind of work: one that looks for data sources, on
 one that plans, one that follows a stream, one that commits, one that forks workers. Each would
 import pyspark, pyarrow, numpy, trio and pk by itself, most of them one after another, 0.7 s of CPU
 each: most of what a stream's first batch takes. So a session starts this process beside its JVM,
-and names a script as Spark's Python that asks this one for a fork (pk.spark.fork_client).
+and names a script as Spark's Python that asks this one for a fork (pk.spark.session.fork_client).
 
 Linux only: on macOS the system's libraries do not survive a fork.
 """
@@ -26,8 +26,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pk.spark import fork_client
-from pk.spark.fork_client import SIZE, STATUS
+from pk.spark.session import fork_client
+from pk.spark.session.fork_client import SIZE, STATUS
 
 _SCRIPT: Final = """\
 #!/bin/sh
@@ -39,7 +39,7 @@ _WARM: Final = (
     "pk.core.wire.messages.api_versions",
     "pk.core.wire.messages.list_offsets",
     "pk.core.wire.messages.metadata",
-    "pk.spark.batch_reader",
+    "pk.spark.read.batch_reader",
     "pk.spark.schemas.options",
     "pk.spark.sink.writer",
     "pk.spark.source",
@@ -77,7 +77,7 @@ class ForkServer:
             listener.listen(128)
             number = listener.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pk.spark.fork_server", str(number)],
+                [sys.executable, "-m", "pk.spark.session.fork_server", str(number)],
                 env={"OMP_NUM_THREADS": "1", **environ},
                 stdin=subprocess.PIPE,
                 stdout=log,

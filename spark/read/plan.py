@@ -14,8 +14,8 @@ from pk.net.client.results import (
     TopicDescription,
 )
 from pk.spark.errors import DataLost, OptionError
-from pk.spark.options import Bound, SourceOptions
-from pk.spark.ranges import OffsetRange, split
+from pk.spark.read.options import Bound, SourceOptions
+from pk.spark.read.ranges import OffsetRange, split
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ import trio
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pk.spark.collector import put_modules_aside
-from pk.spark.options import SourceOptions
-from pk.spark.plan import plan
-from pk.spark.range_partition import RangePartition
-from pk.spark.reader import read
+from pk.spark.read.options import SourceOptions
+from pk.spark.read.plan import plan
+from pk.spark.read.range_partition import RangePartition
+from pk.spark.read.reader import read
+from pk.spark.session.collector import put_modules_aside
 
 if TYPE_CHECKING:
     from pk.spark.schemas.reading import Reading
@@ -42,7 +42,7 @@ class KafkaReader(DataSourceReader):
         return [RangePartition(r, schemas) for r in ranges] or [RangePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises as pk.spark.reader.read; Undecodable."""
+        """Raises as pk.spark.read.reader.read; Undecodable."""
         assert isinstance(partition, RangePartition)
         if partition.wanted is not None:
             yield from rows(partition, self.options, self.schema, self.reading)
@@ -54,7 +54,7 @@ def rows(
     schema: StructType | None,
     reading: Reading | None,
 ) -> Iterator[pa.RecordBatch]:
-    """What a task reads. Raises as pk.spark.reader.read; Undecodable."""
+    """What a task reads. Raises as pk.spark.read.reader.read; Undecodable."""
     assert partition.wanted is not None
     put_modules_aside()
     raw = read(partition.wanted, options.read)

@@ -32,8 +32,8 @@ from pk.net.client.errors import ClientError
 from pk.net.client.subscription import Chunk
 from pk.spark.connections import connections
 from pk.spark.errors import DataLost
-from pk.spark.ranges import OffsetRange
-from pk.spark.read_options import ReadOptions
+from pk.spark.read.ranges import OffsetRange
+from pk.spark.read.read_options import ReadOptions
 
 ROWS_BYTES: Final = 4 << 20
 """The size in bytes from which records become one Arrow batch."""
@@ -309,7 +309,7 @@ class RangeFetch:
         """Handles an offset that the leader does not have: retention deleted it, or the log was
         truncated."""
         from pk.net.client.admin import Admin
-        from pk.spark.plan import whole
+        from pk.spark.read.plan import whole
 
         wanted = self._wanted
         admin = Admin(self._cluster, parse(AdminConfig, self._options.admin_config))

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from pk.spark.ranges import OffsetRange
+from pk.spark.read.ranges import OffsetRange
 
 
 @dataclass

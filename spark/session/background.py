@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from pk.spark.interrupts import DeferredInterrupts
+from pk.spark.session.interrupts import DeferredInterrupts
 
 T = TypeVar("T")
 

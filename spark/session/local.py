@@ -6,7 +6,7 @@ A short job spends most of its time starting, so this avoids the usual waits of 
   gateway's JVM directly.
 - Python does its own work (imports, requests to brokers) while the JVM starts: `launch` returns at
   once, `session` waits.
-- Spark's Python processes are forks of one that has imported what they need (pk.spark.fork_server).
+- Spark's Python processes are forks of one that has imported what they need (fork_server.py).
 - The optimising compiler costs more than it saves in a job of seconds: writing 2,000,000 records to
   parquet takes 18 s of CPU with it, 15 s without. At 4,000,000 both are equal; 12,000,000 take 28 s
   with it and 42 s without, hence `long`.
@@ -31,10 +31,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import OptionError, SparkFailed
-from pk.spark.fork_server import ForkServer, can_fork
-from pk.spark.interrupts import DeferredInterrupts, QuietPy4j
 from pk.spark.java import find_java, require_pyspark, worker_environment, workers_find
-from pk.spark.package import ZIP, archive_name, python_of_workers, write_zip
+from pk.spark.session.fork_server import ForkServer, can_fork
+from pk.spark.session.interrupts import DeferredInterrupts, QuietPy4j
+from pk.spark.session.package import ZIP, archive_name, python_of_workers, write_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

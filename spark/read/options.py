@@ -17,8 +17,8 @@ from pk.core.values import TopicPartition
 from pk.net.client.config import ClientConfig, ConsumerConfig, keys
 from pk.net.client.results import EARLIEST, LATEST
 from pk.spark.errors import OptionError
-from pk.spark.ranges import OFFSETS_A_RANGE
-from pk.spark.read_options import WAIT_MS, ReadOptions
+from pk.spark.read.ranges import OFFSETS_A_RANGE
+from pk.spark.read.read_options import WAIT_MS, ReadOptions
 
 _WHOLE: Final = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pk.spark.ranges import OffsetRange
-from pk.spark.read_options import ReadOptions
-from pk.spark.reader import read
+from pk.spark.read.ranges import OffsetRange
+from pk.spark.read.read_options import ReadOptions
+from pk.spark.read.reader import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,1 @@
+"""Reading topics from Spark: options, ranges of offsets, and the reader that a task runs."""
