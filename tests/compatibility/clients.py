@@ -59,7 +59,7 @@ def need(program: str) -> str:
 
 
 def build(name: str, command: Command, folder: Path, **environment: str) -> None:
-    """Raises MissingError with the last words of a build that fails."""
+    """Raises MissingError; what a build that fails printed goes to standard error."""
     ran = subprocess.run(
         command,
         cwd=folder,
@@ -72,8 +72,10 @@ def build(name: str, command: Command, folder: Path, **environment: str) -> None
         check=False,
     )
     if ran.returncode:
-        last = " ".join(ran.stdout.split())[-300:]
-        raise MissingError(f"{name} could not be built: {last}")
+        print(ran.stdout, file=sys.stderr, flush=True)
+        raise MissingError(
+            f"{name} could not be built: {Path(command[0]).name} ended with {ran.returncode}"
+        )
 
 
 def copy_sources(source: Path, target: Path) -> None:
@@ -116,7 +118,7 @@ def _go_version(module: str) -> Callable[[], str]:
     return version
 
 
-def install_node_packages(source: Path, folder: Path) -> None:
+def install_node_packages(source: Path, folder: Path, **environment: str) -> None:
     """Copies the sources, and installs what their package-lock.json (or else package.json) names
     beside them, once. Raises MissingError."""
     with apache_kafka.locked(folder.with_name(f".{folder.name}-lock")):
@@ -126,7 +128,8 @@ def install_node_packages(source: Path, folder: Path) -> None:
         wanted = (lock if lock.exists() else folder / "package.json").read_text()
         stamp = folder / ".installed"
         if not stamp.exists() or stamp.read_text() != wanted:
-            build(folder.name, (need("npm"), *words, "--no-audit", "--no-fund"), folder)
+            npm = (need("npm"), *words, "--no-audit", "--no-fund")
+            build(folder.name, npm, folder, **environment)
             stamp.write_text(wanted)
 
 
@@ -140,11 +143,12 @@ def _node(folder_name: str) -> Callable[[Path], Command]:
 
 
 def _node_rdkafka(folder_name: str, package: str) -> Callable[[Path], Command]:
-    """Both are node-rdkafka's classes above a librdkafka that is built here, for some minutes."""
+    """Both are node-rdkafka's classes above a librdkafka that is built here, for some minutes, and
+    linked with the system's curl, zstd, SASL and OpenSSL (Confluent's asks for `dynamic`)."""
 
     def command(builds: Path) -> Command:
         folder = builds / folder_name
-        install_node_packages(HERE / folder_name, folder)
+        install_node_packages(HERE / folder_name, folder, CKJS_LINKING="dynamic")
         program = HERE / "node_rdkafka" / "scenarios.js"
         return (need("node"), str(program), str(folder / "node_modules" / package))
 
