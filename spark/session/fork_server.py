@@ -22,7 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -63,8 +63,11 @@ class ForkServer:
     """The server's process and the script that asks it. Files are in `folder`, which only this user
     may enter."""
 
-    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
-        """Returns while the server imports. Raises OSError."""
+    def __init__(
+        self, folder: Path, environ: Mapping[str, str], inherited: Sequence[int] = ()
+    ) -> None:
+        """Returns while the server imports; it and its forks inherit the descriptors `inherited`.
+        Raises OSError."""
         path = folder / "forks"
         self.python = folder / "python"
         words = {"python": sys.executable, "client": _CLIENT, "socket": str(path)}
@@ -83,7 +86,7 @@ class ForkServer:
                 stdout=log,
                 stderr=log,
                 cwd=folder,
-                pass_fds=(number,),
+                pass_fds=(number, *inherited),
                 start_new_session=True,
             )
 

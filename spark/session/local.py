@@ -18,11 +18,10 @@ Spark logs to a file in the session's own folder, which error messages quote.
 
 import os
 import shlex
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.java import find_java, require_pyspark, worker_environment, workers_find
+from pk.spark.session.folder import SessionFolder, remove_abandoned
 from pk.spark.session.fork_server import ForkServer, can_fork
 from pk.spark.session.interrupts import DeferredInterrupts, QuietPy4j
 from pk.spark.session.package import ZIP, archive_name, python_of_workers, write_zip
@@ -121,7 +121,8 @@ class OwnSpark:
             self._python = where.conf.get("spark.pyspark.python", python_of_workers())
         self._home = require_pyspark()
         self._java = find_java()
-        self._folder = Path(tempfile.mkdtemp(prefix="pk-spark-"))
+        self._own = SessionFolder()
+        self._folder = self._own.path
         self._info = self._folder / "gateway"
         self._cores = cores
         self._session: SparkSession | None = None
@@ -132,8 +133,10 @@ class OwnSpark:
         except BaseException:
             if self._forks is not None:
                 self._forks.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._own.close()
             raise
+        self._removal = threading.Thread(target=remove_abandoned, daemon=True)
+        self._removal.start()
 
     def __enter__(self) -> Self:
         return self
@@ -169,7 +172,7 @@ class OwnSpark:
             # where an installed pyspark takes 0.15 s.
             del environ["SPARK_HOME"]
             if can_fork(self._folder):
-                self._forks = ForkServer(self._folder, environ)
+                self._forks = ForkServer(self._folder, environ, (self._own.lock,))
                 self._python = str(self._forks.python)
                 # What plans beside the driver runs as the driver's Python.
                 environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), self._python)
@@ -231,7 +234,7 @@ class OwnSpark:
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
-                pass_fds=inherited,
+                pass_fds=(self._own.lock, *inherited),
                 start_new_session=True,
             )
 
@@ -365,7 +368,8 @@ class OwnSpark:
             self._process.wait()
         if self._forks is not None:
             self._forks.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._own.close()
+        self._removal.join()
 
 
 def launch(

@@ -1,5 +1,7 @@
 """A Spark of our own: what its Python processes import, and from where."""
 
+import fcntl
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +45,28 @@ def test_workers_are_forked_with_everything_imported(session: SparkSession) -> N
 
     [found] = session.sparkContext.parallelize([0], 1).map(origin).collect()
     assert found == [True, True, True]
+
+
+KILLED = """
+import os, signal
+from pk.spark.session.local import launch
+own = launch(cores=1)
+own.session().sparkContext.parallelize([0], 1).map(lambda _: 0).collect()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_session_removes_the_folder_of_one_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    subprocess.run([sys.executable, "-c", KILLED], check=False)
+    [folder] = tmp_path.glob("pk-spark-*")
+    with (folder / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)  # held until the JVM and the forks have ended too
+    second = "from pk.spark.session.local import launch; launch(cores=1).close()"
+    subprocess.run([sys.executable, "-c", second], check=True)
+    assert not list(tmp_path.glob("pk-spark-*"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a Python of its own for each elsewhere")

@@ -1,0 +1,77 @@
+"""The folder of a Spark session goes with the session, and after a kill with the next one."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pk.spark.session.folder import SessionFolder, remove_abandoned
+
+HOLDS = """
+import subprocess, sys
+from pk.spark.session.folder import SessionFolder
+folder = SessionFolder()
+(folder.path / "state").mkdir()
+(folder.path / "state" / "0.sst").write_bytes(b"rows")
+other = subprocess.Popen(["sleep", "600"], pass_fds=(folder.lock,))
+print(folder.path, other.pid, flush=True)
+sys.stdin.read()
+"""
+"""A driver, with a process that inherits its lock as the JVM does."""
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def test_the_folder_of_a_session_that_runs_stays_until_it_is_closed() -> None:
+    folder = SessionFolder()
+    (folder.path / "log").write_text("")
+    remove_abandoned()
+    assert (folder.path / "log").exists()
+    folder.close()
+    folder.close()
+    assert not folder.path.exists()
+
+
+def test_the_folder_of_a_killed_session_goes_when_its_last_process_has_ended() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as driver:
+        assert driver.stdout is not None
+        path, other = driver.stdout.readline().split()
+        driver.kill()
+    ended = os.pidfd_open(int(other))
+    try:
+        remove_abandoned()
+        assert (Path(path) / "state" / "0.sst").exists()
+    finally:
+        os.kill(int(other), signal.SIGKILL)
+        select.select([ended], [], [])
+        os.close(ended)
+    remove_abandoned()
+    assert not Path(path).exists()
+
+
+def test_folders_of_others_stay(temporary: Path) -> None:
+    for name in ("pk-spark-no-lock", "elsewhere"):
+        (temporary / name).mkdir()
+    (temporary / "elsewhere" / "lock").write_text("")
+    (temporary / "pk-spark-a-link").mkdir()
+    (temporary / "pk-spark-a-link" / "lock").symlink_to(temporary / "elsewhere" / "lock")
+    remove_abandoned()
+    assert sorted(path.name for path in temporary.iterdir()) == [
+        "elsewhere",
+        "pk-spark-a-link",
+        "pk-spark-no-lock",
+    ]
