@@ -246,6 +246,30 @@ def flink_jars() -> Path:
     return folder
 
 
+DEBEZIUM_VERSION = "3.5.0.Final"
+
+
+def debezium_plugins() -> Path:
+    """A folder for Connect's `plugin.path` that holds Debezium's connector for PostgreSQL, fetched
+    by Maven at the first call ever.
+
+    Raises ApacheKafkaError with Maven's last words if it fails.
+    """
+    folder = _home().parent / f"debezium-{DEBEZIUM_VERSION}"
+    mark = folder / ".complete"
+    if not mark.exists():
+        with locked(folder.with_suffix(".lock")):
+            if not mark.exists():
+                folder.mkdir(exist_ok=True)
+                connector = ("io.debezium", "debezium-connector-postgres", DEBEZIUM_VERSION)
+                (folder / "pom.xml").write_text(_pom_of([connector]))
+                _copy_dependencies(
+                    folder / "pom.xml", folder / "plugins" / "debezium", "-DincludeScope=runtime"
+                )
+                mark.touch()
+    return folder / "plugins"
+
+
 def java_command(
     class_name: str,
     *args: str,

@@ -52,9 +52,11 @@ def connect_jar(artifact: str) -> Path:
 
 class Worker:
     """A distributed worker of the Connect cluster `connect`, exactly once for sources; killed at
-    the end of the block."""
+    the end of the block. `plugins` is a folder of connectors, each in one of its own."""
 
-    def __init__(self, bootstrap: str, folder: Path, name: str) -> None:
+    def __init__(
+        self, bootstrap: str, folder: Path, name: str, plugins: Path | None = None
+    ) -> None:
         self.port = apache_kafka.free_ports(1)[0]
         self.log = folder / f"{name}.log"
         self._config = folder / f"{name}.properties"
@@ -77,6 +79,8 @@ class Worker:
             keys[f"{kind}.storage.topic"] = f"connect-{kind}"
             keys[f"{kind}.storage.replication.factor"] = "3"
         keys |= {"offset.storage.partitions": "3", "status.storage.partitions": "1"}
+        if plugins is not None:
+            keys["plugin.path"] = str(plugins)
         self._config.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
 
     @property

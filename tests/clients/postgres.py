@@ -36,11 +36,17 @@ class Postgres:
     def url(self) -> str:
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
 
+    @property
+    def psql(self) -> list[str]:
+        """The command line that runs the statements of its standard input, and prints what they
+        return."""
+        words = [str(_bin() / "psql"), "-h", str(self.folder), "-p", str(self.port), "-U", USER]
+        return [*words, "-v", "ON_ERROR_STOP=1", "-qtA", "-d", "postgres"]
+
     def run(self, sql: str) -> str:
         """Statements, by psql; what they print."""
-        words = [str(_bin() / "psql"), "-h", str(self.folder), "-p", str(self.port), "-U", USER]
         done = subprocess.run(
-            [*words, "-v", "ON_ERROR_STOP=1", "-qtA", "-d", "postgres"],
+            self.psql,
             input=sql,
             capture_output=True,
             text=True,
@@ -56,8 +62,9 @@ def _bin() -> Path:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
-    """A server while the block runs. It refuses to be root's, so it then runs as `postgres`."""
+def postgres(**settings: str) -> Iterator[Postgres]:
+    """A server with these settings while the block runs. It refuses to be root's, so it then runs
+    as `postgres`."""
     folder = Path(tempfile.mkdtemp(prefix="pk-postgres-"))
     as_user: Sequence[str] = ()
     if os.getuid() == 0:
@@ -75,6 +82,7 @@ def postgres() -> Iterator[Postgres]:
         for left in reversed(range(_PORTS)):
             [port] = free_ports(1)
             given = f"-k {folder} -p {port} -c listen_addresses=127.0.0.1 -c fsync=off"
+            given += "".join(f" -c {name}={value}" for name, value in settings.items())
             log = str(folder / "log")
             try:
                 run(program, "-D", data, "-l", log, "-w", "-t", str(_WAIT_S), "-o", given, "start")

@@ -64,6 +64,14 @@ FRAMEWORKS: Final = (
         ("tests/clients/test_connect.py",),
     ),
     Framework(
+        "debezium",
+        "Debezium for PostgreSQL",
+        apache_kafka.DEBEZIUM_VERSION,
+        "in Kafka Connect, exactly once: each change of a table, in order; a worker and a broker "
+        "are killed",
+        ("tests/clients/test_debezium.py",),
+    ),
+    Framework(
         "mirror-maker",
         "MirrorMaker 2",
         apache_kafka.VERSION,
