@@ -219,7 +219,7 @@ def main() -> int:
         for cluster in clusters if options.partitions else []:
             log.print(f"{options.partitions} partitions on {cluster.name}")
             many_partitions(cluster, options.partitions, results)
-    report.show(results, Console(width=None if sys.stdout.isatty() else 120))
+    report.show(results, Console(width=None if sys.stdout.isatty() else 160))
     settings = {"rounds": options.rounds, "megabytes": options.megabytes}
     report.write(results, settings, options.json)
     log.print(f"Written to {options.json}.")

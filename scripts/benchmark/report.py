@@ -80,7 +80,7 @@ class Results:
     """All rows of a run, in the order in which they were first measured."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[tuple[str, str], Row] = {}
 
     def row(
         self,
@@ -92,8 +92,9 @@ class Results:
         goal: float | None = None,
         limit: float | None = None,
     ) -> Row:
-        """The row of that name, made at the first call."""
-        return self.rows.setdefault(name, Row(name, unit, driver, higher, goal, limit))
+        """The row of that name and driver, made at the first call."""
+        new = Row(name, unit, driver, higher, goal, limit)
+        return self.rows.setdefault((name, driver), new)
 
 
 def show(results: Results, console: Console) -> None:

@@ -57,7 +57,7 @@ def main() -> int:
             finally:
                 admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
                 admin.delete_topics([topic])[topic].result(TIMEOUT_S)
-    report.show(results, Console(width=None if sys.stdout.isatty() else 120))
+    report.show(results, Console(width=None if sys.stdout.isatty() else 160))
     return 0
 
 

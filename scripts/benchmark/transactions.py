@@ -71,7 +71,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     seconds = options.seconds / 5 if options.quick else options.seconds
-    console, log = Console(width=None if sys.stdout.isatty() else 120), Console(stderr=True)
+    console, log = Console(width=None if sys.stdout.isatty() else 160), Console(stderr=True)
     names = ["pk"]
     if not options.without_apache:
         if (reason := apache_kafka.available()) is None:
