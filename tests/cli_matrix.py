@@ -271,6 +271,7 @@ CASES: list[Case] = _all(
     Case("pipeline stop {tmp}/none.toml", code=2),
     Case("spark-import nowhere --from {tmp}/rows.csv -d", code=1),
     Case("spark package --to /dev/null/package", code=1),
+    Case("spark warm-up -f jsn", code=2),
     Case("pipeline export {tmp}/none.toml --declarative --to {tmp}/project", code=2),
     # what is no command
     Case("nonsense", code=2, screen="usage"),

@@ -269,7 +269,7 @@ NOUNS: Final[dict[str, Entry]] = {
     ),
     "spark": Entry(
         ("spark",),
-        "Spark on a cluster: pack what its workers need.",
+        "Spark itself: package, warm-up.",
         "pk.cli.nouns.spark.commands:SPARK",
     ),
     "spark-import": Entry(

@@ -1,5 +1,8 @@
 """pk in Spark beside Spark's own Kafka connector: an export, and streams.
 
+pk starts from its archive of classes, which `pk spark warm-up` makes before the first round; the
+connector's programs start as its documentation has it.
+
 scripts/bench --spark --records 2000000 --rounds 5
 scripts/bench --spark --quick                     # once, with fewer records
 scripts/bench --spark --only streams
@@ -10,9 +13,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import subprocess
 import sys
 
 from clients.apache_kafka import ApacheKafka, available
+from clients.pk_broker import pk_command, pk_environment
 from clients.spark_connector import connector
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
@@ -48,6 +53,7 @@ def main() -> int:
         if bootstrap is None:
             bootstrap = stack.enter_context(ApacheKafka()).bootstrap
         connector()
+        subprocess.run(pk_command("spark", "warm-up"), env=pk_environment(), check=True)
         for name in [options.only] if options.only else PARTS:
             records = options.records or (QUICK if options.quick else RECORDS)[name]
             topic = f"spark-{name}-{os.getpid()}"

@@ -6,6 +6,7 @@ A short job spends most of its time starting, so this avoids the usual waits of 
   gateway's JVM directly.
 - Python does its own work (imports, requests to brokers) while the JVM starts: `launch` returns at
   once, `session` waits.
+- The JVM starts from an archive of its classes, if there is one (class_archive.py).
 - Spark's Python processes are forks of one that has imported what they need (fork_server.py).
 - The optimising compiler costs more than it saves in a job of seconds: writing 2,000,000 records to
   parquet takes 18 s of CPU with it, 15 s without. At 4,000,000 both are equal; 12,000,000 take 28 s
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.java import find_java, require_pyspark, worker_environment, workers_find
+from pk.spark.session.class_archive import options_to_make, options_to_use
 from pk.spark.session.folder import SessionFolder, remove_abandoned
 from pk.spark.session.fork_server import ForkServer, can_fork
 from pk.spark.session.interrupts import DeferredInterrupts, QuietPy4j
@@ -54,6 +56,7 @@ _DAEMON: Final = "pk.spark.daemon"
 _FORKS: Final = sys.platform == "linux"
 _START_TIMEOUT_S: Final = 120
 _END_TIMEOUT_S: Final = 10
+_ARCHIVE_TIMEOUT_S: Final = 600
 _POLL_S: Final = 0.01
 _LOG_CHARS: Final = 2_000
 _HEAP_BASE_MB: Final = 640
@@ -113,8 +116,10 @@ class OwnSpark:
         inherited: Sequence[int],
         jars: Sequence[str],
         where: Where,
+        archive: Path | None,
     ) -> None:
         self._where = where
+        self._archive = archive
         self._python = worker_environment(os.environ)["PYSPARK_PYTHON"]
         if where.on_cluster:
             # The workers' Python is theirs; only its version is ours.
@@ -221,6 +226,7 @@ class OwnSpark:
             "--enable-native-access=ALL-UNNAMED",
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
             "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+            *self._archive_options(jars),
             *(f"-D{key}={value}" for key, value in settings.items()),
             _MAIN,
         ]
@@ -237,6 +243,11 @@ class OwnSpark:
                 pass_fds=(self._own.lock, *inherited),
                 start_new_session=True,
             )
+
+    def _archive_options(self, jars: Path) -> list[str]:
+        if self._archive is not None:
+            return options_to_make(self._archive)
+        return options_to_use(self._java, jars)
 
     def _python_of_sources(self, path: str) -> dict[str, str]:
         """Variables of the JVM by which the driver and the workers find Python for data sources:
@@ -362,7 +373,7 @@ class OwnSpark:
         if not ready:
             self._process.kill()
         try:
-            self._process.wait(_END_TIMEOUT_S)
+            self._process.wait(_END_TIMEOUT_S if self._archive is None else _ARCHIVE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -380,16 +391,19 @@ def launch(
     inherited: Sequence[int] = (),
     jars: Sequence[str] = (),
     where: Where = HERE,
+    archive: Path | None = None,
 ) -> OwnSpark:
     """Starts a JVM for Spark with `cores` parallel tasks here, or the driver of a cluster; returns
     while it starts.
 
     `long` is for jobs of more than about ten seconds. The JVM inherits the descriptors `inherited`
-    and finds the classes of `jars`, such as the driver of a database. Raises SparkMissing, OSError;
-    OptionError if `where` is a Spark Connect server, on which only exports run (pk.spark.connect).
+    and finds the classes of `jars`, such as the driver of a database. It writes an archive of the
+    classes that it loads to the file `archive` as it ends (pk.spark.session.warm_up). Raises
+    SparkMissing, OSError; OptionError if `where` is a Spark Connect server, on which only exports
+    run (pk.spark.connect).
     """
     if where.remote is not None:
         raise OptionError(
             "only an export runs on a Spark Connect server; give --master, or leave it out"
         )
-    return OwnSpark(cores, conf or {}, long, inherited, jars, where)
+    return OwnSpark(cores, conf or {}, long, inherited, jars, where, archive)

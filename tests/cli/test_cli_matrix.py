@@ -299,6 +299,7 @@ NOT_IN_FORMATS = {
     "pipeline run": "wants Spark: tests/spark/test_pipelines.py",
     "pipeline status": "wants a pipeline: test_pipeline.py",
     "spark-import": "wants Spark",
+    "spark warm-up": "takes a minute: tests/spark/test_warm_up.py",
     "spark package": "packs hundreds of megabytes: tests/spark/test_package.py",
     "reassign rollback": "nothing to roll back",
     "profile show": "no current profile",

@@ -50,6 +50,7 @@ NOT_RUN = {
         for verb in ("init", "check", "run", "status", "stop", "export")
     },
     "spark-import": "wants Spark: test_spark_import.py",
+    "spark warm-up": "takes a minute: tests/spark/test_warm_up.py",
     "spark package": "packs hundreds of megabytes: tests/spark/test_package.py",
 }
 """Commands whose examples run elsewhere."""

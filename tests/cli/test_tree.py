@@ -39,6 +39,7 @@ OWN = frozenset(
         "profile edit",
         "pipeline init",
         "spark package",
+        "spark warm-up",
         "pipeline export",
     )
 )

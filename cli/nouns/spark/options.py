@@ -19,3 +19,8 @@ class Package:
             complete="directory",
         ),
     ] = "."
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUp:
+    """`pk spark warm-up` has no options of its own."""

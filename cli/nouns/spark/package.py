@@ -4,7 +4,7 @@ the work."""
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pk.cli.nouns.spark.rows import PackageRow
+from pk.cli.nouns.spark.rows import FileRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
@@ -26,5 +26,5 @@ def package(context: Context, options: "Package") -> None:
         raise CommandError(f"{e}.") from e
     except OSError as e:
         raise CommandError(f"{folder} cannot be written: {e.strerror or e}.") from e
-    rows: list[PackageRow] = [{"file": str(path), "bytes": path.stat().st_size} for path in files]
-    context.show(listing(PackageRow, rows))
+    rows: list[FileRow] = [{"file": str(path), "bytes": path.stat().st_size} for path in files]
+    context.show(listing(FileRow, rows))

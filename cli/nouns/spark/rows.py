@@ -3,8 +3,8 @@
 from typing import TypedDict
 
 
-class PackageRow(TypedDict):
-    """A file that `pk spark package` wrote."""
+class FileRow(TypedDict):
+    """A file that the command wrote."""
 
     file: str
     bytes: int

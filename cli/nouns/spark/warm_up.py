@@ -1,0 +1,35 @@
+"""`pk spark warm-up`: makes the archive of classes from which Spark starts sooner.
+`pk.spark.session.warm_up` does the work."""
+
+from typing import TYPE_CHECKING
+
+from pk.cli.nouns.spark.rows import FileRow
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError
+
+if TYPE_CHECKING:
+    from pk.cli.nouns.spark.options import WarmUp
+
+
+def warm_up(context: Context, options: "WarmUp") -> None:
+    """`pk spark warm-up`."""
+    del options
+    context.show_status("Spark does a little of everything, and Java writes its classes…")
+    try:
+        from pk.spark.errors import SparkError
+        from pk.spark.session.warm_up import warm_up
+    except ModuleNotFoundError as e:
+        raise CommandError(
+            f"Spark is not installed ({e.name} is missing): pip install 'pk-broker[spark]'."
+        ) from None
+    try:
+        path = warm_up()
+    except SparkError as e:
+        raise CommandError(f"{e}.") from e
+    except OSError as e:
+        raise CommandError(f"{e.filename or 'The archive'}: {e.strerror or e}.") from e
+    finally:
+        context.clear_status()
+    rows: list[FileRow] = [{"file": str(path), "bytes": path.stat().st_size}]
+    context.show(listing(FileRow, rows))

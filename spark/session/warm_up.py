@@ -1,0 +1,177 @@
+"""Makes the archive of classes that Spark starts from (pk.spark.session.class_archive).
+
+A Spark of our own does a little of what pk's commands do: it reads and writes by Python data
+sources, writes parquet, parses JSON, keeps state in a stream. Its JVM writes the classes that this
+took as it ends.
+"""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from pk.spark.errors import SparkFailed
+from pk.spark.java import find_java, require_pyspark
+from pk.spark.session.class_archive import archive_path
+from pk.spark.session.local import launch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CORES: Final = 2
+_CONF: Final = {"spark.sql.shuffle.partitions": "2"}
+_SCHEMA: Final = "value binary, timestamp timestamp"
+_AT: Final = datetime(2024, 1, 1, tzinfo=UTC)
+_VALUE: Final = b'{"n": 1}'
+
+
+def warm_up() -> Path:
+    """Makes the archive, or makes it again; returns its path. Takes a minute of CPU.
+
+    Raises SparkMissing; SparkFailed if Spark fails, if this Java writes no archives, or if another
+    process makes it now; OSError.
+    """
+    java = find_java()
+    path = archive_path(java, require_pyspark() / "jars")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _alone(path.with_suffix(".lock")):
+        unfinished = path.with_suffix(".new")
+        try:
+            with launch(cores=_CORES, conf=_CONF, archive=unfinished) as own:
+                try:
+                    _work(own.session())
+                except (PySparkException, Py4JError) as e:
+                    raise SparkFailed(f"Spark failed: {e}") from e
+            if not unfinished.exists():
+                raise SparkFailed(f"the Java at {java.home} wrote no archive of classes")
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    return path
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    lock = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SparkFailed("another process makes the archive of classes now") from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _work(spark: "SparkSession") -> None:
+    """A little of everything."""
+    from pyspark.sql import functions
+
+    spark.dataSource.register(_Rows)
+    name = _Rows.name()
+    with tempfile.TemporaryDirectory(prefix="pk-warm-up-") as folder:
+        texts = spark.range(0, 2, 1, 2).mapInArrow(lambda _: iter([_batch()]), _SCHEMA)
+        texts.write.parquet(f"file://{folder}/texts")
+        fields = functions.from_json(functions.col("value").cast("string"), "n long")
+        parsed = spark.read.parquet(f"file://{folder}/texts").withColumn("fields", fields)
+        parsed.withColumn("n", parsed.fields.n).write.partitionBy("n").parquet(
+            f"file://{folder}/parsed"
+        )
+        lines = Path(folder, "lines.json")
+        lines.write_bytes(_VALUE)
+        spark.read.json(f"file://{lines}").createOrReplaceTempView("lines")
+        spark.sql("select n, count(*) from lines group by n").collect()
+        spark.read.format(name).load().write.format(name).mode("append").save()
+        stream = spark.readStream.format(name).load().withWatermark("timestamp", "1 minute")
+        counts = stream.groupBy(functions.window("timestamp", "1 minute"), "value").count()
+        query = (
+            counts.select("value", functions.col("window.start").alias("timestamp"))
+            .writeStream.format(name)
+            .option("checkpointLocation", f"file://{folder}/checkpoint")
+            .start()
+        )
+        query.processAllAvailable()
+        query.stop()
+
+
+def _batch() -> pa.RecordBatch:
+    columns = [pa.array([_VALUE]), pa.array([_AT], pa.timestamp("us", "UTC"))]
+    return pa.RecordBatch.from_arrays(columns, ["value", "timestamp"])
+
+
+class _Rows(DataSource):
+    """One row, to read and to write."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pk_warm_up"
+
+    def schema(self) -> str:
+        return _SCHEMA
+
+    def reader(self, schema: StructType) -> "_Reader":
+        return _Reader()
+
+    def streamReader(self, schema: StructType) -> "_StreamReader":
+        return _StreamReader()
+
+    def writer(self, schema: StructType, overwrite: bool) -> "_Writer":
+        return _Writer()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "_StreamWriter":
+        return _StreamWriter()
+
+
+class _Reader(DataSourceReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield _batch()
+
+
+class _StreamReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, int]:
+        return {"row": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        return {"row": 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield _batch()
+
+
+class _Writer(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()

@@ -1,0 +1,106 @@
+"""The archive of classes that Spark starts from: who makes it, who uses it, and what if it is
+wrong."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from clients.pk_broker import pk_command, pk_environment
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from pk.spark.errors import SparkFailed
+from pk.spark.java import Java, find_java, require_pyspark
+from pk.spark.session.class_archive import archive_path, options_to_use
+from pk.spark.session.local import launch
+from pk.spark.session.warm_up import warm_up
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
+
+
+def _installed(folder: Path) -> tuple[Java, Path]:
+    """A Java and jars."""
+    program = folder / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    jars = folder / "jars"
+    jars.mkdir()
+    return Java(folder / "java", 17), jars
+
+
+def test_an_archive_is_used_if_it_is_there(tmp_path: Path, cache: Path) -> None:
+    java, jars = _installed(tmp_path)
+    path = archive_path(java, jars)
+    assert path.is_relative_to(cache)
+    assert options_to_use(java, jars) == []
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert f"-XX:SharedArchiveFile={path}" in options_to_use(java, jars)
+
+
+def test_other_jars_and_another_java_have_archives_of_their_own(tmp_path: Path) -> None:
+    java, jars = _installed(tmp_path)
+    first = archive_path(java, jars)
+    os.utime(jars, (1, 1))
+    second = archive_path(java, jars)
+    os.utime(java.program, (2, 2))
+    assert len({first, second, archive_path(java, jars)}) == 3
+
+
+def test_a_java_that_is_gone_has_none(tmp_path: Path) -> None:
+    java, jars = _installed(tmp_path)
+    java.program.unlink()
+    assert options_to_use(java, jars) == []
+
+
+def test_two_do_not_make_it_at_once() -> None:
+    path = archive_path(find_java(), require_pyspark() / "jars").with_suffix(".lock")
+    path.parent.mkdir(parents=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(SparkFailed, match="another process"):
+            warm_up()
+
+
+@pytest.mark.slow
+def test_spark_starts_from_the_archive(tmp_path: Path, cache: Path) -> None:
+    made = subprocess.run(
+        pk_command("spark", "warm-up", "-f", "json"),
+        env=pk_environment() | {"XDG_CACHE_HOME": str(cache)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    [row] = json.loads(made.stdout)
+    path = archive_path(find_java(), require_pyspark() / "jars")
+    assert row == {"file": str(path), "bytes": path.stat().st_size}
+    assert _from_the_archive(tmp_path / "loaded") > 10_000
+
+
+@pytest.mark.slow
+def test_a_broken_archive_does_no_harm(tmp_path: Path) -> None:
+    path = archive_path(find_java(), require_pyspark() / "jars")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\x00" * 10_000)
+    assert _from_the_archive(tmp_path / "loaded") == 0
+
+
+def _from_the_archive(log: Path) -> int:
+    """Runs a job; the number of classes that its JVM took from the archive."""
+    options = f"-Xlog:class+load:file={log}"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("JAVA_TOOL_OPTIONS", options)
+        with launch(cores=1) as own:
+            assert own.session().range(5).count() == 5
+    return log.read_text().count("source: shared objects file (top)")
