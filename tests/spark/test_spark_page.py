@@ -31,7 +31,7 @@ TIMEOUT_S = 900
 
 
 def test_the_page_has_its_commands() -> None:
-    assert len(COMMANDS) == 16
+    assert len(COMMANDS) == 17
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -50,7 +50,7 @@ def prepare(kafka: Kafka, folder: Path) -> None:
             input="\n".join(orders),
             text=True,
             check=True,
-            env=environment(kafka),
+            env=environment(kafka, folder),
         )
     rows = "".join(f"{n},name-{n},2026-01-01T00:00:{n:02}Z\n" for n in range(20))
     (folder / "orders.csv").write_text(f"id,name,created_at\n{rows}")
@@ -61,8 +61,10 @@ def prepare(kafka: Kafka, folder: Path) -> None:
     shutil.copy(sqlite_driver(), folder)
 
 
-def environment(kafka: Kafka) -> dict[str, str]:
-    return pk_environment() | {"PK_BOOTSTRAP_SERVER": kafka.bootstrap}
+def environment(kafka: Kafka, folder: Path) -> dict[str, str]:
+    # The archive of classes that `pk spark warm-up` makes must not stay.
+    cache = {"XDG_CACHE_HOME": str(folder / "cache")}
+    return pk_environment() | {"PK_BOOTSTRAP_SERVER": kafka.bootstrap} | cache
 
 
 def follow(words: list[str], kafka: Kafka, folder: Path) -> None:
@@ -70,7 +72,7 @@ def follow(words: list[str], kafka: Kafka, folder: Path) -> None:
     following = subprocess.Popen(
         pk_command(*words),
         cwd=folder,
-        env=environment(kafka),
+        env=environment(kafka, folder),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -115,7 +117,7 @@ def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
             done = subprocess.run(
                 pk_command(*words),
                 cwd=folder,
-                env=environment(kafka),
+                env=environment(kafka, folder),
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT_S,
