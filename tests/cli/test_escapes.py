@@ -146,6 +146,14 @@ def test_a_line_that_is_written_over_never_fills_more_than_a_line() -> None:
     assert said.getvalue().endswith("\r\x1b[1A\x1b[2K")
 
 
+def test_what_a_command_is_doing_is_not_written_into_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, dumb = io.StringIO(), Tty()
+    Context(Values(), (), Streams(io.BytesIO(), log)).show_status("Spark is starting…")
+    monkeypatch.setenv("TERM", "dumb")
+    Context(Values(), (), Streams(io.BytesIO(), dumb)).show_status("Spark is starting…")
+    assert log.getvalue() == dumb.getvalue() == ""
+
+
 def test_records_are_inert_on_a_terminal_and_exact_in_a_pipe(
     terminal: Callable[..., Terminal], at: Run, kafka: Kafka, fresh: Fresh
 ) -> None:
