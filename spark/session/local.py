@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.java import find_java, require_pyspark, worker_environment, workers_find
-from pk.spark.session.class_archive import options_to_make, options_to_use
+from pk.spark.session.class_archive import ClassArchive, archive_of
 from pk.spark.session.folder import SessionFolder, remove_abandoned
 from pk.spark.session.fork_server import ForkServer, can_fork
 from pk.spark.session.interrupts import DeferredInterrupts, QuietPy4j
@@ -116,7 +116,7 @@ class OwnSpark:
         inherited: Sequence[int],
         jars: Sequence[str],
         where: Where,
-        archive: Path | None,
+        archive: ClassArchive | None,
     ) -> None:
         self._where = where
         self._archive = archive
@@ -246,8 +246,11 @@ class OwnSpark:
 
     def _archive_options(self, jars: Path) -> list[str]:
         if self._archive is not None:
-            return options_to_make(self._archive)
-        return options_to_use(self._java, jars)
+            return self._archive.options_to_make()
+        try:
+            return archive_of(self._java, jars).options_to_use()
+        except OSError:
+            return []
 
     def _python_of_sources(self, path: str) -> dict[str, str]:
         """Variables of the JVM by which the driver and the workers find Python for data sources:
@@ -391,14 +394,14 @@ def launch(
     inherited: Sequence[int] = (),
     jars: Sequence[str] = (),
     where: Where = HERE,
-    archive: Path | None = None,
+    archive: ClassArchive | None = None,
 ) -> OwnSpark:
     """Starts a JVM for Spark with `cores` parallel tasks here, or the driver of a cluster; returns
     while it starts.
 
     `long` is for jobs of more than about ten seconds. The JVM inherits the descriptors `inherited`
-    and finds the classes of `jars`, such as the driver of a database. It writes an archive of the
-    classes that it loads to the file `archive` as it ends (pk.spark.session.warm_up). Raises
+    and finds the classes of `jars`, such as the driver of a database. It writes the classes
+    that it loads to `archive` as it ends (pk.spark.session.warm_up). Raises
     SparkMissing, OSError; OptionError if `where` is a Spark Connect server, on which only exports
     run (pk.spark.connect).
     """

@@ -8,6 +8,7 @@ took as it ends.
 import contextlib
 import fcntl
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -30,8 +31,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from pk.spark.errors import SparkFailed
-from pk.spark.java import find_java, require_pyspark
-from pk.spark.session.class_archive import archive_path
+from pk.spark.java import Java, find_java, require_pyspark
+from pk.spark.session.class_archive import ClassArchive, archive_of
 from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
@@ -51,22 +52,45 @@ def warm_up() -> Path:
     process makes it now; OSError.
     """
     java = find_java()
-    path = archive_path(java, require_pyspark() / "jars")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _alone(path.with_suffix(".lock")):
-        unfinished = path.with_suffix(".new")
+    archive = archive_of(java, require_pyspark() / "jars")
+    archive.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _alone(archive.path.with_suffix(".lock")):
+        if archive.base is not None:
+            with _written(archive.base) as unfinished:
+                _make_base(java, unfinished)
+        with _written(archive.path) as unfinished:
+            _make(ClassArchive(unfinished, archive.base))
+    return archive.path
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[Path]:
+    """A file to write, which becomes `path` in one step. Raises SparkFailed if it is missing at the
+    end."""
+    unfinished = path.with_suffix(".new")
+    try:
+        yield unfinished
+        if not unfinished.exists():
+            raise SparkFailed("this Java writes no archive of classes")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _make_base(java: Java, path: Path) -> None:
+    command = [java.program, "-Xshare:dump", f"-XX:SharedArchiveFile={path}"]
+    made = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if made.returncode:
+        said = made.stdout.decode(errors="replace").strip()
+        raise SparkFailed(f"the Java at {java.home} wrote no archive of its classes: {said[-500:]}")
+
+
+def _make(archive: ClassArchive) -> None:
+    with launch(cores=_CORES, conf=_CONF, archive=archive) as own:
         try:
-            with launch(cores=_CORES, conf=_CONF, archive=unfinished) as own:
-                try:
-                    _work(own.session())
-                except (PySparkException, Py4JError) as e:
-                    raise SparkFailed(f"Spark failed: {e}") from e
-            if not unfinished.exists():
-                raise SparkFailed(f"the Java at {java.home} wrote no archive of classes")
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    return path
+            _work(own.session())
+        except (PySparkException, Py4JError) as e:
+            raise SparkFailed(f"Spark failed: {e}") from e
 
 
 @contextlib.contextmanager

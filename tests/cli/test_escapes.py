@@ -137,7 +137,10 @@ def test_a_broker_s_log_is_inert() -> None:
     assert not set(line) & {"\x1b", "\x07", "\x9b", "\u202e"}
 
 
-def test_a_line_that_is_written_over_never_fills_more_than_a_line() -> None:
+def test_a_line_that_is_written_over_never_fills_more_than_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     said = Tty()
     context = Context(Values(), (), Streams(io.BytesIO(), said))
     context.show_status("日本" * 40)

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow")
 
 from pk.spark.errors import SparkFailed
 from pk.spark.java import Java, find_java, require_pyspark
-from pk.spark.session.class_archive import archive_path, options_to_use
+from pk.spark.session.class_archive import archive_of
 from pk.spark.session.local import launch
 from pk.spark.session.warm_up import warm_up
 
@@ -41,31 +41,41 @@ def _installed(folder: Path) -> tuple[Java, Path]:
 
 def test_an_archive_is_used_if_it_is_there(tmp_path: Path, cache: Path) -> None:
     java, jars = _installed(tmp_path)
-    path = archive_path(java, jars)
+    archive = archive_of(java, jars)
+    path = archive.path
     assert path.is_relative_to(cache)
-    assert options_to_use(java, jars) == []
+    assert archive.options_to_use() == []
     path.parent.mkdir(parents=True)
     path.touch()
-    assert f"-XX:SharedArchiveFile={path}" in options_to_use(java, jars)
+    assert f"-XX:SharedArchiveFile={path}" in archive.options_to_use()
 
 
 def test_other_jars_and_another_java_have_archives_of_their_own(tmp_path: Path) -> None:
     java, jars = _installed(tmp_path)
-    first = archive_path(java, jars)
+    first = archive_of(java, jars).path
     os.utime(jars, (1, 1))
-    second = archive_path(java, jars)
+    second = archive_of(java, jars).path
     os.utime(java.program, (2, 2))
-    assert len({first, second, archive_path(java, jars)}) == 3
+    assert len({first, second, archive_of(java, jars).path}) == 3
 
 
-def test_a_java_that_is_gone_has_none(tmp_path: Path) -> None:
+def test_an_archive_builds_on_that_of_java(tmp_path: Path) -> None:
     java, jars = _installed(tmp_path)
-    java.program.unlink()
-    assert options_to_use(java, jars) == []
+    base = archive_of(java, jars).base
+    assert base is not None, "the Java has none"
+    archive = archive_of(java, jars)
+    assert archive.options_to_make()[0] == f"-XX:SharedArchiveFile={base}"
+    archive.path.parent.mkdir(parents=True)
+    archive.path.touch()
+    assert f"-XX:SharedArchiveFile={base}:{archive.path}" in archive.options_to_use()
+    own = java.home / "lib" / "server" / "classes.jsa"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert archive_of(java, jars).base is None
 
 
 def test_two_do_not_make_it_at_once() -> None:
-    path = archive_path(find_java(), require_pyspark() / "jars").with_suffix(".lock")
+    path = archive_of(find_java(), require_pyspark() / "jars").path.with_suffix(".lock")
     path.parent.mkdir(parents=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -83,14 +93,14 @@ def test_spark_starts_from_the_archive(tmp_path: Path, cache: Path) -> None:
         check=True,
     )
     [row] = json.loads(made.stdout)
-    path = archive_path(find_java(), require_pyspark() / "jars")
+    path = archive_of(find_java(), require_pyspark() / "jars").path
     assert row == {"file": str(path), "bytes": path.stat().st_size}
     assert _from_the_archive(tmp_path / "loaded") > 10_000
 
 
 @pytest.mark.slow
 def test_a_broken_archive_does_no_harm(tmp_path: Path) -> None:
-    path = archive_path(find_java(), require_pyspark() / "jars")
+    path = archive_of(find_java(), require_pyspark() / "jars").path
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\x00" * 10_000)
     assert _from_the_archive(tmp_path / "loaded") == 0
