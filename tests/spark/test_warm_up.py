@@ -30,10 +30,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _installed(folder: Path) -> tuple[Java, Path]:
-    """A Java and jars."""
-    program = folder / "java" / "bin" / "java"
-    program.parent.mkdir(parents=True)
-    program.touch()
+    """A Java, which has an archive of its own classes, and jars."""
+    for name in ("bin/java", "lib/server/classes.jsa"):
+        file = folder / "java" / name
+        file.parent.mkdir(parents=True)
+        file.touch()
     jars = folder / "jars"
     jars.mkdir()
     return Java(folder / "java", 17), jars
@@ -61,17 +62,13 @@ def test_other_jars_and_another_java_have_archives_of_their_own(tmp_path: Path) 
 
 def test_an_archive_builds_on_that_of_java(tmp_path: Path) -> None:
     java, jars = _installed(tmp_path)
-    base = archive_of(java, jars).base
-    assert base is not None, "the Java has none"
+    assert archive_of(java, jars).base is None
+    (java.home / "lib" / "server" / "classes.jsa").unlink()
     archive = archive_of(java, jars)
-    assert archive.options_to_make()[0] == f"-XX:SharedArchiveFile={base}"
+    assert archive.options_to_make()[0] == f"-XX:SharedArchiveFile={archive.base}"
     archive.path.parent.mkdir(parents=True)
     archive.path.touch()
-    assert f"-XX:SharedArchiveFile={base}:{archive.path}" in archive.options_to_use()
-    own = java.home / "lib" / "server" / "classes.jsa"
-    own.parent.mkdir(parents=True)
-    own.touch()
-    assert archive_of(java, jars).base is None
+    assert f"-XX:SharedArchiveFile={archive.base}:{archive.path}" in archive.options_to_use()
 
 
 def test_two_do_not_make_it_at_once() -> None:
