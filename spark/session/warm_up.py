@@ -43,6 +43,7 @@ _CONF: Final = {"spark.sql.shuffle.partitions": "2"}
 _SCHEMA: Final = "value binary, timestamp timestamp"
 _AT: Final = datetime(2024, 1, 1, tzinfo=UTC)
 _VALUE: Final = b'{"n": 1}'
+_UNFINISHED: Final = ".new"
 
 
 def warm_up() -> Path:
@@ -67,7 +68,9 @@ def warm_up() -> Path:
 def _written(path: Path) -> Iterator[Path]:
     """A file to write, which becomes `path` in one step. Raises SparkFailed if it is missing at the
     end."""
-    unfinished = path.with_suffix(".new")
+    for left in path.parent.glob(f"{path.stem}.*{_UNFINISHED}"):
+        left.unlink(missing_ok=True)  # by a process that was killed; its JVM may still write
+    unfinished = path.with_suffix(f".{os.getpid()}{_UNFINISHED}")
     try:
         yield unfinished
         if not unfinished.exists():
