@@ -92,8 +92,11 @@ def _make(archive: ClassArchive) -> None:
     with launch(cores=_CORES, conf=_CONF, archive=archive) as own:
         try:
             _work(own.session())
-        except (PySparkException, Py4JError) as e:
-            raise SparkFailed(f"Spark failed: {e}") from e
+        except BaseException as e:
+            own.kill()  # it would write an archive first
+            if isinstance(e, (PySparkException, Py4JError)):
+                raise SparkFailed(f"Spark failed: {e}") from e
+            raise
 
 
 @contextlib.contextmanager
