@@ -7,6 +7,7 @@ from pk.cli.nouns.pipeline.pipeline_file import explained
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.spark_errors import spark_is_missing
 from pk.net.client.config import ConsumerConfig
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ def init(context: Context, options: "InitPipeline") -> None:
         try:
             from pk.spark.pipeline.topic_sample import topic_sample
         except ModuleNotFoundError as e:
-            raise CommandError(
-                f"Spark is not installed ({e.name} is missing): pip install 'pk-broker[spark]'."
-            ) from None
+            raise spark_is_missing(e) from None
         return topic_sample(kafka, topic, _SAMPLE)
 
     values = explained(context, work)

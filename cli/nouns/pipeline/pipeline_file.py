@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.spark_errors import as_sentence
 from pk.net.client.config import ConsumerConfig
 from pk.spark.errors import OptionError, SparkError
 from pk.spark.pipeline.definition import Pipeline, WrongPipeline, parse_pipeline, show_problem
@@ -41,11 +42,11 @@ def explained(context: Context, work: Callable[[], T]) -> T:
             context.say(show_problem(e.file, problem))
         raise CommandError(f"{e.file} has {count(len(e.problems), 'problem')}.") from e
     except AlreadyRunning as e:
-        raise Refused(_sentence(e)) from e
+        raise Refused(as_sentence(e)) from e
     except OptionError as e:
-        raise Unusable(_sentence(e)) from e
+        raise Unusable(as_sentence(e)) from e
     except SparkError as e:
-        raise CommandError(_sentence(e)) from e
+        raise CommandError(as_sentence(e)) from e
 
 
 def run_options(context: Context, pipeline: Pipeline, cores: int | None) -> "RunOptions":
@@ -66,8 +67,3 @@ def run_options(context: Context, pipeline: Pipeline, cores: int | None) -> "Run
     return RunOptions(
         {**kafka, "kafka.bootstrap.servers": bootstrap}, cores=cores or default_cores()
     )
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error).rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}."

@@ -8,6 +8,7 @@ from pk.cli.nouns.spark.rows import FileRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
+from pk.cli.runtime.spark_errors import as_sentence
 
 if TYPE_CHECKING:
     from pk.cli.nouns.spark.options import Package
@@ -23,7 +24,7 @@ def package(context: Context, options: "Package") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         files = [write_zip(folder / ZIP), write_dependencies(folder / DEPENDENCIES)]
     except SparkError as e:
-        raise CommandError(f"{e}.") from e
+        raise CommandError(as_sentence(e)) from e
     except OSError as e:
         raise CommandError(f"{folder} cannot be written: {e.strerror or e}.") from e
     rows: list[FileRow] = [{"file": str(path), "bytes": path.stat().st_size} for path in files]

@@ -7,6 +7,7 @@ from pk.cli.nouns.spark.rows import FileRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
+from pk.cli.runtime.spark_errors import as_sentence, spark_is_missing
 
 if TYPE_CHECKING:
     from pk.cli.nouns.spark.options import WarmUp
@@ -20,13 +21,11 @@ def warm_up(context: Context, options: "WarmUp") -> None:
         from pk.spark.errors import SparkError
         from pk.spark.session.warm_up import warm_up
     except ModuleNotFoundError as e:
-        raise CommandError(
-            f"Spark is not installed ({e.name} is missing): pip install 'pk-broker[spark]'."
-        ) from None
+        raise spark_is_missing(e) from None
     try:
         path = warm_up()
     except SparkError as e:
-        raise CommandError(f"{e}.") from e
+        raise CommandError(as_sentence(e)) from e
     except OSError as e:
         raise CommandError(f"{e.filename or 'The archive'}: {e.strerror or e}.") from e
     finally:

@@ -17,6 +17,7 @@ from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.connect import run
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.spark_errors import as_sentence, spark_is_missing
 from pk.cli.runtime.spark_place import spark_place
 from pk.cli.schemas.reach import where
 from pk.cli.terminal.progress import Progress
@@ -154,9 +155,7 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
         from pk.spark.export import exporter
         from pk.spark.export.table import TableRefused
     except ModuleNotFoundError as e:
-        raise CommandError(
-            f"Spark is not installed ({e.name} is missing): pip install 'pk-broker[spark]'."
-        ) from None
+        raise spark_is_missing(e) from None
 
     async def resolve(
         admin: Admin, partitions: Sequence[TopicPartition]
@@ -214,11 +213,11 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
             if not options.follow or not rows:
                 raise
         except (errors.DirectoryRefused, TableRefused) as e:
-            raise Refused(_sentence(e)) from e
+            raise Refused(as_sentence(e)) from e
         except errors.OptionError as e:
-            raise Unusable(_sentence(e)) from e
+            raise Unusable(as_sentence(e)) from e
         except errors.SparkError as e:
-            raise CommandError(_sentence(e)) from e
+            raise CommandError(as_sentence(e)) from e
         except KafkaError as e:
             if is_unknown(e):
                 run(partial(_say_unknown, topics=options.topics), context)
@@ -257,8 +256,3 @@ def _row(summary: "Summary", before: ExportRow | None) -> ExportRow:
 
 async def _say_unknown(context: Context, topics: Sequence[str]) -> None:
     await existing_topics(context, await context.admin(), topics)
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error).rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}."

@@ -11,6 +11,7 @@ from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.connect import run
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.spark_errors import as_sentence, spark_is_missing
 from pk.cli.runtime.spark_place import spark_place
 from pk.cli.terminal.progress import Progress
 from pk.net.client.config import ProducerConfig
@@ -38,9 +39,7 @@ def import_rows(context: Context, options: "SparkImport") -> None:
         from pk.spark.importer import importer, ledger
         from pk.spark.importer.options import ImportRefused
     except ModuleNotFoundError as e:
-        raise CommandError(
-            f"Spark is not installed ({e.name} is missing): pip install 'pk-broker[spark]'."
-        ) from None
+        raise spark_is_missing(e) from None
     client = client_config(ProducerConfig, context.settings, {})
     given = importer.ImportOptions(
         bootstrap=context.settings.bootstrap,
@@ -71,11 +70,11 @@ def import_rows(context: Context, options: "SparkImport") -> None:
         try:
             summary = importer.import_rows(given, show_progress, dry_run=context.change.dry_run)
         except errors.OptionError as e:
-            raise Unusable(_sentence(e)) from e
+            raise Unusable(as_sentence(e)) from e
         except (ImportRefused, ledger.ImportOvertaken) as e:
-            raise Refused(_sentence(e)) from e
+            raise Refused(as_sentence(e)) from e
         except errors.SparkError as e:
-            raise CommandError(_sentence(e)) from e
+            raise CommandError(as_sentence(e)) from e
     _show(context, summary)
 
 
@@ -126,8 +125,3 @@ def _read_options(options: "SparkImport") -> dict[str, str]:
                 raise Unusable(f"{options.option_file}, line {number}: needs NAME=VALUE.")
             found[name.strip()] = value.strip()
     return found | dict(options.option)
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error).rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}."
