@@ -199,7 +199,7 @@ class Context:
     def show_status(self, text: str) -> None:
         """Shows what the command is doing, if standard error is a terminal; the next output
         replaces it."""
-        if self.streams.err_terminal and os.environ.get("TERM") != "dumb":
+        if self.streams.err_redraws:
             self._status.show(text)
 
     def clear_status(self) -> None:

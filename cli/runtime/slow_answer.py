@@ -7,7 +7,6 @@ give such brokers time; the user should know why nothing happens.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +46,7 @@ def showing_waits(handler: Handler, path: Sequence[str]) -> Handler:
         live = context.given(
             "watch"
         )  # the own -w of `pk isr` and `pk reassign status` draws itself
-        if live or not streams.err_terminal or os.environ.get("TERM") == "dumb":
+        if live or not streams.err_redraws:
             return await handler(context)
         assert context.session is not None
         with context.session.beside(_show_waits, context):

@@ -1,7 +1,6 @@
 """A progress bar on standard error for work that takes more than a second. Before that, nothing is
 imported or drawn."""
 
-import os
 import time
 from types import TracebackType
 from typing import Any, Self
@@ -31,7 +30,7 @@ class Progress:
     ) -> None:
         streams = context.streams
         shares = streams.out_terminal and not over_output
-        self._shows = streams.err_terminal and os.environ.get("TERM") != "dumb" and not shares
+        self._shows = streams.err_redraws and not shares
         self._what = what
         self._total = total
         self._unit = unit

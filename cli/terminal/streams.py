@@ -37,11 +37,12 @@ class Streams:
     @property
     def err_colour(self) -> bool:
         """Whether standard error supports colours."""
-        return (
-            self.err_terminal
-            and not os.environ.get("NO_COLOR")
-            and os.environ.get("TERM") != "dumb"
-        )
+        return self.err_redraws and not os.environ.get("NO_COLOR")
+
+    @property
+    def err_redraws(self) -> bool:
+        """Whether what stands on standard error can be written over: a status, a bar."""
+        return self.err_terminal and os.environ.get("TERM") != "dumb"
 
     @property
     def width(self) -> int:
