@@ -352,6 +352,11 @@ class OwnSpark:
         self._process.kill()
         self._process.wait()
 
+    @property
+    def exit_status(self) -> int | None:
+        """That of the JVM, once it has ended; negative is the signal that killed it."""
+        return self._process.returncode
+
     def close(self) -> None:
         """Stops Spark, ends the JVM and removes its files. Idempotent. Raises a Ctrl-C only at the
         end."""
@@ -400,10 +405,11 @@ def launch(
     while it starts.
 
     `long` is for jobs of more than about ten seconds. The JVM inherits the descriptors `inherited`
-    and finds the classes of `jars`, such as the driver of a database. It writes the classes
-    that it loads to `archive` as it ends (pk.spark.session.warm_up). Raises
-    SparkMissing, OSError; OptionError if `where` is a Spark Connect server, on which only exports
-    run (pk.spark.connect).
+    and finds the classes of `jars`, such as the driver of a database. It writes the classes that it
+    loads to `archive` as it ends (pk.spark.session.warm_up).
+
+    Raises SparkMissing, OSError; OptionError if `where` is a Spark Connect server, on which only
+    exports run (pk.spark.connect).
     """
     if where.remote is not None:
         raise OptionError(

@@ -97,6 +97,9 @@ def _make(archive: ClassArchive) -> None:
             if isinstance(e, (PySparkException, Py4JError)):
                 raise SparkFailed(f"Spark failed: {e}") from e
             raise
+    if own.exit_status:
+        # What it wrote may be half an archive.
+        raise SparkFailed(f"Spark's Java ended with {own.exit_status} as it wrote the archive")
 
 
 @contextlib.contextmanager

