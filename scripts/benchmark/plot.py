@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs" / "figures"
 COLOURS = ("#3f51b5", "#9e9e9e")
 SYSTEMS = (("pk", "pk"), ("apache", "Apache Kafka"))
+OF_BROKERS = ("librdkafka", "Java perf tool", "/proc")
+"""Who drove the rows that compare brokers. The others compare tools, each on both brokers."""
+
 WIDTH, BAR_HEIGHT, FRAME_HEIGHT = 900, 44, 190
 
 
@@ -34,6 +37,7 @@ def main() -> int:
     try:
         results = json.loads(options.file.read_text(encoding="utf-8"))
         rows = [row for row in results["rows"] if row["pk"] is not None and row["apache"]]
+        rows = [row for row in rows if row["driver"] in OF_BROKERS]
     except (OSError, ValueError, KeyError, TypeError) as e:
         print(f"{options.file} has no results of scripts/bench: {e!r}.", file=sys.stderr)
         return 1
@@ -42,7 +46,8 @@ def main() -> int:
         return 1
     options.to.mkdir(parents=True, exist_ok=True)
     for unit in dict.fromkeys(row["unit"] for row in rows):
-        path = options.to / f"bench-{re.sub(r'[^a-z0-9]+', '-', unit.lower())}.svg"
+        name = re.sub(r"[^a-z0-9]+", "-", unit.lower().replace("µ", "u"))
+        path = options.to / f"bench-{name}.svg"
         of_unit = [row for row in rows if row["unit"] == unit]
         path.write_text(draw(unit, of_unit, subtitle(results)) + "\n", encoding="utf-8")
         print(path)
