@@ -16,8 +16,8 @@ from pk.cli.cluster.replicas import Replicas
 from pk.cli.cluster.throttle_marks import MARK
 from pk.cli.cluster.throttles import Throttled
 from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.paths import make_user_dir, user_dir
 from pk.core.values import TopicPartition
-from pk.net.user_dirs import make_user_dir, user_dir
 
 _KEEP_FILES = 50
 

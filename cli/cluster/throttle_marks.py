@@ -4,7 +4,7 @@ listing of one directory."""
 import os
 from contextlib import suppress
 
-from pk.net.user_dirs import user_dir
+from pk.cli.runtime.paths import user_dir
 
 MARK = ".throttled"
 

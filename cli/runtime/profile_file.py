@@ -3,8 +3,8 @@
 import os
 from typing import Any
 
+from pk.cli.runtime.paths import make_user_dir
 from pk.cli.runtime.settings import profiles_file, read_profiles
-from pk.net.user_dirs import make_user_dir
 
 
 def read_document() -> Any:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.paths import user_dir
 from pk.cli.terminal.styles import COLOURS
-from pk.net.user_dirs import user_dir
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 GUARDS = ("none", "confirm", "type-name", "insist", "readonly")

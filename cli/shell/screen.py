@@ -6,12 +6,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from pk.cli.runtime.paths import make_user_dir
 from pk.cli.shell.lines import raise_interrupt
 from pk.cli.shell.words import joined
 from pk.cli.terminal.stdin import wait_for_input
 from pk.cli.terminal.styles import COLOURS
 from pk.cli.terminal.text import cut_middle
-from pk.net.user_dirs import make_user_dir
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application

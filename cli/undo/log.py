@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pk.cli.runtime.exits import CommandError
-from pk.net.user_dirs import make_user_dir, user_dir
+from pk.cli.runtime.paths import make_user_dir, user_dir
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context

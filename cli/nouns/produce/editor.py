@@ -28,12 +28,12 @@ from pk.cli.records.readers import NewRecord
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Exit, Refused
 from pk.cli.runtime.failures import sentence
+from pk.cli.runtime.paths import make_user_dir
 from pk.cli.terminal.signals import Interrupts, listen_for_interrupts
 from pk.core.errors import KafkaError
 from pk.net.client.delivery import Delivery, RecordMetadata
 from pk.net.client.errors import ClientError
 from pk.net.client.producer import Producer, open_producer
-from pk.net.user_dirs import make_user_dir
 
 if TYPE_CHECKING:
     from pk.cli.nouns.produce.options import Produce

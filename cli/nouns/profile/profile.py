@@ -11,6 +11,7 @@ from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import field_listing, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.paths import make_user_dir
 from pk.cli.runtime.profile_file import read_document, write_document
 from pk.cli.runtime.settings import (
     DEFAULT_BOOTSTRAP,
@@ -24,7 +25,6 @@ from pk.cli.runtime.settings import (
     read_profiles,
 )
 from pk.cli.terminal.stdin import wait_for_input
-from pk.net.user_dirs import make_user_dir
 
 _SECRET = re.compile(
     r"password|secret|jaas\.config|keystore\.key|oauthbearer.*assertion", re.IGNORECASE

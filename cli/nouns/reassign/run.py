@@ -36,13 +36,13 @@ from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.failures import error_name, exit_code, phrase, sentence
+from pk.cli.runtime.paths import make_user_dir
 from pk.cli.terminal.signals import Interrupts, listen_for_interrupts
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
-from pk.net.user_dirs import make_user_dir
 
 _LOOK_S = 1.0
 _LOST_S = 120.0
