@@ -68,6 +68,17 @@ def once(items: Iterable[H]) -> Iterator[H]:
             yield item
 
 
+def all_true(answers: Iterable[object]) -> Turns[bool]:
+    """Whether each of `answers` is true, as `all`; they are asked until one is not."""
+    pace = Pace()
+    for answer in answers:
+        if not answer:
+            return False
+        if pace.due():
+            yield
+    return True
+
+
 def in_order(items: Iterable[str]) -> Turns[list[str]]:
     """`items` sorted. Many are sorted in runs, which are merged then: of 200,000, `sorted` takes 70
     ms, and holds up every thread meanwhile."""

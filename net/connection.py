@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import trio
 
@@ -671,7 +671,7 @@ class Connection:
         try:
             result = api.handle(context, request)
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
-            result = self._failure(api, head, request, e)
+            result = _failing(e) if large else self._failure(api, head, request, e)
         if bill is not None:
             bill.seconds += perf_counter() - began
         if isinstance(result, Holding):
@@ -884,6 +884,10 @@ def _unwrapped(result: Any) -> Any:
 
 async def _at_hand(result: Any) -> Any:
     return result
+
+
+async def _failing(error: Exception) -> NoReturn:
+    raise error
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -31,7 +31,8 @@ async def handle(
         (kept if may_read else denied).append(topic)
     request.topics = kept
     response = await context.broker.share_offsets.alter(request)
-    response.responses += [_denied(context, topic) for topic in denied]
+    async for topic in in_turns(denied):
+        response.responses.append(_denied(context, topic))
     return response
 
 

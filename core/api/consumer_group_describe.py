@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pk.core.api.group_descriptions import describe_each, hide_topics
+from pk.core.api.group_descriptions import describe_each
 from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -40,10 +40,9 @@ def handle(
         request.group_ids,
         describe,
         _failed,
-        lambda groups: ConsumerGroupDescribeResponse(
-            groups=hide_topics(context, groups, _topics_of, _failed)
-        ),
+        lambda groups: ConsumerGroupDescribeResponse(groups=groups),
         with_operations=request.include_authorized_operations,
+        topics_of=_topics_of,
     )
 
 

@@ -10,6 +10,7 @@ from pk.core.broker.requests.context import Context
 from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
+from pk.core.turns import once
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -42,7 +43,7 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
     if mutations is not None:
         response.throttle_time_ms = mutations.wait_ms()
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    for name in dict.fromkeys(topic.name for topic in denied):
+    async for name in in_turns(once(topic.name for topic in denied)):
         response.results.append(
             CreatePartitionsTopicResult(name=name, error_code=code, error_message=None)
         )

@@ -30,7 +30,8 @@ async def handle(
         (kept if may_read else denied).append(topic)
     request.topics = kept
     response = await context.broker.share_offsets.delete(request)
-    response.responses += [_denied(topic) for topic in denied]
+    async for topic in in_turns(denied):
+        response.responses.append(_denied(topic))
     return response
 
 

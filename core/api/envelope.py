@@ -19,7 +19,9 @@ from pk.core.broker.controller.controller_link import ASK_AGAIN
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.turns import AT_ONCE
 from pk.core.wire.codec import decode_whole, join
+from pk.core.wire.elements import has_many
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -95,4 +97,7 @@ async def answer(api: AnyApi, context: Context, request: Any) -> Any:
     except KafkaError as e:
         if e.code in ASK_AGAIN:
             raise
-        return error_response(api, MESSAGES[api.key].response, request, e, context.api_version)
+        version, response_class = context.api_version, MESSAGES[api.key].response
+        if has_many(request, AT_ONCE):
+            return await offload(error_response, api, response_class, request, e, version)
+        return error_response(api, response_class, request, e, version)

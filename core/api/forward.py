@@ -23,6 +23,7 @@ from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.meta.image import MetadataImage
 from pk.core.quota.entity import entity_of
+from pk.core.turns import Pace, Turns, all_true, cleared
 from pk.core.values import ZERO_UUID
 from pk.core.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -85,33 +86,33 @@ async def _wait_until_shown(broker: Broker, request: Any, response: Any) -> None
     # it makes.
     decided = broker.controller.image.offset if broker.controller is not None else 0
 
-    def is_shown() -> bool:
+    def is_shown() -> Turns[bool]:
         image = broker.image
-        return image.offset >= decided and shows(request, response, image)
+        return image.offset >= decided and (yield from shows(request, response, image))
 
     deadline = trio.current_time() + SHOWN_MS_MAX / 1000
-    await broker.purgatory.until(is_shown, (MetadataImage,), deadline)
+    await broker.purgatory.until_in_turns(is_shown, (MetadataImage,), deadline)
 
 
-def shows(request: object, response: object, image: MetadataImage) -> bool:
+def shows(request: object, response: object, image: MetadataImage) -> Turns[bool]:
     """Whether `image` shows the topics, partitions and users that were made, and no more those that
     were deleted."""
     match request, response:
         case CreateTopicsRequest(), CreateTopicsResponse():
-            return request.validate_only or all(
-                topic.error_code or topic.name in image.topics for topic in response.topics
+            return request.validate_only or (
+                yield from all_true(
+                    topic.error_code or topic.name in image.topics for topic in response.topics
+                )
             )
         case DeleteTopicsRequest(), DeleteTopicsResponse():
-            return not any(
-                not gone.error_code and _is_there(image, gone.name, gone.topic_id)
-                for gone in response.responses
+            return (
+                yield from all_true(
+                    gone.error_code or not _is_there(image, gone.name, gone.topic_id)
+                    for gone in response.responses
+                )
             )
         case CreatePartitionsRequest(), CreatePartitionsResponse():
-            wanted = {topic.name: topic.count for topic in request.topics}
-            return request.validate_only or all(
-                grown.error_code or _count(image, grown.name) >= wanted.get(grown.name, 0)
-                for grown in response.results
-            )
+            return request.validate_only or (yield from _shows_partitions(request, response, image))
         case CreateAclsRequest(), CreateAclsResponse():
             return all(
                 result.error_code or _rule(rule) in image.acls
@@ -137,21 +138,59 @@ def shows(request: object, response: object, image: MetadataImage) -> bool:
                 for rule in result.matching_acls[:_RULES_MAX]
             )
         case AlterUserScramCredentialsRequest(), AlterUserScramCredentialsResponse():
-            refused = {result.user for result in response.results if result.error_code}
-            return all(
-                (known := image.scram.get((new.name, new.mechanism))) is not None
-                and known.salt == new.salt
-                for new in request.upsertions
-                if new.name not in refused
-            ) and not any(
-                (gone.name, gone.mechanism) in image.scram
-                for gone in request.deletions
-                if gone.name not in refused
-            )
+            return (yield from _shows_credentials(request, response, image))
         case AlterClientQuotasRequest(), AlterClientQuotasResponse():
             return request.validate_only or _shows_quotas(request, response, image)
         case _:
             return True
+
+
+def _shows_partitions(
+    request: CreatePartitionsRequest, response: CreatePartitionsResponse, image: MetadataImage
+) -> Turns[bool]:
+    grown: set[str] = set()
+    pace = Pace()
+    for result in response.results:
+        if not result.error_code:
+            grown.add(result.name)
+        if pace.due():
+            yield
+    shown = yield from all_true(
+        topic.name not in grown or _count(image, topic.name) >= topic.count
+        for topic in request.topics
+    )
+    yield from cleared(grown)
+    return shown
+
+
+def _shows_credentials(
+    request: AlterUserScramCredentialsRequest,
+    response: AlterUserScramCredentialsResponse,
+    image: MetadataImage,
+) -> Turns[bool]:
+    altered: set[str] = set()
+    pace = Pace()
+    for result in response.results:
+        if not result.error_code:
+            altered.add(result.user)
+        if pace.due():
+            yield
+    shown = yield from all_true(
+        new.name not in altered
+        or (
+            (known := image.scram.get((new.name, new.mechanism))) is not None
+            and known.salt == new.salt
+        )
+        for new in request.upsertions
+    )
+    shown = shown and (
+        yield from all_true(
+            gone.name not in altered or (gone.name, gone.mechanism) not in image.scram
+            for gone in request.deletions
+        )
+    )
+    yield from cleared(altered)
+    return shown
 
 
 def _shows_quotas(

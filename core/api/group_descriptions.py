@@ -16,7 +16,7 @@ from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
 from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.turns import Pace, Turns, joined
+from pk.core.turns import Pace, Turns, joined, once
 
 
 class Described(Protocol):
@@ -39,6 +39,7 @@ def describe_each(
     respond: Callable[[list[D]], R],
     *,
     with_operations: bool,
+    topics_of: Callable[[D], Iterable[str]] | None = None,
 ) -> Any:
     """Answer a request that describes groups: its response, or what the connection must wait for. A
     group that the asker may not describe is refused, whether it exists or not.
@@ -46,9 +47,19 @@ def describe_each(
     `describe` asks the coordinator of one group, and returns a list of its description or an
     awaitable of that; an error that it raises is the group's own, and `failed` describes it.
     `respond` makes the response. `with_operations` adds what the client may do with each group
-    (KIP-430).
+    (KIP-430). `topics_of` names the topics that a description tells of: a group has an error if the
+    asker may not describe one of them.
     """
-    return begin(_describe_each(context, group_ids, describe, failed, respond, with_operations))
+
+    def response(answers: list[list[D]]) -> Turns[R]:
+        groups = yield from joined(answers)
+        if with_operations:
+            yield from _add_operations(context, groups)
+        if topics_of is not None and is_on(context):
+            yield from _hide_topics(context, groups, topics_of, failed)
+        return respond(groups)
+
+    return begin(_describe_each(context, group_ids, describe, failed, response))
 
 
 def _describe_each(
@@ -56,8 +67,7 @@ def _describe_each(
     group_ids: Sequence[str],
     describe: Callable[[str], Any],
     failed: Callable[[str, KafkaError], D],
-    respond: Callable[[list[D]], R],
-    with_operations: bool,
+    response: Callable[[list[list[D]]], Turns[R]],
 ) -> Turns[R | Awaitable[R]]:
     answers: list[Any] = []
     pace, at_hand = Pace(), True
@@ -72,8 +82,8 @@ def _describe_each(
         if pace.due():
             yield
     if at_hand:
-        return (yield from _response(context, answers, respond, with_operations))
-    return _wait(context, answers, respond, with_operations)
+        return (yield from response(answers))
+    return _wait(answers, response)
 
 
 def _describe(
@@ -95,26 +105,19 @@ async def _describe_later(
         return [failed(group_id, e)]
 
 
-async def _wait(
-    context: Context, answers: list[Any], respond: Callable[[list[D]], R], with_operations: bool
-) -> R:
-    return await finish(_response(context, await all_of(answers), respond, with_operations))
+async def _wait(answers: list[Any], response: Callable[[list[list[D]]], Turns[R]]) -> R:
+    return await finish(response(await all_of(answers)))
 
 
-def _response(
-    context: Context, answers: list[list[D]], respond: Callable[[list[D]], R], with_operations: bool
-) -> Turns[R]:
-    groups = yield from joined(answers)
-    if with_operations:
-        pace = Pace()
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = context.broker.authorization.operations(
-                    context, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
-                )
-            if pace.due():
-                yield
-    return respond(groups)
+def _add_operations(context: Context, groups: list[D]) -> Turns[None]:
+    pace = Pace()
+    for group in groups:
+        if group.error_code == ErrorCode.NONE:
+            group.authorized_operations = context.broker.authorization.operations(
+                context, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
+            )
+        if pace.due():
+            yield
 
 
 UNKNOWN_TOPICS: Final = (
@@ -122,23 +125,22 @@ UNKNOWN_TOPICS: Final = (
 )
 
 
-def hide_topics(
+def _hide_topics(
     context: Context,
     groups: list[D],
     topics_of: Callable[[D], Iterable[str]],
     failed: Callable[[str, KafkaError], D],
-) -> list[D]:
-    """The descriptions, without those of groups that read topics which the asker may not describe:
-    they have an error."""
-    if not is_on(context):
-        return groups
+) -> Turns[None]:
+    """Replace the descriptions of groups that read topics which the asker may not describe by an
+    error."""
     error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPICS)
-    return [
-        group
-        if all(
-            allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
-            for name in dict.fromkeys(topics_of(group))
-        )
-        else failed(group.group_id, error)
-        for group in groups
-    ]
+    pace = Pace()
+    for place, group in enumerate(groups):
+        for name in once(topics_of(group)):
+            if not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+                groups[place] = failed(group.group_id, error)
+                break
+            if pace.due():
+                yield
+        if pace.due():
+            yield

@@ -15,7 +15,7 @@ from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.group.machine import GroupMachine
 from pk.core.machine import Decision
-from pk.core.turns import Pace, Turns
+from pk.core.turns import Pace, Turns, emptied
 from pk.core.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -84,7 +84,8 @@ def _refuse_missing(
             kept.append(OffsetDeleteRequestTopic(name=topic.name, partitions=there))
         if pace.due():
             yield
-    request.topics = kept
+    named, request.topics = request.topics, kept
+    yield from emptied(named)
     return refused
 
 

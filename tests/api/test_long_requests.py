@@ -22,10 +22,30 @@ from large_requests import Names, Path, kinds, large, name_of
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core import turns
+from pk.core.api.forward import shows
 from pk.core.api.long_requests import let_go
-from pk.core.turns import FREED_AT_ONCE, Pace
+from pk.core.config.views import STANDARD_AUTHORIZER
+from pk.core.meta.image import MetadataImage
+from pk.core.turns import AT_ONCE, FREED_AT_ONCE, Pace
 from pk.core.wire.elements import has_many
 from pk.core.wire.header import frame_request
+from pk.core.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+)
+from pk.core.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from pk.core.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from pk.core.wire.schema import Request
@@ -121,6 +141,65 @@ def test_the_longest_step_does_not_grow(kind: tuple[type[Request[Any]], int, Pat
         assert many <= few * GROWTH
 
     run()
+
+
+@pytest.mark.usefixtures("decoded_in_a_thread", "short_turns")
+@pytest.mark.parametrize("kind", kinds(), ids=name_of)
+def test_nor_does_it_for_those_who_may_nothing(
+    kind: tuple[type[Request[Any]], int, Path],
+) -> None:
+    @trio_test
+    async def run() -> None:
+        async with (
+            running_node(authorizer__class__name=STANDARD_AUTHORIZER) as node,
+            caller_of(node) as caller,
+        ):
+            names = Names("t", bytes(range(16)), 16, "g")
+            few, many = [
+                await longest_step(caller, large(*kind, count, names).request, kind[1])
+                for count in (FEW, MANY)
+            ]
+        assert many <= few * GROWTH
+
+    run()
+
+
+def test_a_look_for_what_was_made_takes_turns() -> None:
+    count = 5 * AT_ONCE
+    names = [f"u{n}" for n in range(count)]
+    looks = (
+        (
+            AlterUserScramCredentialsRequest(
+                deletions=[ScramCredentialDeletion(name=name, mechanism=1) for name in names]
+            ),
+            AlterUserScramCredentialsResponse(
+                results=[
+                    AlterUserScramCredentialsResult(user=name, error_code=91) for name in names
+                ]
+            ),
+        ),
+        (
+            CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name=name, count=2) for name in names]
+            ),
+            CreatePartitionsResponse(
+                results=[CreatePartitionsTopicResult(name=name, error_code=3) for name in names]
+            ),
+        ),
+        (
+            DeleteTopicsRequest(),
+            DeleteTopicsResponse(responses=[DeletableTopicResult(name=name) for name in names]),
+        ),
+    )
+    for request, response in looks:
+        look = shows(request, response, MetadataImage())
+        pauses = 0
+        with pytest.raises(StopIteration) as shown:
+            while True:
+                next(look)
+                pauses += 1
+        assert shown.value.value is True
+        assert pauses >= count // AT_ONCE, type(request).__name__
 
 
 @pytest.mark.usefixtures("decoded_in_a_thread", "short_turns")
