@@ -12,6 +12,7 @@ image here shows it, at most `SHOWN_MS_MAX`, for it has happened all the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -148,13 +149,7 @@ def shows(request: object, response: object, image: MetadataImage) -> Turns[bool
 def _shows_partitions(
     request: CreatePartitionsRequest, response: CreatePartitionsResponse, image: MetadataImage
 ) -> Turns[bool]:
-    grown: set[str] = set()
-    pace = Pace()
-    for result in response.results:
-        if not result.error_code:
-            grown.add(result.name)
-        if pace.due():
-            yield
+    grown = yield from _succeeded((one.name, one.error_code) for one in response.results)
     shown = yield from all_true(
         topic.name not in grown or _count(image, topic.name) >= topic.count
         for topic in request.topics
@@ -168,13 +163,7 @@ def _shows_credentials(
     response: AlterUserScramCredentialsResponse,
     image: MetadataImage,
 ) -> Turns[bool]:
-    altered: set[str] = set()
-    pace = Pace()
-    for result in response.results:
-        if not result.error_code:
-            altered.add(result.user)
-        if pace.due():
-            yield
+    altered = yield from _succeeded((one.user, one.error_code) for one in response.results)
     shown = yield from all_true(
         new.name not in altered
         or (
@@ -191,6 +180,18 @@ def _shows_credentials(
     )
     yield from cleared(altered)
     return shown
+
+
+def _succeeded(results: Iterable[tuple[str, int]]) -> Turns[set[str]]:
+    """The names of those (name, error code) that have no error."""
+    names: set[str] = set()
+    pace = Pace()
+    for name, error_code in results:
+        if not error_code:
+            names.add(name)
+        if pace.due():
+            yield
+    return names
 
 
 def _shows_quotas(
