@@ -28,9 +28,10 @@ what is still to do, and `loaded` asks for it again. So doing an effect twice mu
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, TypeVar
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, new_list
 
 R = TypeVar("R")

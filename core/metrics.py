@@ -14,9 +14,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import Final, Literal
+
+from pk.core.lazy_dataclass import dataclass
 
 Kind = Literal["counter", "gauge", "histogram"]
 Labels = Mapping[str, str]

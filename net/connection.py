@@ -18,7 +18,7 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable, Generator
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any, NoReturn, cast
@@ -41,6 +41,7 @@ from pk.core.broker.requests.client_quotas import is_exempt
 from pk.core.broker.requests.context import Context
 from pk.core.config import ConfigError
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
+from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.codec import decode, decode_small
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES

@@ -2,12 +2,12 @@
 
 import errno
 import socket
-from dataclasses import dataclass
 
 import trio
 
 from pk.core.broker.runtime import StartError
 from pk.core.config import BrokerConfig, Listener
+from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import Endpoint
 
 __all__ = ["BoundListener", "StartError", "bind"]

@@ -18,7 +18,6 @@ import platform
 import signal
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +39,7 @@ from pk.core.broker.turns import finish
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
 from pk.core.config.roles import EMBEDDED
 from pk.core.config.security_promises import check_security
+from pk.core.lazy_dataclass import dataclass
 from pk.core.log.dirs import LogDirs
 from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.failures import LogDirError

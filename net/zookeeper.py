@@ -60,7 +60,6 @@ import logging
 import secrets
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -72,6 +71,7 @@ from kazoo.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
 )
 
 from pk.core.broker.offload import offload
+from pk.core.lazy_dataclass import dataclass
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event
 from pk.core.meta.image import MetadataImage

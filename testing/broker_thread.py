@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
@@ -27,6 +26,7 @@ from pk.core.broker.offload import inline
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.create_topics import (

@@ -1,7 +1,8 @@
 """The pytest plugin: fixtures `kafka`, `kafka_url`, `kafka_topic` and `kafka_cluster`.
 
-pytest imports this file in every run where pk is installed; the broker is imported by the first
-test that uses a fixture.
+pytest imports this file in every run where pk is installed; the broker is imported once the tests
+are collected, if one of them uses a fixture. So the first such test waits for a broker's start, and
+not for an import.
 """
 
 from __future__ import annotations
@@ -26,10 +27,30 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import what the fixtures of the collected tests need."""
+    if session.config.option.collectonly:
+        return
+    used: set[str] = {
+        name
+        for item in session.items
+        if isinstance(item, pytest.Function)
+        for name in item.fixturenames
+    }
+    if "kafka" in used:
+        from pk.testing import Broker  # not from its module: see pk.testing.__getattr__
+
+        assert Broker
+    if "kafka_cluster" in used:
+        from pk.testing import Cluster
+
+        assert Cluster
+
+
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker of this test's own, in a thread, with its log in memory."""
-    from pk.testing import Broker  # not from its module: see pk.testing.__getattr__
+    from pk.testing import Broker
 
     keys: dict[str, str] = {}
     for marker in reversed(list(request.node.iter_markers("kafka_config"))):

@@ -19,11 +19,12 @@ import json
 import os
 import secrets
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Final
 
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.paths import make_user_dir, user_dir
+from pk.core.lazy_dataclass import dataclass
 
 STATE: Final = "pk-cluster.json"
 PIPE: Final = "pk-cluster.pipe"

@@ -18,12 +18,12 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.schema import Message
 
 Request = TypeVar("Request", bound=Message)

@@ -13,9 +13,11 @@ rules touch, so old images of the cluster stay as they were.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple
+
+from pk.core.lazy_dataclass import dataclass
 
 WILDCARD: Final = "*"
 """As the name of a literal pattern: every resource. As the host of a rule: every host."""

@@ -14,7 +14,7 @@ a broker derives from an answer holds as long as the authorizer is the same obje
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from ipaddress import ip_address
 from typing import Final, NamedTuple
@@ -29,6 +29,7 @@ from pk.core.auth.acls import (
     PatternType,
     Permission,
 )
+from pk.core.lazy_dataclass import dataclass
 
 REMEMBERED_MAX: Final = 50_000
 """How many answers an authorizer remembers; then it forgets all of them."""

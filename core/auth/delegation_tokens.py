@@ -11,13 +11,13 @@ from __future__ import annotations
 import hmac as hmac_of_hash
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.auth.scram import ITERATIONS_MIN, Mechanism, ScramCredential, TokenLogin
+from pk.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ Nothing of the text is quoted in an error: it holds passwords.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from pk.core.lazy_dataclass import dataclass
 
 PLAIN_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH_LOGIN: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

@@ -7,10 +7,10 @@ here: there is never a prompt, and the keys are read when they are needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from pk.core.auth.jaas import KERBEROS_LOGIN, JaasError, Login, parse_jaas
+from pk.core.lazy_dataclass import dataclass
 
 _JAVAS: Final = frozenset(
     {"storekey", "donotprompt", "debug", "isinitiator", "refreshkrb5config", "renewtgt"}

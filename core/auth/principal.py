@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from pk.core.lazy_dataclass import dataclass
 
 USER: Final = "User"
 """The type of every principal that a connection of Kafka's own protocols authenticates as."""

@@ -13,13 +13,14 @@ last answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Final, Protocol
 
 from pk.core.auth.principal import USER, KafkaPrincipal
 from pk.core.auth.sasl import GSSAPI, AuthenticationFailed, SaslError, ServerExchange
 from pk.core.errors import ErrorCode, ProtocolError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.codec import decode
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES

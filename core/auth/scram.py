@@ -19,11 +19,11 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from pk.core.auth.sasl import SCRAM_SHA_256, SCRAM_SHA_512, AuthenticationFailed, SaslError
+from pk.core.lazy_dataclass import dataclass
 
 ITERATIONS_MIN: Final = 4096
 """Fewer are refused by Kafka's servers and clients."""

@@ -13,7 +13,7 @@ that it needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 from typing import Final
 
@@ -50,6 +50,7 @@ from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.client_metrics import ClientMetrics
 from pk.core.config import BrokerConfig
+from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import BROKER
 from pk.core.meta.image import Changes, MetadataImage, changes
 

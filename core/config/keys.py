@@ -14,9 +14,11 @@ import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final
+
+from pk.core.lazy_dataclass import dataclass
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A parsed value: lists are tuples, classes and passwords are strings."""

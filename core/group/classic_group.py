@@ -10,7 +10,7 @@ that, the soft side is lost and the members simply join again.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Final
 
@@ -18,6 +18,7 @@ from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.group.any_group import CheckPartition, Committer, GroupType
 from pk.core.group.java import hash_map_order
 from pk.core.group.records import Record, group_metadata, group_tombstone
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import NO_TIMESTAMP
 from pk.core.wire.codec import decode
 from pk.core.wire.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pk.core.errors import ProtocolError
 from pk.core.group.java import computed_order
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition
 from pk.core.wire.codec import decode, encode
 from pk.core.wire.messages.consumer_protocol import (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import ClassVar, Final, NamedTuple, Self
 
 from pk.core.group.records import Record
+from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
@@ -139,7 +140,7 @@ class StreamsGroupSettings(ModernGroupSettings):
         if not configs:
             return self
         return replace(
-            super(StreamsGroupSettings, self).of_group(configs),  # slots make another class
+            super(StreamsGroupSettings, self).of_group(configs),  # noqa: UP008 (slots make another class)
             num_standby_replicas=self._own(
                 configs,
                 "num.standby.replicas",

@@ -1,8 +1,10 @@
 """The settings of one log: those of a topic's keys (same names, `.` for `_`) that the log itself
 enforces."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Self
+
+from pk.core.lazy_dataclass import dataclass
 
 LONG_MAX = (1 << 63) - 1
 

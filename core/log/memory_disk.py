@@ -11,9 +11,10 @@ only the size at the last sync. A directory keeps the names it had at its last s
 import errno
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.log.failures import is_fault
 from pk.core.log.file_slices import BytesSlice
 from pk.core.log.files import Data, Entry, Lock, LockHeld, ignore_failed_read

@@ -16,9 +16,10 @@ behind it.
 import contextlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, Protocol
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.log.checked_bytes import checked_batches
 from pk.core.log.epochs import EpochStart, LeaderEpochs
 from pk.core.log.files import Disk

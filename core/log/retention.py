@@ -15,8 +15,7 @@ append to. What DeleteRecords leaves behind goes whatever the policy; age and si
 it holds `delete`.
 """
 
-from dataclasses import dataclass
-
+from pk.core.lazy_dataclass import dataclass
 from pk.core.log.log import Log
 from pk.core.log.segment import Segment
 from pk.core.record.batch import CorruptBatch

@@ -15,11 +15,11 @@ may have lost what it had not synced.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta import elections
 from pk.core.meta.events import (

@@ -10,10 +10,11 @@ shorter list of an older. Fields are never removed, reordered or given another m
 that must change so gets a new name.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field
 from typing import Any, ClassVar, Final, NamedTuple, Union, cast, get_args
 
 from pk.core import cbor
+from pk.core.lazy_dataclass import dataclass
 from pk.core.quota.entity import Entity, EntityPart
 from pk.core.values import Uuid
 
@@ -328,7 +329,7 @@ Event = Union[  # noqa: UP007 - a runtime alias that type checkers narrow in `ma
 EVENTS: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Event)}
 """Every event by the name that the log knows it by."""
 
-_FIELDS: Final = {c: tuple(f.name for f in fields(c)) for c in EVENTS.values()}
+_FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {c: c.__match_args__ for c in EVENTS.values()}
 _NESTED: Final[dict[str, type[Any]]] = {
     "endpoints": Endpoint,
     "features": FeatureRange,

@@ -7,13 +7,14 @@ sharing is what makes `changes(old, new)` cheap: same object, no change.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeVar
 
 from pk.core.auth.acls import NO_ACLS, AclBinding, Acls, AclsEdit
 from pk.core.auth.delegation_tokens import DelegationToken, Tokens
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.auth.scram import ScramCredential
+from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import (
     BROKER,
     TOPIC,

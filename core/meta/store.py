@@ -10,10 +10,10 @@ ZooKeeper votes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from pk.core import cbor
+from pk.core.lazy_dataclass import dataclass
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, decode, encode
 from pk.core.meta.image import MetadataImage

@@ -9,8 +9,9 @@ older version, the others of the last.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from pk.core.lazy_dataclass import dataclass
 
 LEVELS: Final = (
     "NONE",

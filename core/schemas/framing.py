@@ -14,8 +14,9 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from pk.core.lazy_dataclass import dataclass
 
 KEY_SCHEMA_ID: Final = "__key_schema_id"
 """The header that names the schema of a record's key."""

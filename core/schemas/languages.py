@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas.compatibility import Difference
 from pk.core.schemas.schema import (
     AVRO,

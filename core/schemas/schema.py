@@ -6,8 +6,10 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
+
+from pk.core.lazy_dataclass import dataclass
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas import framing
 from pk.core.schemas.framing import SchemaId
 from pk.core.schemas.languages import parse

@@ -26,11 +26,11 @@ a decision of its own here, as each succeeds or fails by itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.share.batches import StateBatch, combine

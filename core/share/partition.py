@@ -35,12 +35,12 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.share.batches import RecordState, StateBatch, combine
 
 ISOLATION_SINCE: Final = 2

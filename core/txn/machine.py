@@ -17,10 +17,10 @@ them by state.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta.features import TRANSACTION_VERSION
 from pk.core.meta.image import Changes, MetadataImage

@@ -33,6 +33,7 @@ from typing import (
     get_origin,
 )
 
+from pk.core.lazy_dataclass import Parameter, compile_init
 from pk.core.wire.types import BOOL, BYTES, RECORDS, STRING, Fixed, Variable
 
 MISSING: Any = dataclasses.MISSING
@@ -112,7 +113,14 @@ class Struct:
     ANNOTATIONS: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, **values: Any) -> None:
-        _compile_init(type(self))
+        cls = type(self)
+        cls.__init__ = compile_init(
+            cls,
+            {
+                name: Parameter(f.default, f.default_factory, True, True)
+                for name, f in cls.FIELDS.items()
+            },
+        )
         self.__init__(**values)
 
     def __eq__(self, other: object) -> bool:
@@ -215,27 +223,6 @@ def _build(cls: type[T], constants: dict[str, Any]) -> type[T]:
         "__dataclass_fields__": _DataclassFields(),
     }
     return type(cls)(cls.__name__, cls.__bases__, namespace)
-
-
-def _compile_init(cls: type[Struct]) -> None:
-    scope: dict[str, Any] = {"MISSING": MISSING}
-    arguments: list[str] = []
-    lines: list[str] = []
-    for name, f in cls.FIELDS.items():
-        if f.default_factory is MISSING:
-            scope[f"d_{name}"] = f.default
-            arguments.append(f"{name}=d_{name}")
-            lines.append(f"    self.{name} = {name}")
-        else:
-            scope[f"d_{name}"] = f.default_factory
-            arguments.append(f"{name}=MISSING")
-            made = "[]" if f.default_factory is list else f"d_{name}()"
-            lines.append(f"    self.{name} = {made} if {name} is MISSING else {name}")
-    head = f"def __init__(self{', *, ' if arguments else ''}{', '.join(arguments)}):"
-    exec("\n".join([head, *lines, "    return"]), scope)  # noqa: S102
-    init = scope["__init__"]
-    init.__qualname__ = f"{cls.__qualname__}.__init__"
-    cls.__init__ = init
 
 
 class Array(NamedTuple):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pk.core.auth.principal import KafkaPrincipal
+from pk.core.lazy_dataclass import dataclass
 from pk.net.client.admin_base import AdminBase, check
 from pk.net.client.connection import Connection
 

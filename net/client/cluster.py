@@ -10,12 +10,13 @@ its coordinator.
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 import trio
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import Uuid
 from pk.net.client.config import ClientConfig
 from pk.net.client.connection import Connection, OnRequest, connect

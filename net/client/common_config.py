@@ -2,9 +2,10 @@
 clients of each other."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import SASL_MECHANISMS
 from pk.net.client.errors import ConfigError
 

@@ -9,10 +9,10 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import SASL_MECHANISMS
 from pk.net.client.common_config import (
     INT_MAX,

@@ -18,13 +18,13 @@ import socket as stdlib_socket
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 import trio
 
 from pk.core.auth.sasl import SaslError
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, error_name
+from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.codec import decode
 from pk.core.wire.header import frame_request, parse_response_header
 from pk.core.wire.index import MESSAGES

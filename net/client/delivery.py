@@ -2,9 +2,9 @@
 (`BatchDelivered`)."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition
 from pk.net.client.accumulator import Batch
 

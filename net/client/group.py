@@ -18,7 +18,7 @@ another may have it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from pk.core.group.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

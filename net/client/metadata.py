@@ -1,9 +1,10 @@
 """What a client knows of the cluster: brokers, topics, leaders. Filled from Metadata answers, never
 by itself."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition, Uuid
 from pk.net.client.node import Node
 

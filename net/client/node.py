@@ -1,6 +1,6 @@
 """A broker, as clients name it."""
 
-from dataclasses import dataclass
+from pk.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

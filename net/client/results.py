@@ -5,10 +5,11 @@ result but success, the value is None. Times are epoch milliseconds, sizes bytes
 as on the wire unless the type says None.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition, Uuid
 from pk.net.client.node import Node
 

@@ -14,12 +14,13 @@ acknowledged are delivered again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.share.partition import AcknowledgeType, AcquireMode
 from pk.core.values import TopicIdPartition, TopicPartition, Uuid
 from pk.core.wire.messages import share_acknowledge as acknowledging

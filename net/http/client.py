@@ -4,13 +4,13 @@ server closed it."""
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import h11
 import trio
 
+from pk.core.lazy_dataclass import dataclass
 from pk.net.http.messages import HttpError, Request, Response, TooLarge, basic
 
 ANSWER_BYTES_MAX: Final = 64 << 20

@@ -6,9 +6,11 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
+
+from pk.core.lazy_dataclass import dataclass
 
 
 class HttpError(Exception):

@@ -6,12 +6,12 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import h11
 import trio
 
+from pk.core.lazy_dataclass import dataclass
 from pk.net.http.messages import Request, Response
 
 logger = logging.getLogger("pk.http")

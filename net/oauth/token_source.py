@@ -11,7 +11,7 @@ import random
 import time
 from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, cast
 from urllib.parse import quote_plus, urlencode
@@ -19,6 +19,7 @@ from urllib.parse import quote_plus, urlencode
 import trio
 
 from pk.core.auth.sasl import SaslError
+from pk.core.lazy_dataclass import dataclass
 from pk.net.oauth.http import HttpFailed, Timeouts, read_url
 from pk.net.tls.contexts import TlsError, client_context
 from pk.net.tls.settings import TlsSettings

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pk.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity

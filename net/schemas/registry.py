@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeVar
 
 import trio
 
 from pk.core.errors import KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas.registry import errors, records
 from pk.core.schemas.registry.decisions import Decider, Decision
 from pk.core.schemas.registry.records import Record

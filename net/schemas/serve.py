@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import trio
 
+from pk.core.lazy_dataclass import dataclass
 from pk.net.http.client import HttpClient, address
 from pk.net.http.messages import Request
 from pk.net.http.server import HttpLimits, HttpServer

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import struct
 from base64 import encodebytes
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha1
 from hmac import compare_digest
 from typing import Final
 
 from pk.core.auth.der import DerError, element
+from pk.core.lazy_dataclass import dataclass
 
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 _MIGHTY: Final = b"Mighty Aphrodite"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
+
+from pk.core.lazy_dataclass import dataclass
 
 KEYS: Final = (
     "ssl.cipher.suites",

@@ -98,6 +98,35 @@ def test_the_plugin_imports_nothing_of_the_broker(tmp_path: Path) -> None:
     assert "1 passed" in run_project(tmp_path)[0]
 
 
+SHOWS_IMPORTS = """
+import sys
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def show_imports():
+    print("IMPORTED", "pk.testing.broker_thread" in sys.modules)
+
+
+def pytest_unconfigure():
+    print("IMPORTED AT THE END", "pk.testing.broker_thread" in sys.modules)
+"""
+
+
+def test_the_broker_is_imported_before_the_first_test_runs(tmp_path: Path) -> None:
+    (tmp_path / "test_orders.py").write_text(ORDERS)
+    (tmp_path / "conftest.py").write_text(SHOWS_IMPORTS)
+    assert "\nIMPORTED True\n" in run_project(tmp_path)[0]
+
+
+def test_collecting_alone_imports_nothing_of_the_broker(tmp_path: Path) -> None:
+    (tmp_path / "test_orders.py").write_text(ORDERS)
+    (tmp_path / "conftest.py").write_text(SHOWS_IMPORTS)
+    said, _ = run_project(tmp_path, "--collect-only")
+    assert "2 tests collected" in said and "\nIMPORTED AT THE END False\n" in said
+
+
 NOT_FOR_A_BROKER = (
     "asyncio", "cryptography", "google", "h11", "http.client", "prometheus_client", "prompt_toolkit",
     "pyarrow", "pyspark", "rich", "tomlkit", "typer", "pk.cli", "pk.core.api.join_group",

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -33,6 +32,7 @@ from pk.core.broker.peers import PeerLost, Peers
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta.brokers import fence_broker
 from pk.core.meta.events import Endpoint, Event

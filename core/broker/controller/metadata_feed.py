@@ -20,13 +20,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import trio
 
 from pk.core.broker.offload import offload
+from pk.core.lazy_dataclass import dataclass
 from pk.core.meta import snapshot
 from pk.core.meta.events import Event, encode
 from pk.core.meta.image import MetadataImage

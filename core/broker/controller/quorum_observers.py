@@ -3,8 +3,7 @@ broker that shuts down, which may go when the others know who leads in its place
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import NO_TIMESTAMP, ZERO_UUID, Uuid
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import trio
 
 from pk.core.broker.clock import ShiftedClock
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.lazy_dataclass import dataclass
 
 Kind = Literal["fail", "delay", "drop", "drop-answer"]
 """What happens to a request: it gets an error, or is answered late; or the connection closes before

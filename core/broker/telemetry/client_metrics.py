@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from random import Random
 from typing import Final
@@ -23,6 +23,7 @@ from pk.core.broker.clock import Clock
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.otlp import Attributes, Malformed, Pushed, read_metrics
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import CLIENT_METRICS
 from pk.core.metrics import Metric, Sample
 from pk.core.record.compress import Codec, decompress

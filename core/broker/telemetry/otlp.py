@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from pk.core.lazy_dataclass import dataclass
 
 SERIES_MAX: Final = 2_000
 """How many values one push may have."""

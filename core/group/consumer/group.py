@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -22,6 +22,7 @@ from pk.core.group.consumer.records import group_tombstones
 from pk.core.group.consumer.spec import EMPTY_ASSIGNMENT, Assignment
 from pk.core.group.java import hash_map_order
 from pk.core.group.records import Record
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import NO_EPOCH, Uuid
 
 FIRST_EPOCH: Final = 1

@@ -8,12 +8,13 @@ still hold it waits for (`UNRELEASED_PARTITIONS`). Reconciled it is `STABLE`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final
 
 from pk.core.errors import ProtocolError
 from pk.core.group.consumer_protocol import SUBSCRIPTION_VERSION_MAX
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import NO_EPOCH, Uuid
 from pk.core.wire.versioned import version_of
 

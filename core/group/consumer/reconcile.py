@@ -9,11 +9,12 @@ whatever of the target is free. Kafka 4.3.1 takes the same steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.member import ConsumerMember, Current, MemberState
 from pk.core.group.consumer.spec import Assignment
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import Uuid
 
 Owned = Mapping[Uuid, Collection[int]]

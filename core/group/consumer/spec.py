@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from pk.core.group.java import hash_map_order
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicIdPartition, Uuid
 
 Assignment = Mapping[Uuid, frozenset[int]]

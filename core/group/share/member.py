@@ -6,10 +6,11 @@ first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from pk.core.group.consumer.spec import Assignment
+from pk.core.lazy_dataclass import dataclass
 from pk.core.values import Uuid
 
 JOIN_EPOCH: Final = 0

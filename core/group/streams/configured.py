@@ -7,7 +7,7 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from pk.core.group.java import java_order
@@ -19,6 +19,7 @@ from pk.core.group.streams.partition_counts import (
     tasks_of,
 )
 from pk.core.group.streams.topology import Topology, invalid_topology, java_ordered
+from pk.core.lazy_dataclass import dataclass
 from pk.core.turns import Pace, Turns
 from pk.core.wire.messages import offsets_topic_streams as wire
 from pk.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig

@@ -9,11 +9,12 @@ then takes the epoch of the target and gets what is free; what others still hold
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from pk.core.group.streams.tasks import HOLDS_NONE, HeldTasks
+from pk.core.lazy_dataclass import dataclass
 
 JOIN_EPOCH: Final = 0
 """The member epoch of a heartbeat that joins."""

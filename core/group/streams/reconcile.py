@@ -10,12 +10,13 @@ steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.streams.member import MemberState, StreamsMember
 from pk.core.group.streams.tasks import HOLDS_NONE, HeldTasks, Tasks, TaskSet, share_any
+from pk.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,12 @@ assigns so, and its ties are broken here as there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from pk.core.group.java import PriorityQueue, hash_map_order, java_order
 from pk.core.group.streams.tasks import NO_TASKS, Tasks
+from pk.core.lazy_dataclass import dataclass
 
 ASSIGNOR_NAME: Final = "sticky"
 

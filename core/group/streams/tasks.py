@@ -8,8 +8,10 @@ assigns none.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
+
+from pk.core.lazy_dataclass import dataclass
 
 TaskSet = Mapping[str, frozenset[int]]
 """Subtopology id → partitions. Immutable, without empty sets."""

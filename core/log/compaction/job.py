@@ -11,10 +11,10 @@ with the largest share comes first (Apache's LogCleanerManager).
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.log import aborted
 from pk.core.log.log import Log
 from pk.core.log.segment import Part, Segment

@@ -12,10 +12,11 @@ Nothing is written here; `pk.cli.nouns.log.adopt` does that, with the events thi
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from pk.core.errors import KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.log import checkpoints
 from pk.core.log.checkpoints import (
     CLEAN_SHUTDOWN,

@@ -13,10 +13,11 @@ file tells of its first FINDINGS_MAX only, and of how many more there were.
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from pk.core.errors import KafkaError
+from pk.core.lazy_dataclass import dataclass
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.files import Disk
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY

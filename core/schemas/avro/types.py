@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas.schema import SchemaError
 
 PRIMITIVES: Final = frozenset(

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas.schema import SchemaError
 
 DEPTH_MAX: Final = 200

@@ -9,9 +9,10 @@ way that could lose one of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas.compatibility import Difference
 from pk.core.schemas.protobuf.descriptors import File
 

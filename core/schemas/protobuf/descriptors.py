@@ -12,9 +12,9 @@ import binascii
 import importlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas.protobuf.syntax import parse_text
 from pk.core.schemas.schema import SchemaError, missing_library
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas import subjects
 from pk.core.schemas.compatibility import DEFAULT_LEVEL, LEVELS, Verdict, check
 from pk.core.schemas.languages import Parsed, ParsedCache, differences, parse

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas.schema import Schema, canonical_json
 
 SCHEMA: Final = "SCHEMA"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas import subjects
 from pk.core.schemas.compatibility import DEFAULT_LEVEL, LEVELS
 from pk.core.schemas.registry import records
