@@ -10,6 +10,8 @@ pytest gets the fixtures `kafka`, `kafka_url`, `kafka_topic` and `kafka_cluster`
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +20,16 @@ if TYPE_CHECKING:
     from pk.testing.cluster_processes import Cluster, cluster
     from pk.testing.unittest_case import KafkaTestCase
 
-__all__ = ["Broker", "Cluster", "ErrorCode", "KafkaTestCase", "Request", "broker", "cluster"]
+__all__ = [
+    "Broker",
+    "Cluster",
+    "ErrorCode",
+    "KafkaTestCase",
+    "Request",
+    "broker",
+    "cluster",
+    "preload",
+]
 
 _HOMES = {
     "Broker": "pk.testing.broker_thread",
@@ -31,19 +42,40 @@ _HOMES = {
 }
 
 
+def preload() -> None:
+    """Import the broker, and what it otherwise imports when a producer or a group's first member
+    asks for it.
+
+    The plugin does it for pytest. Elsewhere the first test that uses a broker waits for it: a
+    quarter of a second, in which clients may give up and wait before they ask again.
+    """
+    with _collections_off():
+        from pk.core.api.late import import_apis
+        from pk.testing import broker_thread
+
+        import_apis(broker_thread.FIRST_APIS)
+
+
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import gc
     from importlib import import_module
 
-    # What an import makes stays: collections would look through all of it several times, which
-    # takes a tenth of the import's time.
+    with _collections_off():
+        return getattr(import_module(_HOMES[name]), name)
+
+
+@contextmanager
+def _collections_off() -> Generator[None]:
+    """What an import makes stays: collections would look through all of it several times, which
+    takes a tenth of the import's time."""
+    import gc
+
     collects = gc.isenabled()
     gc.disable()
     try:
-        return getattr(import_module(_HOMES[name]), name)
+        yield
     finally:
         if collects:
             gc.enable()

@@ -62,6 +62,11 @@ DEFAULTS: Final[Mapping[str, str]] = {
 """The config of a broker for tests: Kafka's defaults, but for these."""
 
 
+FIRST_APIS: Final = frozenset({2, 8, 9, 10, 11, 12, 13, 14, 22})
+"""What producers and members of classic groups ask, besides Produce, Fetch and Metadata:
+ListOffsets, OffsetCommit to SyncGroup, InitProducerId."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request that the broker received."""

@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Import what the fixtures of the collected tests need."""
+    """Import the broker if a collected test needs it."""
     if session.config.option.collectonly:
         return
     used: set[str] = {
@@ -38,13 +38,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         for name in item.fixturenames
     }
     if "kafka" in used:
-        from pk.testing import Broker  # not from its module: see pk.testing.__getattr__
+        from pk.testing import preload
 
-        assert Broker
-    if "kafka_cluster" in used:
-        from pk.testing import Cluster
-
-        assert Cluster
+        preload()
 
 
 @pytest.fixture

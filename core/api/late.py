@@ -9,6 +9,7 @@ runs.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -71,4 +72,10 @@ def late_modules() -> list[str]:
 def import_all() -> None:
     """Import all of them."""
     for module in late_modules():
+        import_module(module)
+
+
+def import_apis(keys: Collection[int]) -> None:
+    """Import those of these API keys, and what is imported late elsewhere."""
+    for module in [*(each.module for each in LATE if each.api.key in keys), *_OTHERS]:
         import_module(module)

@@ -106,7 +106,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="session")
 def show_imports():
-    print("IMPORTED", "pk.testing.broker_thread" in sys.modules)
+    print("IMPORTED", {"pk.testing.broker_thread", "pk.core.api.find_coordinator"} <= set(sys.modules))
 
 
 def pytest_unconfigure():
