@@ -15,7 +15,7 @@ import trio
 
 from pk.core.broker.offload import offload
 from pk.core.log.file_slices import FileSlice
-from pk.core.wire.types import Part
+from pk.core.wire.types import Part, Slice
 from pk.net.frames import FrameBuffer
 
 JOIN_BYTES = 64 * 1024
@@ -67,11 +67,25 @@ class Transport(Protocol):
 
 
 def _bytes_of(part: Part) -> bytes | bytearray | memoryview:
-    """A part as bytes: a slice is read. Raises BrokenResourceError where the file ends before the
-    slice does: the answer says how long it is, and what came next would be taken for the rest."""
+    """A part as bytes: a slice is read. Raises BrokenResourceError."""
     if isinstance(part, bytes | bytearray | memoryview):
         return part
-    data = part.read()
+    return _whole(part, part.read())
+
+
+def _at_hand(part: Part) -> bytes | bytearray | memoryview | None:
+    """The same; None for a slice that is large, or whose read may have to wait for the disk."""
+    if isinstance(part, bytes | bytearray | memoryview):
+        return part
+    if not isinstance(part, FileSlice):
+        return part.read()
+    data = part.read_at_once() if part.length <= READ_BYTES else None
+    return None if data is None else _whole(part, data)
+
+
+def _whole(part: Slice, data: bytes) -> bytes:
+    """What was read of a slice. Raises BrokenResourceError where the file ends before the slice
+    does: the answer says how long it is, and what came next would be taken for the rest."""
     if len(data) != part.length:
         raise trio.BrokenResourceError(f"{part!r} ends before its length")
     return data
@@ -110,13 +124,14 @@ class SocketTransport:
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for number, part in enumerate(parts, 1):
-            if isinstance(part, FileSlice) and not (part.length <= READ_BYTES and part.resident()):
+            data = _at_hand(part)
+            if data is None:
+                assert isinstance(part, FileSlice)
                 await self._send_bytes(pending)
                 joined = JOINED_BYTES if number < len(parts) and part.length > READ_BYTES else 0
                 pending = [await self._send_file(part, joined)]
                 waiting = joined
             else:
-                data = _bytes_of(part)
                 if waiting + len(data) > JOIN_BYTES:
                     await self._send_bytes(pending)
                     pending, waiting = [], 0
@@ -128,7 +143,17 @@ class SocketTransport:
 
     async def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
         """Send these, which are small or one, by one call."""
-        view = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        try:
+            sent = self._socket.send(data) if data else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError as e:
+            raise trio.BrokenResourceError(str(e)) from e
+        if sent == len(data):
+            return
+        view = memoryview(data)[sent:]
+        await self._wait_writable()
         while view:
             try:
                 sent = self._socket.send(view)

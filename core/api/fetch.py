@@ -13,7 +13,9 @@ Records never pass through here: an answer carries slices of files, and the conn
 kernel send them. But for versions 0–3, which read messages, they are converted (fetch_messages.py).
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Hashable
+
+import trio
 
 from pk.core.api.fetch_messages import answer_messages
 from pk.core.api.fetch_request import VERSION_BATCH, Fetch
@@ -42,12 +44,15 @@ def _handle(
         response = yield from fetch.answer()
         yield from fetch.close()
         return response
-    return _wait(fetch)
+    return _wait(fetch, fetch.watch())
 
 
-async def _wait(fetch: Fetch) -> Outcome[FetchResponse]:
+async def _wait(
+    fetch: Fetch, watched: tuple[list[Hashable], trio.Event] | None
+) -> Outcome[FetchResponse]:
     """Look again whenever a partition moves, until there is enough or the time is up."""
-    await fetch.look_until(await finish(fetch.keys()), fetch.deadline)
+    keys, touched = watched or (await finish(fetch.keys()), None)
+    await fetch.look_until(keys, fetch.deadline, touched)
     response = await finish(fetch.answer())
     await finish(fetch.close())
     return large_or_not(response)

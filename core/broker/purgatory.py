@@ -27,26 +27,40 @@ class Purgatory:
         return len(self._waiting)
 
     async def until(
-        self, ready: Callable[[], bool], keys: Collection[Hashable], deadline: float
+        self,
+        ready: Callable[[], bool],
+        keys: Collection[Hashable],
+        deadline: float,
+        *,
+        touched: trio.Event | None = None,
     ) -> bool:
         """Wait until `ready()`, checked again whenever one of `keys` is touched.
 
-        `deadline` is in seconds of trio's clock. Returns the last result of `ready()`: False means
-        that the time ran out.
+        `deadline` is in seconds of trio's clock. `touched` is given where the caller has checked:
+        it comes from `watch`, and nothing awaited between the two. Returns the last result of
+        `ready()`: False means that the time ran out.
         """
         with trio.CancelScope(deadline=deadline):
-            while True:
-                if ready():
-                    return True
-                touched = trio.Event()
-                for key in keys:
-                    self._waiting.setdefault(key, set()).add(touched)
+            while touched is not None or not ready():
+                if touched is None:
+                    touched = self.watch(keys)
                 try:
-                    await touched.wait()
+                    if not touched.is_set():
+                        await touched.wait()
                 finally:
                     for key in keys:
                         self._leave(key, touched)
+                touched = None
+            return True
         return ready()
+
+    def watch(self, keys: Collection[Hashable]) -> trio.Event:
+        """An event that is set when one of `keys` is touched. Who asks for it must hand it to
+        `until`, with the same keys, which ends the watch."""
+        touched = trio.Event()
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(touched)
+        return touched
 
     async def until_in_turns(
         self, ready: Callable[[], Turns[bool]], keys: Collection[Hashable], deadline: float

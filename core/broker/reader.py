@@ -22,8 +22,8 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.epochs import EpochEnd
 from pk.core.log.failures import storage_errors
 from pk.core.log.file_slices import EMPTY, BytesSlice, Slice
-from pk.core.log.files import WouldWait
 from pk.core.log.log import Log
+from pk.core.log.patience import WouldWait
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import CODEC_BITS
 from pk.core.record.compress import Codec

@@ -25,8 +25,9 @@ from collections.abc import Generator, Sequence
 from pk.core.log import page_cache
 from pk.core.log.failures import is_fault
 from pk.core.log.file_slices import FileSlice
-from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, ignore_failed_read, patience
+from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, ignore_failed_read
 from pk.core.log.memory_disk import MemoryDisk
+from pk.core.log.patience import patience
 
 __all__ = [
     "Data",

@@ -3,6 +3,8 @@ can send by itself."""
 
 from typing import Protocol, TypeAlias
 
+from pk.core.log.patience import WouldWait, patience
+
 
 class SliceFile(Protocol):
     """What a `FileSlice` needs of its file."""
@@ -51,6 +53,16 @@ class FileSlice:
         """The bytes, read from the file. Shorter than `length` when the file was truncated
         meanwhile."""
         return self.file.pread(self.length, self.position)
+
+    def read_at_once(self) -> bytes | None:
+        """The same; None where the read may have to wait for the disk."""
+        patience.spent = True
+        try:
+            return self.file.pread(self.length, self.position)
+        except WouldWait:
+            return None
+        finally:
+            patience.spent = False
 
     def pin(self) -> None:
         """Open the descriptor and keep it open. Raises OSError."""

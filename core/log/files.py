@@ -7,9 +7,7 @@ the simulator, where a disk can fail.
 Every operation raises `OSError`. Paths are strings with `/` between their parts.
 """
 
-import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pk.core.log.file_slices import Slice
@@ -29,30 +27,6 @@ class Entry(NamedTuple):
     """In bytes; 0 for a directory."""
     modified_ms: int
     is_directory: bool
-
-
-class WouldWait(Exception):
-    """A read that must not wait would have to (see `Patience`). No OSError: the disk is well."""
-
-
-class Patience(threading.local):
-    """Whether reads of this thread may wait for the disk. The event loop asks for what the page
-    cache has and sends a thread for the rest: `pread` then raises WouldWait."""
-
-    spent = False
-
-
-patience = Patience()
-
-
-@contextmanager
-def at_once() -> Generator[None]:
-    """Within it reads of this thread raise WouldWait rather than wait."""
-    patience.spent = True
-    try:
-        yield
-    finally:
-        patience.spent = False
 
 
 class LockHeld(OSError):

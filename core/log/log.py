@@ -30,9 +30,10 @@ from pk.core.log.durability import Durability
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError, is_fault, storage_errors
 from pk.core.log.file_slices import EMPTY
-from pk.core.log.files import Data, Disk, WouldWait, at_once
+from pk.core.log.files import Data, Disk
 from pk.core.log.logdir import LogDir
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
+from pk.core.log.patience import WouldWait, at_once
 from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
 from pk.core.log.segment import Part, Segment
 from pk.core.log.shape import Shape

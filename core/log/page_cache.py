@@ -13,7 +13,7 @@ import mmap
 import os
 from collections.abc import Callable
 
-from pk.core.log.files import WouldWait
+from pk.core.log.patience import WouldWait
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _CAN_ASK = bool(_NOWAIT) and hasattr(os, "preadv")

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from pk.core.log import reindex
 from pk.core.log.checked_bytes import CheckedBytes, checked_batches
-from pk.core.log.files import Data, Disk, File, WouldWait, patience
+from pk.core.log.files import Data, Disk, File
 from pk.core.log.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -31,6 +31,7 @@ from pk.core.log.index import (
     is_sane,
 )
 from pk.core.log.oldformat import holds_messages, rewrite
+from pk.core.log.patience import WouldWait, patience
 from pk.core.log.txnindex import TxnIndex
 from pk.core.record.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader, CorruptBatch
 

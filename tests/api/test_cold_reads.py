@@ -18,7 +18,7 @@ import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.log.disk import RealDisk, RealFile
-from pk.core.log.files import WouldWait, patience
+from pk.core.log.patience import WouldWait, patience
 from pk.core.record.batch import iter_headers
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -74,3 +74,41 @@ def test_who_waits_for_a_number_is_woken_when_it_is_reached_and_no_sooner() -> N
         assert woken == [1, 3, 3, 5, 9]
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_touch_between_the_look_and_the_wait_is_not_missed() -> None:
+    async def main() -> None:
+        purgatory, looks = Purgatory(), 0
+
+        def ready() -> bool:
+            nonlocal looks
+            looks += 1
+            return True
+
+        touched = purgatory.watch(["a", "b"])
+        purgatory.touch("b")
+        far = trio.current_time() + 30
+        assert await purgatory.until(ready, ["a", "b"], far, touched=touched)
+        assert (looks, purgatory.waiting, trio.current_time() < far) == (1, 0, True)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_who_watches_does_not_look_before_it_is_touched() -> None:
+    async def main() -> None:
+        purgatory = Purgatory()
+        looks: list[float] = []
+
+        def ready() -> bool:
+            looks.append(trio.current_time())
+            return False
+
+        started = trio.current_time()
+        touched = purgatory.watch(["a"])
+        assert not await purgatory.until(ready, ["a"], started + 30, touched=touched)
+        assert looks == [started + 30]  # the last look, when the time is up
+        with trio.move_on_after(1):
+            await purgatory.until(ready, ["a"], started + 99, touched=purgatory.watch(["a"]))
+        assert purgatory.waiting == 0
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

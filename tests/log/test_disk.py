@@ -13,7 +13,7 @@ import pytest
 from pk.core.log import page_cache
 from pk.core.log.disk import Disk, LockHeld, MemoryDisk, RealDisk, this_process
 from pk.core.log.file_slices import BytesSlice, FileSlice
-from pk.core.log.files import WouldWait, patience
+from pk.core.log.patience import WouldWait, patience
 
 
 @pytest.fixture(params=["real", "memory"])

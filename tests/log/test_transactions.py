@@ -11,9 +11,9 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.failures import StorageError
-from pk.core.log.files import WouldWait, patience
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
+from pk.core.log.patience import WouldWait, patience
 from pk.core.log.tools.verify import PartitionCheck
 from pk.core.record.build import build_batch, end_transaction_batch
 

@@ -3,6 +3,7 @@ for."""
 
 import os
 import socket
+import threading
 from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from nodes import trio_test
 
 from pk.core.log.disk import RealDisk, RealFile
 from pk.core.log.file_slices import FileSlice, SliceFile
+from pk.core.log.patience import WouldWait, patience
 from pk.net import transport as transport_module
 from pk.net.transport import (
     CHUNK_BYTES,
@@ -219,5 +221,40 @@ def test_a_peer_that_takes_little_at_a_time_has_no_page_looked_up_again(
             await transport.send([asked, b"end"])
         assert got == content(LARGE) + b"end"
         assert file.asked == LARGE // CHUNK_BYTES
+
+    run()
+
+
+class ColdFile:
+    """A file that is not in memory until a thread has read it."""
+
+    def __init__(self, file: SliceFile) -> None:
+        self._file = file
+        self.read_in: list[bool] = []
+        """Of each read that may wait: whether it was in a thread."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def resident(self, position: int, length: int) -> bool:
+        return bool(self.read_in)
+
+    def pread(self, length: int, position: int) -> bytes:
+        if not self.read_in:
+            if patience.spent:
+                raise WouldWait
+            self.read_in.append(threading.current_thread() is not threading.main_thread())
+        return self._file.pread(length, position)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_what_is_cold_is_read_in_a_thread(size: int, tmp_path: Path) -> None:
+    @trio_test
+    async def run() -> None:
+        part = made(RealDisk(), tmp_path / "a", size)
+        file = ColdFile(part.file)
+        cold = FileSlice(cast("SliceFile", file), part.position, part.length)
+        assert await sent("socket", cold) == (b"before" + content(size) + b"behind", True)
+        assert file.read_in == [True]
 
     run()

@@ -1,0 +1,32 @@
+"""Whether a read may wait for the disk: the event loop takes what the page cache has, and has a
+thread read the rest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+class WouldWait(Exception):
+    """A read that must not wait would have to (see `Patience`). No OSError: the disk is well."""
+
+
+class Patience(threading.local):
+    """Whether reads of this thread may wait for the disk. The event loop asks for what the page
+    cache has and sends a thread for the rest: `pread` then raises WouldWait."""
+
+    spent = False
+
+
+patience = Patience()
+
+
+@contextmanager
+def at_once() -> Generator[None]:
+    """Within it reads of this thread raise WouldWait rather than wait."""
+    patience.spent = True
+    try:
+        yield
+    finally:
+        patience.spent = False
