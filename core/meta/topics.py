@@ -363,10 +363,18 @@ def create_partitions(
             continue
         result = CreatePartitionsTopicResult(name=topic.name)
         results.append(result)
+        known = image.topics.get(topic.name)
+        # Not raised: a request may name 200,000 that do not exist.
+        if count > 1:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = "Duplicate topic name."
+            continue
+        if known is None:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            result.error_message = UNKNOWN_TOPIC
+            continue
         try:
-            if count > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            events = _grow(image, topic, budget, random)
+            events = _grow(image, known, topic, budget, random)
             if mutations is not None:
                 mutations.take(len(events))
         except KafkaError as e:
@@ -380,11 +388,12 @@ def create_partitions(
 
 
 def _grow(
-    image: MetadataImage, wanted: CreatePartitionsTopic, budget: int, random: Chance
+    image: MetadataImage,
+    topic: TopicImage,
+    wanted: CreatePartitionsTopic,
+    budget: int,
+    random: Chance,
 ) -> list[PartitionCreated]:
-    topic = image.topics.get(wanted.name)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
     have = len(topic.partitions)
     more = wanted.count - have
     if more <= 0:
