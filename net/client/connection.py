@@ -1,11 +1,15 @@
 """One TCP connection to a broker: requests go out in order, answers come back in that order,
 matched by correlation id.
 
-Two tasks own the socket: the writer sends what is queued, the reader takes answers off it. A
-request only ever waits for an event of its own; so a caller that is cancelled merely stops waiting,
-and its answer, when it comes, is read and dropped. A request that gets no answer within its time
-closes the connection, as in Java's client: what is behind it on the same connection would not be
-answered either. So does anything the peer sends that is not the protocol.
+`submit` sends a request at once where the socket takes it: a task that had to wake for it would
+send it a turn of the loop later. What the socket does not take, what the broker wants to come later
+(throttling), and all that goes over TLS is queued for the writer. Two tasks own the socket: the
+writer sends what is queued, the reader takes answers off it.
+
+A request only ever waits for an event of its own; so a caller that is cancelled merely stops
+waiting, and its answer, when it comes, is read and dropped. A request that gets no answer within
+its time closes the connection, as in Java's client: what is behind it on the same connection would
+not be answered either. So does anything the peer sends that is not the protocol.
 
 The order in which `submit` was called is the order on the wire; that is what an idempotent producer
 rests on.
@@ -13,11 +17,13 @@ rests on.
 
 import errno
 import math
+import os
 import random
 import socket as stdlib_socket
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import trio
@@ -151,7 +157,11 @@ class Connection:
         node: Node,
         config: ClientConfig,
         on_request: OnRequest | None,
+        *,
+        send_at_once: Callable[[bytes], int] | None = None,
     ) -> None:
+        """`send_at_once` sends what the socket takes without waiting, and returns how much that
+        was; None where only the writer can send (TLS)."""
         self.node = node
         self.config = config
         self.api_versions: dict[int, tuple[int, int]] = {}
@@ -162,6 +172,10 @@ class Connection:
 
         self.last_used = trio.current_time()
         self._socket = socket
+        self._send_at_once = send_at_once
+        self._sending = False
+        """Whether the writer is sending."""
+
         self._on_request = on_request
         self._correlation_id = 0
         self._outgoing: deque[tuple[bytes, Pending | None]] = deque()
@@ -263,9 +277,29 @@ class Connection:
         if answered:
             self._unanswered.append(pending)
             self._move_deadline()
-        self._outgoing.append((frame, None if answered else pending))
-        self._wake_writer.set()
+        if self._send_at_once is not None and not self._outgoing and not self._sending:
+            frame = self._send_now(frame, now)
+        if frame:
+            self._outgoing.append((frame, None if answered else pending))
+            self._wake_writer.set()
+        elif not answered:
+            self._finish(pending, None, 0, self._closed)
         return pending
+
+    def _send_now(self, frame: bytes, now: float) -> bytes:
+        """Send what the socket takes; what is left of the frame, and is the writer's. Nothing,
+        where sending failed and ended the connection."""
+        if self._throttled_until > now or now >= self._log_in_at:
+            return frame
+        assert self._send_at_once is not None
+        try:
+            sent = self._send_at_once(frame)
+        except BlockingIOError:
+            return frame
+        except OSError as e:
+            self.close(self._lost(f"sending failed: {e.strerror or e}"))
+            return b""
+        return frame[sent:] if sent < len(frame) else b""
 
     async def request(
         self,
@@ -335,6 +369,7 @@ class Connection:
                 if now >= self._log_in_at and not await self._log_in_again():
                     return
                 frame, unanswered = self._outgoing.popleft()
+                self._sending = True
                 try:
                     await self._send_all(frame)
                 except OSError as e:
@@ -342,6 +377,8 @@ class Connection:
                         self._unanswered.append(unanswered)
                     self.close(self._lost(f"sending failed: {e.strerror or e}"))
                     return
+                finally:
+                    self._sending = False
                 if unanswered is not None:
                     self._finish(unanswered, None, 0, None)
 
@@ -703,7 +740,8 @@ async def connect(
         _tell_of_connect(node, started, _why(e))
         raise ConnectFailed(node.address, _why(e), node_id=node.node_id) from e
     _tell_of_connect(node, started, None)
-    connection = Connection(sock, node, config, on_request)
+    at_once = None if config.uses_tls else partial(os.write, stream.socket.fileno())
+    connection = Connection(sock, node, config, on_request, send_at_once=at_once)
     await nursery.start(connection.run)
     try:
         await connection.agree_on_versions()

@@ -1,5 +1,6 @@
 """One connection: answers find their requests, whatever is cancelled, late, cut or malformed."""
 
+import errno
 import socket
 from typing import Any
 
@@ -11,6 +12,7 @@ from nodes import refusing
 
 from pk.core.errors import KafkaError, ProtocolError
 from pk.core.wire.codec import join
+from pk.core.wire.header import frame_request
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pk.core.wire.messages.metadata import MetadataRequest
 from pk.net.client.cluster import open_cluster
@@ -295,3 +297,75 @@ async def test_the_client_waits_as_long_as_it_is_throttled() -> None:
         connection.close()
     # From the broker's side: the client's time begins later, when it has the answer.
     assert asked[1] - asked[0] >= 0.119
+
+
+class Narrow:
+    """A socket that takes `room` bytes at once, and all from who waits."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.took: list[tuple[str, int]] = []
+        self.data = bytearray()
+
+    def send_at_once(self, data: bytes) -> int:
+        if not self.room:
+            raise BlockingIOError
+        count = min(self.room, len(data))
+        self.room -= count
+        self.took.append(("at once", count))
+        self.data += data[:count]
+        return count
+
+    async def send(self, data: bytes | memoryview) -> int:
+        await trio.lowlevel.checkpoint()
+        self.took.append(("later", len(data)))
+        self.data += data
+        return len(data)
+
+    async def recv_into(self, buffer: memoryview) -> int:
+        await trio.sleep_forever()
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        pass
+
+
+@trio_test
+async def test_a_request_goes_out_at_once_and_the_rest_in_its_order() -> None:
+    size = len(frame_request(HeartbeatRequest(generation_id=1), 4, 1, CONFIG.client_id))
+    sock = Narrow(size + 10)
+    node = Node(1, "127.0.0.1", 1)
+    async with trio.open_nursery() as nursery:
+        connection = Connection(sock, node, CONFIG, None, send_at_once=sock.send_at_once)
+        await nursery.start(connection.run)
+        numbers = range(1, 5)
+        for number in numbers:
+            connection.submit(HeartbeatRequest(generation_id=number), 4)
+        assert sock.took == [("at once", size), ("at once", 10)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert sock.took[2:] == [("later", size - 10), ("later", size), ("later", size)]
+        sock.room = size
+        last = connection.submit(HeartbeatRequest(generation_id=5), 4, answered=False)
+        assert last.done and sock.took[5:] == [("at once", size)]
+        assert bytes(sock.data) == b"".join(
+            bytes(frame_request(HeartbeatRequest(generation_id=n), 4, n, CONFIG.client_id))
+            for n in (*numbers, 5)
+        )
+        connection.close()
+
+
+@trio_test
+async def test_a_send_at_once_that_fails_ends_the_connection() -> None:
+    def fail(data: bytes) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    for answered in (True, False):
+        async with trio.open_nursery() as nursery:
+            node = Node(1, "127.0.0.1", 1)
+            connection = Connection(Narrow(0), node, CONFIG, None, send_at_once=fail)
+            await nursery.start(connection.run)
+            pending = connection.submit(HeartbeatRequest(), 4, answered=answered)
+            with pytest.raises(Disconnected, match="sending failed: Broken pipe"):
+                await pending.wait()
+            with pytest.raises(Disconnected, match="sending failed"):
+                connection.submit(HeartbeatRequest(), 4)
