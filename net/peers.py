@@ -12,11 +12,11 @@ import trio
 
 from pk.core.auth.sasl import GSSAPI, OAUTHBEARER
 from pk.core.auth.sasl_config import SERVICE_NAME, listener_key, listener_value
-from pk.core.broker.peers import PeerLost
+from pk.core.broker.peers import Answered, PeerLost
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.errors import KafkaError, ProtocolError
 from pk.net.client.common_config import ClientConfig, check_login
-from pk.net.client.connection import Connection, connect
+from pk.net.client.connection import Connection, Pending, connect
 from pk.net.client.errors import ClientError, ConnectFailed
 from pk.net.client.errors import ConfigError as ClientConfigError
 from pk.net.client.node import Node
@@ -57,6 +57,23 @@ class NetChannel:
             return await self._connection.request(request, version=version, timeout_ms=timeout_ms)
         except (ClientError, ProtocolError) as e:
             raise PeerLost(str(e)) from e
+
+    def send(self, request: Any, *, timeout_ms: float, then: Answered) -> None:
+        """See `Channel`."""
+
+        def finished(pending: Pending) -> None:
+            error = pending.error
+            if isinstance(error, ClientError | ProtocolError):
+                error = PeerLost(str(error))
+            then(pending.response, error)
+
+        connection = self._connection
+        version = connection.version_of(request.API_KEY)
+        try:
+            pending = connection.submit(request, version, timeout_ms=timeout_ms)
+        except (ClientError, ProtocolError) as e:
+            raise PeerLost(str(e)) from e
+        pending.when_finished(finished)
 
     def close(self) -> None:
         """See `Channel`."""

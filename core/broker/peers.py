@@ -10,7 +10,7 @@ not wait has a channel of their own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 
 class PeerLost(Exception):
@@ -26,6 +26,10 @@ class PeerLost(Exception):
         """Whether the peer is alive, and did not take the connection for what it is."""
         self.refused = refused
         """Whether the peer's machine refused the connection: the process is gone, not only slow."""
+
+
+Answered: TypeAlias = Callable[[Any, Exception | None], None]
+"""(answer, None) or (None, error)."""
 
 
 class Channel(Protocol):
@@ -55,6 +59,15 @@ class Channel(Protocol):
         belongs to this answer alone.
 
         Raises PeerLost; KafkaError(UNSUPPORTED_VERSION) where there is no common version.
+        """
+        ...
+
+    def send(self, request: Any, *, timeout_ms: float, then: Answered) -> None:
+        """As `request`, for who has no task that waits: `then` is called with the answer, or with
+        what `request` would raise, as soon as it is known, and also when this side closes the
+        channel. It must be quick, and raise nothing.
+
+        Raises what `request` does where the request cannot go out.
         """
         ...
 

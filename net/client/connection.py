@@ -103,6 +103,7 @@ class Pending:
 
     __slots__ = (
         "_event",
+        "_finished",
         "abandoned",
         "bytes_out",
         "correlation_id",
@@ -129,6 +130,7 @@ class Pending:
         self.response: Any = None
         self.error: Exception | None = None
         self._event = trio.Event()
+        self._finished: Callable[[Pending], None] | None = None
 
     @property
     def done(self) -> bool:
@@ -141,10 +143,20 @@ class Pending:
             raise self.error
         return self.response
 
+    def when_finished(self, tell: "Callable[[Pending], None]") -> None:
+        """Have `tell` called once this has its answer or its error: at once if it has. It must be
+        quick, and raise nothing."""
+        if self.done:
+            tell(self)
+        else:
+            self._finished = tell
+
     def finish(self, response: Any, error: Exception | None) -> None:
         self.response = response
         self.error = error
         self._event.set()
+        if self._finished is not None:
+            self._finished(self)
 
 
 class Connection:

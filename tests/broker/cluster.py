@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from random import Random
@@ -25,7 +26,7 @@ from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
 from pk.core.broker.controller.controller_link import Client
-from pk.core.broker.peers import PeerLost
+from pk.core.broker.peers import Answered, PeerLost
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.broker.state import BrokerState
@@ -457,6 +458,16 @@ class _Channel:
             self.close()
             raise PeerLost(f"broker {self.asked} is lost")
         return answered[0]
+
+    def send(self, request: Any, *, timeout_ms: float, then: Answered) -> None:
+        async def ask() -> None:
+            try:
+                answer, error = await self.request(request, timeout_ms=timeout_ms), None
+            except Exception as e:  # noqa: BLE001 (whoever asked raises it)
+                answer, error = None, e
+            then(answer, error)
+
+        trio.lowlevel.spawn_system_task(ask, context=copy_context())
 
     def close(self) -> None:
         self.usable = False

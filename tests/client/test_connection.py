@@ -17,8 +17,8 @@ from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pk.core.wire.messages.metadata import MetadataRequest
 from pk.net.client.cluster import open_cluster
 from pk.net.client.config import AdminConfig, parse
-from pk.net.client.connection import Connection, RequestTrace, connect
-from pk.net.client.errors import ConnectFailed, Disconnected, RequestTimedOut
+from pk.net.client.connection import Connection, Pending, RequestTrace, connect
+from pk.net.client.errors import Closed, ConnectFailed, Disconnected, RequestTimedOut
 from pk.net.client.results import Node
 
 CONFIG = parse(AdminConfig, {"request.timeout.ms": 10_000})
@@ -369,3 +369,33 @@ async def test_a_send_at_once_that_fails_ends_the_connection() -> None:
                 await pending.wait()
             with pytest.raises(Disconnected, match="sending failed"):
                 connection.submit(HeartbeatRequest(), 4)
+
+
+@trio_test
+async def test_who_does_not_wait_is_told_of_the_answer_or_the_end() -> None:
+    release = trio.Event()
+
+    async def handler(request: Any, version: int) -> HeartbeatResponse:
+        if request.generation_id > 1:
+            await release.wait()
+        return await echo(request, version)
+
+    async with scripted_broker(handler) as broker, trio.open_nursery() as nursery:
+        connection = await connect(broker.node, CONFIG, nursery)
+        told: list[Any] = []
+
+        def tell(pending: Pending) -> None:
+            told.append(pending.error or pending.response.error_code)
+
+        first, second = (
+            connection.submit(HeartbeatRequest(generation_id=number), 4) for number in (1, 2)
+        )
+        first.when_finished(tell)
+        second.when_finished(tell)
+        await first.wait()
+        assert told == [1]
+        first.when_finished(tell)
+        assert told == [1, 1]  # at once: the answer is here
+        connection.close()
+        assert told[:2] == [1, 1] and isinstance(told[2], Closed) and len(told) == 3
+        release.set()

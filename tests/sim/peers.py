@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 from itertools import count
 from typing import Any
 
@@ -12,7 +13,7 @@ import trio
 from sim.network import End, Network, Refused
 from sim.processes import Process
 
-from pk.core.broker.peers import PeerLost
+from pk.core.broker.peers import Answered, PeerLost
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.wire.codec import decode
 from pk.core.wire.header import frame_request, parse_response_header
@@ -111,6 +112,19 @@ class SimChannel:
         if pending.response is None:
             raise PeerLost(f"{self.where}: {self._lost}")
         return pending.response
+
+    def send(self, request: Any, *, timeout_ms: float, then: Answered) -> None:
+        pending, process = self.submit(request), self._end.process
+
+        async def finish() -> None:
+            try:
+                answer, error = await self.wait(pending, timeout_ms), None
+            except PeerLost as e:
+                answer, error = None, e
+            process.soon(lambda: then(answer, error))
+
+        # The process's own: it stands still with it.
+        trio.lowlevel.spawn_system_task(finish, context=copy_context())
 
     def close(self) -> None:
         self._lose("closed")

@@ -21,7 +21,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NoReturn
 
 import trio
 
@@ -203,17 +204,13 @@ class ReplicaFetcher:
         self._reset_session()
         channel.when_lost(lambda: self._lost(self.leader))
         try:
-            async with trio.open_nursery() as nursery:
-                try:
-                    await self._go_on(channel, nursery)
-                except (PeerLost, KafkaError) as e:
-                    nursery.cancel_scope.cancel()
-                    return e
+            await self._go_on(channel)
+        except (PeerLost, KafkaError) as e:
+            return e
         finally:
             channel.close()
-        raise AssertionError("unreachable")
 
-    async def _go_on(self, channel: Channel, nursery: trio.Nursery) -> None:
+    async def _go_on(self, channel: Channel) -> NoReturn:
         """Request after request, until one fails."""
         under_way: deque[_Asked] = deque()
         while True:
@@ -227,7 +224,9 @@ class ReplicaFetcher:
                 if request is not None:
                     asked = _Asked(self._number, request.session_epoch == 0)
                     under_way.append(asked)
-                    nursery.start_soon(self._ask, channel, request, asked)
+                    timeout_ms = request.max_wait_ms + self._state.config.replica_socket_timeout_ms
+                    then = partial(self._answered, asked)
+                    channel.send(request, timeout_ms=timeout_ms, then=then)
             if not under_way:
                 await self._wait(self._paused_for())
                 continue
@@ -252,12 +251,10 @@ class ReplicaFetcher:
     def _has_session(self, asked: _Asked) -> bool:
         return not asked.full and self._session_id != 0
 
-    async def _ask(self, channel: Channel, request: FetchRequest, asked: _Asked) -> None:
-        timeout_ms = request.max_wait_ms + self._state.config.replica_socket_timeout_ms
-        try:
-            asked.answer = await channel.request(request, timeout_ms=timeout_ms)
-        except (PeerLost, KafkaError) as e:
-            asked.error = e
+    def _answered(
+        self, asked: _Asked, answer: FetchResponse | None, error: Exception | None
+    ) -> None:
+        asked.answer, asked.error = answer, error
         self._moved.set()
 
     async def _wait(self, timeout_s: float) -> None:

@@ -15,7 +15,7 @@ import trio.testing
 from pk.core.broker.controller.metadata_feed import MetadataFeed
 from pk.core.broker.controller.metadata_follower import MetadataBroken, MetadataFollower, replay
 from pk.core.broker.offload import inline
-from pk.core.broker.peers import PeerLost
+from pk.core.broker.peers import Answered, PeerLost
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode
 from pk.core.meta import snapshot
@@ -120,6 +120,9 @@ class Channel:
                 await self._closed.wait()
             raise PeerLost("closed")
         return answer(request)
+
+    def send(self, request: Any, *, timeout_ms: float, then: Answered) -> None:
+        raise AssertionError("a follower of the metadata waits for its answers")
 
     def close(self) -> None:
         self._closed.set()
