@@ -63,9 +63,9 @@ class Channel(Protocol):
         ...
 
     def send(self, request: Any, *, timeout_ms: float, then: Answered) -> None:
-        """As `request`, for who has no task that waits: `then` is called with the answer, or with
-        what `request` would raise, as soon as it is known, and also when this side closes the
-        channel. It must be quick, and raise nothing.
+        """Like `request`, for a caller that has no waiting task: `then` is called with the answer,
+        or with what `request` would raise, as soon as it is known, and also when this side closes
+        the channel. It must be quick, and raise nothing.
 
         Raises what `request` does where the request cannot go out.
         """

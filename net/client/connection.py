@@ -3,8 +3,9 @@ matched by correlation id.
 
 `submit` sends a request at once where the socket takes it: a task that had to wake for it would
 send it a turn of the loop later. What the socket does not take, what the broker wants to come later
-(throttling), and all that goes over TLS is queued for the writer. Two tasks own the socket: the
-writer sends what is queued, the reader takes answers off it.
+(throttling), and all that goes over TLS is queued. Beside `submit`, which sends only where nothing
+is queued, two tasks use the socket: the writer sends what is queued, the reader takes answers off
+it. A failure to send is the writer's to find, after the reader has taken what the peer said last.
 
 A request only ever waits for an event of its own; so a caller that is cancelled merely stops
 waiting, and its answer, when it comes, is read and dropped. A request that gets no answer within
@@ -188,6 +189,9 @@ class Connection:
         self._sending = False
         """Whether the writer is sending."""
 
+        self._begun = False
+        """Whether the first of `_outgoing` is the rest of a request: nothing may come before it."""
+
         self._on_request = on_request
         self._correlation_id = 0
         self._outgoing: deque[tuple[bytes, Pending | None]] = deque()
@@ -269,8 +273,8 @@ class Connection:
         timeout_ms: float | None = None,
         answered: bool = True,
     ) -> Pending:
-        """Queue a request behind those submitted before. Raises Closed or Disconnected if the
-        connection has ended.
+        """Send a request, or queue it behind those submitted before. Raises Closed or Disconnected
+        if the connection has ended.
 
         `answered=False` is for a produce with acks=0, which has no answer: it is done once it is
         handed to the socket. What `FORBIDS` raises comes out as it is.
@@ -289,29 +293,30 @@ class Connection:
         if answered:
             self._unanswered.append(pending)
             self._move_deadline()
-        if self._send_at_once is not None and not self._outgoing and not self._sending:
-            frame = self._send_now(frame, now)
-        if frame:
-            self._outgoing.append((frame, None if answered else pending))
+        sent = self._send_now(frame, now)
+        if sent < len(frame):
+            self._begun = self._begun or sent > 0
+            self._outgoing.append((frame[sent:], None if answered else pending))
             self._wake_writer.set()
         elif not answered:
-            self._finish(pending, None, 0, self._closed)
+            self._finish(pending, None, 0, None)
         return pending
 
-    def _send_now(self, frame: bytes, now: float) -> bytes:
-        """Send what the socket takes; what is left of the frame, and is the writer's. Nothing,
-        where sending failed and ended the connection."""
-        if self._throttled_until > now or now >= self._log_in_at:
-            return frame
-        assert self._send_at_once is not None
+    def _send_now(self, frame: bytes, now: float) -> int:
+        """Send as much of a frame as the socket takes, if nothing comes before it; how much that
+        was."""
+        if (
+            self._send_at_once is None
+            or self._outgoing
+            or self._sending
+            or self._throttled_until > now
+            or now >= self._log_in_at
+        ):
+            return 0
         try:
-            sent = self._send_at_once(frame)
-        except BlockingIOError:
-            return frame
-        except OSError as e:
-            self.close(self._lost(f"sending failed: {e.strerror or e}"))
-            return b""
-        return frame[sent:] if sent < len(frame) else b""
+            return self._send_at_once(frame)
+        except OSError:
+            return 0  # there is no room, or the writer finds out what is wrong
 
     async def request(
         self,
@@ -351,6 +356,12 @@ class Connection:
         for pending in waiting:
             self._finish(pending, None, 0, self._closed)
 
+    def _lose(self, failure: Exception) -> None:
+        """End the connection, whose peer is gone."""
+        if self.on_lost is not None and self._closed is None:
+            self.on_lost()
+        self.close(failure)
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """The connection's life; returns when it is closed, never raises for what the peer did."""
         failure: Exception | None = None
@@ -361,11 +372,9 @@ class Connection:
                     nursery.start_soon(self._watch_deadlines)
                     task_status.started()
                     failure = await self._read()
-                    if self.on_lost is not None and self._closed is None:
-                        self.on_lost()
                     # At once: a writer in the same turn finds only that the connection is over, and
                     # not what the peer said last.
-                    self.close(failure)
+                    self._lose(failure)
                     nursery.cancel_scope.cancel()
         finally:
             self.close(failure)
@@ -376,18 +385,19 @@ class Connection:
             self._wake_writer = trio.Event()
             while self._outgoing:
                 now = trio.current_time()
-                if self._throttled_until > now:
-                    await trio.sleep(self._throttled_until - now)
-                if now >= self._log_in_at and not await self._log_in_again():
-                    return
+                if not self._begun:
+                    if self._throttled_until > now:
+                        await trio.sleep(self._throttled_until - now)
+                    if now >= self._log_in_at and not await self._log_in_again():
+                        return
                 frame, unanswered = self._outgoing.popleft()
-                self._sending = True
+                self._sending, self._begun = True, False
                 try:
                     await self._send_all(frame)
                 except OSError as e:
                     if unanswered is not None:
                         self._unanswered.append(unanswered)
-                    self.close(self._lost(f"sending failed: {e.strerror or e}"))
+                    self._lose(self._lost(f"sending failed: {e.strerror or e}"))
                     return
                 finally:
                     self._sending = False

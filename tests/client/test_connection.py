@@ -1,7 +1,10 @@
 """One connection: answers find their requests, whatever is cancelled, late, cut or malformed."""
 
 import errno
+import os
 import socket
+import struct
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from nodes import refusing
 
 from pk.core.errors import KafkaError, ProtocolError
 from pk.core.wire.codec import join
-from pk.core.wire.header import frame_request
+from pk.core.wire.header import frame_request, frame_response
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pk.core.wire.messages.metadata import MetadataRequest
 from pk.net.client.cluster import open_cluster
@@ -306,8 +309,11 @@ class Narrow:
         self.room = room
         self.took: list[tuple[str, int]] = []
         self.data = bytearray()
+        self.error: OSError | None = None
 
     def send_at_once(self, data: bytes) -> int:
+        if self.error is not None:
+            raise self.error
         if not self.room:
             raise BlockingIOError
         count = min(self.room, len(data))
@@ -318,6 +324,8 @@ class Narrow:
 
     async def send(self, data: bytes | memoryview) -> int:
         await trio.lowlevel.checkpoint()
+        if self.error is not None:
+            raise self.error
         self.took.append(("later", len(data)))
         self.data += data
         return len(data)
@@ -355,20 +363,69 @@ async def test_a_request_goes_out_at_once_and_the_rest_in_its_order() -> None:
 
 
 @trio_test
-async def test_a_send_at_once_that_fails_ends_the_connection() -> None:
-    def fail(data: bytes) -> int:
-        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
-
+async def test_a_send_that_fails_ends_the_connection() -> None:
     for answered in (True, False):
         async with trio.open_nursery() as nursery:
+            sock = Narrow(0)
+            sock.error = BrokenPipeError(errno.EPIPE, "Broken pipe")
             node = Node(1, "127.0.0.1", 1)
-            connection = Connection(Narrow(0), node, CONFIG, None, send_at_once=fail)
+            connection = Connection(sock, node, CONFIG, None, send_at_once=sock.send_at_once)
             await nursery.start(connection.run)
             pending = connection.submit(HeartbeatRequest(), 4, answered=answered)
             with pytest.raises(Disconnected, match="sending failed: Broken pipe"):
                 await pending.wait()
             with pytest.raises(Disconnected, match="sending failed"):
                 connection.submit(HeartbeatRequest(), 4)
+
+
+@trio_test
+async def test_nothing_comes_between_the_parts_of_a_request() -> None:
+    size = len(frame_request(HeartbeatRequest(), 4, 1, CONFIG.client_id))
+    for due in ("_log_in_at", "_throttled_until"):
+        sock = Narrow(10)
+        async with trio.open_nursery() as nursery:
+            node = Node(1, "127.0.0.1", 1)
+            connection = Connection(sock, node, CONFIG, None, send_at_once=sock.send_at_once)
+            await nursery.start(connection.run)
+            connection.submit(HeartbeatRequest(), 4)
+            now = trio.current_time()
+            setattr(connection, due, now - 1 if due == "_log_in_at" else now + 3600)
+            connection.submit(HeartbeatRequest(), 4)
+            await trio.testing.wait_all_tasks_blocked()
+            assert sock.took == [("at once", 10), ("later", size - 10)]
+            # The login came then, and failed: this peer does not say that it serves it.
+            assert connection.usable is (due != "_log_in_at")
+            connection.close()
+
+
+@trio_test
+async def test_what_was_answered_before_the_peer_was_gone_counts() -> None:
+    """A submit that meets a reset leaves what arrived before to the reader."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stream = await trio.open_tcp_stream(*listener.getsockname())
+        peer, _ = listener.accept()
+        lost: list[str] = []
+        async with trio.open_nursery() as nursery:
+            connection = Connection(
+                stream.socket,
+                Node(1, "127.0.0.1", 1),
+                CONFIG,
+                None,
+                send_at_once=partial(os.write, stream.socket.fileno()),
+            )
+            connection.on_lost = lambda: lost.append("lost")
+            await nursery.start(connection.run)
+            first = connection.submit(HeartbeatRequest(), 4)
+            await trio.testing.wait_all_tasks_blocked()
+            peer.sendall(join(frame_response(HeartbeatResponse(), 12, 4, 1)))
+            # With a request unread, and no time to linger, the end is a reset.
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+            second = connection.submit(HeartbeatRequest(), 4)
+            assert (await first.wait()).error_code == 0
+            with pytest.raises(Disconnected):
+                await second.wait()
+        assert lost == ["lost"]
 
 
 @trio_test
