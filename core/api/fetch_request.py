@@ -271,8 +271,9 @@ class Fetch:
 
     def watch(self) -> tuple[list[Hashable], trio.Event] | None:
         """After a look that did not find enough: the keys of a few partitions, and the event that
-        tells that one was touched since. Looking again before that would find the same."""
-        if self.reader.is_cold or len(self.wanted) > LOOKED_AT_ONCE:
+        tells that one was touched since. Looking again before that would find the same. None where
+        the look was cold, or paused: others ran meanwhile."""
+        if self.reader.is_cold or len(self.wanted) >= LOOKED_AT_ONCE:
             return None
         keys = at_once(self.keys())
         return keys, self.context.broker.purgatory.watch(keys)

@@ -36,9 +36,9 @@ class Purgatory:
     ) -> bool:
         """Wait until `ready()`, checked again whenever one of `keys` is touched.
 
-        `deadline` is in seconds of trio's clock. `touched` is given where the caller has checked:
-        it comes from `watch`, and nothing awaited between the two. Returns the last result of
-        `ready()`: False means that the time ran out.
+        `deadline` is in seconds of trio's clock. `touched` is an event from `watch`, of a caller
+        who has checked: it must not pause between its own check and `watch`. Returns the last
+        result of `ready()`: False means that the time ran out.
         """
         with trio.CancelScope(deadline=deadline):
             while touched is not None or not ready():

@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from api.fetching import NOW_MS, batch, fetch, offsets, only, produce
 from log.support import append, end_transaction, make_batch
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
+from pk.core.api import long_requests
+from pk.core.api.fetch_request import LOOKED_AT_ONCE
 from pk.core.broker.replication.partition import READ_COMMITTED
 from pk.core.errors import ErrorCode
 from pk.core.record.compress import Codec
@@ -369,3 +372,37 @@ async def test_records_of_a_compacted_or_an_internal_topic_are_not_deleted() -> 
         assert await delete(OFFSETS_TOPIC) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await make_topic(caller, OFFSETS_TOPIC, cleanup__policy="compact,delete")
         assert await delete(OFFSETS_TOPIC) == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize("count", [LOOKED_AT_ONCE - 1, LOOKED_AT_ONCE, LOOKED_AT_ONCE + 1])
+def test_what_comes_while_a_look_pauses_is_found(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at many partitions pauses; a record that comes then lies behind it."""
+
+    @trio_test
+    async def run() -> None:
+        async with running_node() as node, caller_of(node) as reader, caller_of(node) as writer:
+            await make_topic(reader, "t", count)
+            await produce(writer, batch(b"0"), partition=count - 1)
+            paused = False
+
+            async def produce_meanwhile() -> None:
+                nonlocal paused
+                if not paused:
+                    paused = True
+                    await produce(writer, batch(b"1"))
+
+            monkeypatch.setattr(long_requests, "pause", produce_meanwhile)
+            wanted = [(partition, partition == count - 1) for partition in range(count)]
+            await reader.send(fetch(*wanted, max_wait_ms=60_000), 11)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            await produce_meanwhile()  # where the look did not pause
+            with trio.fail_after(30):
+                response = await reader.receive(1, 11)
+            found = [
+                p.partition_index for t in response.responses for p in t.partitions if p.records
+            ]
+            assert found == [0]
+
+    run()
