@@ -56,13 +56,13 @@ class FileSlice:
 
     def read_at_once(self) -> bytes | None:
         """The same; None where the read may have to wait for the disk."""
-        patience.spent = True
+        before, patience.spent = patience.spent, True
         try:
             return self.file.pread(self.length, self.position)
         except WouldWait:
             return None
         finally:
-            patience.spent = False
+            patience.spent = before
 
     def pin(self) -> None:
         """Open the descriptor and keep it open. Raises OSError."""

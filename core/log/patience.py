@@ -1,5 +1,4 @@
-"""Whether a read may wait for the disk: the event loop takes what the page cache has, and has a
-thread read the rest."""
+"""Reads that must not wait for the disk, as those of the event loop."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ patience = Patience()
 @contextmanager
 def at_once() -> Generator[None]:
     """Within it reads of this thread raise WouldWait rather than wait."""
-    patience.spent = True
+    before, patience.spent = patience.spent, True
     try:
         yield
     finally:
-        patience.spent = False
+        patience.spent = before
