@@ -16,17 +16,19 @@ command, or the first test of a suite, uses few of them. Here the class gets its
 no compiling.
 
 Such a class is a dataclass to others: `fields`, `replace`, `asdict`, `is_dataclass` and dataclasses
-derived from it work. What no class here uses (`order`, `unsafe_hash`, `InitVar`, `KW_ONLY`) is not
-there.
+derived from it work. `order`, `unsafe_hash`, `InitVar` and `KW_ONLY` are missing, and so are bases
+that are dataclasses of the standard library.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, field
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, dataclass_transform
+from threading import get_ident
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
 
@@ -43,7 +45,8 @@ def dataclass(
     """Make a class a dataclass with slots. The arguments mean what they mean in the standard
     library.
 
-    Raises TypeError where a field without a default comes after one with a default.
+    Raises TypeError for a definition that the standard library refuses too, and for a base that is
+    a dataclass of the standard library.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -67,23 +70,24 @@ def compile_init(
 ) -> Callable[..., None]:
     """The `__init__` of a class with slots: it sets each field of `parameters`. With `then` it
     calls `__post_init__`."""
-    scope: dict[str, Any] = {"MISSING": MISSING}
+    # No field has such names: those of the scope do not hide a parameter.
+    scope: dict[str, Any] = {"_pk_MISSING": MISSING}
     lines: list[str] = []
     for name, (default, default_factory, init, _) in parameters.items():
         if default_factory is not MISSING:
-            scope[f"d_{name}"] = default_factory
-            made = "[]" if default_factory is list else f"d_{name}()"
-            value = f"{made} if {name} is MISSING else {name}" if init else made
+            scope[f"_pk_default_{name}"] = default_factory
+            made = "[]" if default_factory is list else f"_pk_default_{name}()"
+            value = f"{made} if {name} is _pk_MISSING else {name}" if init else made
         elif default is not MISSING:
-            scope[f"d_{name}"] = default
-            value = name if init else f"d_{name}"
+            scope[f"_pk_default_{name}"] = default
+            value = name if init else f"_pk_default_{name}"
         elif init:
             value = name
         else:
             continue
         if frozen:
-            scope[f"set_{name}"] = getattr(cls, name).__set__
-            lines.append(f"    set_{name}(self, {value})")
+            scope[f"_pk_set_{name}"] = getattr(cls, name).__set__
+            lines.append(f"    _pk_set_{name}(self, {value})")
         else:
             lines.append(f"    self.{name} = {value}")
     if then:
@@ -105,9 +109,9 @@ def _signature(parameters: Mapping[str, Parameter]) -> Iterable[str]:
             starred = True
             yield "*"
         if parameter.default_factory is not MISSING:
-            yield f"{name}=MISSING"
+            yield f"{name}=_pk_MISSING"
         elif parameter.default is not MISSING:
-            yield f"{name}=d_{name}"
+            yield f"{name}=_pk_default_{name}"
         else:
             yield name
 
@@ -131,6 +135,14 @@ class _Definition:
             definition = vars(base).get("_definition")
             if isinstance(definition, _Definition):
                 self.fields |= definition.own
+                if definition.frozen is not frozen:
+                    raise TypeError(
+                        f"{cls.__qualname__}: its base {base.__qualname__} differs: frozen"
+                    )
+            elif "__dataclass_fields__" in vars(base):
+                raise TypeError(
+                    f"{cls.__qualname__}: its base {base.__qualname__} is a standard dataclass"
+                )
         self.fields |= self.own
         _check_order(cls, self.fields)
 
@@ -162,6 +174,7 @@ class _Definition:
             tuple(n for n, (_, f) in self.fields.items() if f.init and not f.kw_only),
         )
         self.made = type(source)(source.__name__, source.__bases__, namespace)
+        self.made.__qualname__ = source.__qualname__
         return self.made
 
     def _methods(self, eq: bool, repr: bool) -> dict[str, Any]:
@@ -178,6 +191,8 @@ class _Definition:
         if eq:
             methods["__eq__"] = _eq_of(compared)
             methods["__hash__"] = _hash_of(hashed) if self.frozen else None
+        if sys.version_info >= (3, 13):
+            methods["__replace__"] = _replaced
         if self.frozen:
             methods |= {
                 "__setattr__": _refuse_set,
@@ -188,7 +203,7 @@ class _Definition:
         return methods
 
     def _first_init(self) -> Callable[..., None]:
-        def __init__(instance: Any, *values: Any, **named: Any) -> None:
+        def __init__(instance: Any, /, *values: Any, **named: Any) -> None:
             made = self.made
             parameters = {
                 name: Parameter(f.default, f.default_factory, f.init, bool(f.kw_only))
@@ -230,19 +245,25 @@ class _DataclassFields:
 
 
 def _own_fields(cls: type, kw_only: bool) -> dict[str, _Own]:
-    annotations: dict[str, Any] = cls.__annotations__ if "__annotations__" in vars(cls) else {}
+    annotations: dict[str, Any] = cls.__annotations__  # its own, never a base's
     own: dict[str, _Own] = {}
     for name, annotation in annotations.items():
         if str(annotation).startswith(("ClassVar", "typing.ClassVar")):
             continue
-        value = vars(cls).get(name, MISSING)
-        if not isinstance(value, Field):
-            if isinstance(value, (list, dict, set)):
-                raise TypeError(f"{cls.__qualname__}.{name}: a default that can change is shared")
-            value = field() if value is MISSING else field(default=value)
+        value: Any = vars(cls).get(name, MISSING)
+        if value is MISSING:
+            value = field()
+        elif not isinstance(value, Field):
+            value = field(default=value)
+        default: Any = cast(Any, value).default
+        if default.__class__.__hash__ is None:
+            raise TypeError(f"{cls.__qualname__}.{name}: a default that can change would be shared")
         if value.kw_only is MISSING:
             value.kw_only = kw_only
         own[name] = _Own(annotation, value)
+    for name, value in vars(cls).items():
+        if isinstance(value, Field) and name not in own:
+            raise TypeError(f"{cls.__qualname__}.{name} is a field without a type")
     return own
 
 
@@ -259,9 +280,11 @@ def _check_order(cls: type, fields: Mapping[str, _Own]) -> None:
             )
 
 
-def _values(names: list[str]) -> Callable[[Any], Any]:
-    """What gives the values of these fields: a tuple, but the value itself if it is one."""
-    return attrgetter(*names) if names else lambda instance: ()
+def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of these fields."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda instance: tuple(getattr(instance, name) for name in names)
 
 
 def _eq_of(names: list[str]) -> Callable[[Any, object], Any]:
@@ -285,16 +308,17 @@ def _hash_of(names: list[str]) -> Callable[[Any], int]:
 
 
 def _repr_of(names: list[str]) -> Callable[[Any], str]:
-    running: set[int] = set()
+    running: set[tuple[int, int]] = set()
 
     def __repr__(self: Any) -> str:
-        if id(self) in running:
+        key = id(self), get_ident()
+        if key in running:
             return "..."
-        running.add(id(self))
+        running.add(key)
         try:
             shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         finally:
-            running.discard(id(self))
+            running.discard(key)
         return f"{self.__class__.__qualname__}({shown})"
 
     return __repr__
@@ -306,6 +330,11 @@ def _refuse_set(self: object, name: str, value: object) -> NoReturn:
 
 def _refuse_delete(self: object, name: str) -> NoReturn:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _replaced(self: Any, /, **changes: Any) -> Any:
+    """For `copy.replace`."""
+    return dataclasses.replace(self, **changes)
 
 
 def _getstate(self: Any) -> list[Any]:

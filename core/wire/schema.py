@@ -202,7 +202,7 @@ def message(
 
 
 def _build(cls: type[T], constants: dict[str, Any]) -> type[T]:
-    annotations = dict(cls.__annotations__) if "__annotations__" in cls.__dict__ else {}
+    annotations = dict(cls.__annotations__)  # its own, never a base's
     fields: dict[str, Field] = {}
     for name in annotations:
         value = cls.__dict__[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field
 from typing import Any, ClassVar, Generic, TypeVar
@@ -89,9 +90,10 @@ def test_repr(dataclass: Decorator) -> None:
         other: Any = None
 
     node = Node("x")
-    assert repr(node).endswith("Node(name='x', other=None)")
+    assert repr(node) == "test_repr.<locals>.Node(name='x', other=None)"
     node.other = node
-    assert repr(node).endswith("Node(name='x', other=...)")
+    assert repr(node) == "test_repr.<locals>.Node(name='x', other=...)"
+    assert Node.__qualname__ == "test_repr.<locals>.Node"
 
     @dataclass(slots=True, repr=False)
     class Silent:
@@ -219,7 +221,63 @@ def test_copies(make: Callable[[Any], Any]) -> None:
 
 
 @BOTH
+def test_names_of_fields_that_others_have_too(dataclass: Decorator) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Names:
+        x: int
+        set_x: int = 1
+        d_x: list[int] = field(default_factory=list)
+        instance: int = 2
+        MISSING: int = 3
+        values: int = 4
+        named: int = 5
+
+    assert Names(x=0, instance=7, values=8).instance == 7
+    assert Names(0).d_x == [] and Names(0, 5).set_x == 5
+
+
+@BOTH
+def test_a_value_that_differs_from_itself(dataclass: Decorator) -> None:
+    @dataclass(frozen=True, slots=True)
+    class Single:
+        a: float
+
+    nan = float("nan")
+    assert Single(nan) == Single(nan)  # as tuples of the same object
+    assert hash(Single(1.0)) == hash((1.0,))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="copy.replace came with Python 3.13")
+def test_copy_replace() -> None:
+    assert copy.replace(Pair(1, [2]), left=3) == Pair(3, [2])  # type: ignore[attr-defined]
+
+
+def test_bases_that_are_refused() -> None:
+    @dataclasses.dataclass
+    class Standard:
+        a: int
+
+    @lazy_dataclass.dataclass(slots=True)
+    class Changing:
+        a: int
+
+    decorate: Decorator = lazy_dataclass.dataclass
+    with pytest.raises(TypeError, match="Standard is a standard dataclass"):
+        decorate(slots=True)(type("Derived", (Standard,), {}))
+    with pytest.raises(TypeError, match="Changing differs: frozen"):
+        decorate(slots=True, frozen=True)(type("Derived", (Changing,), {}))
+
+
+@BOTH
 def test_wrong_definitions(dataclass: Decorator) -> None:
+    with pytest.raises(TypeError, match="x"):
+        dataclass(slots=True)(type("NoType", (), {"x": field(default=1)}))
+    with pytest.raises((TypeError, ValueError), match="a"):
+
+        @dataclass(slots=True)
+        class _:
+            a: list[int] = field(default=[])
+
     with pytest.raises(TypeError, match="b"):
 
         @dataclass(slots=True)
