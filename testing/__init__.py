@@ -5,7 +5,8 @@
         producer = confluent_kafka.Producer({"bootstrap.servers": kafka.url})
 
 pytest gets the fixtures `kafka`, `kafka_url`, `kafka_topic` and `kafka_cluster`
-(testing/plugin.py). Nothing of the broker is imported before the first one starts.
+(testing/plugin.py). The broker is imported by `preload`, which the plugin calls where a test needs
+it, or when something of it is asked for.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,16 +31,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Import the broker if a collected test needs it."""
     if session.config.option.collectonly:
         return
-    used: set[str] = {
-        name
-        for item in session.items
-        if isinstance(item, pytest.Function)
-        for name in item.fixturenames
-    }
-    if "kafka" in used:
+    if any(map(_uses_our_kafka, session.items)):
         from pk.testing import preload
 
         preload()
+
+
+def _uses_our_kafka(item: pytest.Item) -> bool:
+    """Whether a test has this file's `kafka`, and not one of its own project's. pytest has no
+    public way to ask; where this one fails, the first test imports the broker."""
+    found: Any = getattr(item, "_fixtureinfo", None)
+    definitions = getattr(found, "name2fixturedefs", {}).get("kafka", ())
+    return bool(definitions) and definitions[-1].func.__module__ == __name__
 
 
 @pytest.fixture

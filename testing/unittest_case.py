@@ -4,6 +4,7 @@ import unittest
 from collections.abc import Mapping
 from typing import ClassVar
 
+from pk.testing import preload
 from pk.testing.broker_thread import Broker
 
 
@@ -12,6 +13,12 @@ class KafkaTestCase(unittest.TestCase):
 
     kafka_config: ClassVar[Mapping[str, str]] = {}
     """Kafka's broker keys."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Import what the first test would wait for."""
+        super().setUpClass()
+        preload()
 
     def setUp(self) -> None:
         """Start the broker."""

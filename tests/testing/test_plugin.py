@@ -120,6 +120,28 @@ def test_the_broker_is_imported_before_the_first_test_runs(tmp_path: Path) -> No
     assert "\nIMPORTED True\n" in run_project(tmp_path)[0]
 
 
+OWN_KAFKA = """
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def kafka():
+    return "ours"
+
+
+def test_it(kafka):
+    assert kafka == "ours"
+    assert "pk.testing.broker_thread" not in sys.modules
+"""
+
+
+def test_a_fixture_of_the_same_name_is_the_projects_own(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(OWN_KAFKA)
+    assert "1 passed" in run_project(tmp_path)[0]
+
+
 def test_collecting_alone_imports_nothing_of_the_broker(tmp_path: Path) -> None:
     (tmp_path / "test_orders.py").write_text(ORDERS)
     (tmp_path / "conftest.py").write_text(SHOWS_IMPORTS)
