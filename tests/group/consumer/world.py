@@ -182,6 +182,9 @@ class Member:
         self.holds: dict[Uuid, list[int]] = {}
         self.obeys = True
         """False for one that keeps what it should give up."""
+        self.missed = False
+        """Whether it has not acted on an assignment: it says everything again when it obeys, as a
+        client does that has lost an answer, and hears of the assignment again."""
         self.error: ErrorCode | None = None
 
     def join(self) -> None:
@@ -197,6 +200,17 @@ class Member:
     def beat(self, **fields: Any) -> None:
         """With what it holds."""
         instance_id = self.fields.get("instance_id")
+        self.topics = fields.get("subscribed_topic_names", self.topics)
+        if "subscribed_topic_regex" in fields:
+            self.fields["subscribed_topic_regex"] = fields["subscribed_topic_regex"]
+        if self.missed and self.obeys:
+            everything: dict[str, Any] = {
+                "rebalance_timeout_ms": 60_000,
+                "subscribed_topic_names": self.topics,
+            }
+            if "subscribed_topic_regex" in self.fields:
+                everything["subscribed_topic_regex"] = self.fields["subscribed_topic_regex"]
+            fields = everything | fields
         self._send(
             topic_partitions=[
                 TopicPartitions(topic_id=t, partitions=list(ps)) for t, ps in self.holds.items()
@@ -229,6 +243,8 @@ class Member:
             return
         self.error = None
         self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.missed = not self.obeys
         if answer.assignment is not None and self.obeys:
             self.holds = {
                 t.topic_id: list(t.partitions) for t in answer.assignment.topic_partitions
