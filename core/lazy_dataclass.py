@@ -27,7 +27,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, field
 from operator import attrgetter
-from threading import get_ident
+from reprlib import recursive_repr
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
@@ -308,17 +308,9 @@ def _hash_of(names: list[str]) -> Callable[[Any], int]:
 
 
 def _repr_of(names: list[str]) -> Callable[[Any], str]:
-    running: set[tuple[int, int]] = set()
-
+    @recursive_repr()
     def __repr__(self: Any) -> str:
-        key = id(self), get_ident()
-        if key in running:
-            return "..."
-        running.add(key)
-        try:
-            shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        finally:
-            running.discard(key)
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{self.__class__.__qualname__}({shown})"
 
     return __repr__

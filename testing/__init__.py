@@ -11,9 +11,9 @@ it, or when something of it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from pk.testing.imports import collections_off, preload
 
 if TYPE_CHECKING:
     from pk.core.errors import ErrorCode
@@ -43,40 +43,11 @@ _HOMES = {
 }
 
 
-def preload() -> None:
-    """Import the broker, and what it otherwise imports when a producer or a group's first member
-    asks for it.
-
-    The plugin does it for pytest. Elsewhere the first test that uses a broker waits for it: a
-    quarter of a second, in which clients may give up and wait before they ask again.
-    """
-    with _collections_off():
-        from pk.core.api.late import import_apis
-        from pk.testing import broker_thread
-
-        import_apis(broker_thread.FIRST_APIS)
-
-
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is first asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    with _collections_off():
+    with collections_off():
         return getattr(import_module(_HOMES[name]), name)
-
-
-@contextmanager
-def _collections_off() -> Generator[None]:
-    """What an import makes stays: collections would look through all of it several times, which
-    takes a tenth of the import's time."""
-    import gc
-
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()

@@ -32,7 +32,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly:
         return
     if any(map(_uses_our_kafka, session.items)):
-        from pk.testing import preload
+        from pk.testing.imports import preload
 
         preload()
 

@@ -4,8 +4,8 @@ import unittest
 from collections.abc import Mapping
 from typing import ClassVar
 
-from pk.testing import preload
 from pk.testing.broker_thread import Broker
+from pk.testing.imports import preload
 
 
 class KafkaTestCase(unittest.TestCase):

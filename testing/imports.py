@@ -1,0 +1,34 @@
+"""Imports of the broker: before the first test waits for them, and without Python's collections."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+def preload() -> None:
+    """Import the broker, and what it otherwise imports when a producer or a group's first member
+    asks for it.
+
+    The plugin does it for pytest. Elsewhere the first test that uses a broker waits for it: a
+    quarter of a second, in which clients may give up and wait before they ask again.
+    """
+    with collections_off():
+        from pk.core.api.late import import_apis
+        from pk.testing import broker_thread
+
+        import_apis(broker_thread.FIRST_APIS)
+
+
+@contextmanager
+def collections_off() -> Generator[None]:
+    """What an import makes stays: collections would look through all of it several times, which
+    takes a tenth of the import's time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
