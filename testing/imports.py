@@ -11,8 +11,9 @@ def preload() -> None:
     """Import the broker, and what it otherwise imports when a producer or a group's first member
     asks for it.
 
-    The plugin does it for pytest. Elsewhere the first test that uses a broker waits for it: a
-    quarter of a second, in which clients may give up and wait before they ask again.
+    The plugin does it for pytest, and `KafkaTestCase` for its tests. Elsewhere the first test that
+    uses a broker waits for it: a quarter of a second, in which clients may give up and wait before
+    they ask again.
     """
     with collections_off():
         from pk.core.api.late import import_apis

@@ -1,4 +1,4 @@
-"""Reads that must not wait for the disk, as those of the event loop."""
+"""Reads that must not wait for the disk, such as those of the event loop."""
 
 from __future__ import annotations
 

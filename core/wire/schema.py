@@ -13,8 +13,8 @@
 A type checker reads these as dataclasses with keyword-only constructors, and so they behave: slots,
 equality, a repr that shows what differs from the defaults, and `dataclasses.replace`, `fields` and
 `asdict` work. They are not made by the dataclasses module because that compiles four functions a
-class at import; there are hundreds of classes here, and a command line must not wait for them. Here
-`__init__` is compiled when the first instance is made.
+class at import; there are hundreds of classes here, and a command line must not wait for them. As
+in core/lazy_dataclass.py, `__init__` is compiled when the first instance is made.
 """
 
 import dataclasses
