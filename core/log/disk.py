@@ -15,12 +15,15 @@ descriptor and using it.
 
 import contextlib
 import fcntl
+import functools
 import os
+import re
 import resource
 import shutil
+import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from pk.core.log import page_cache
 from pk.core.log.failures import is_fault
@@ -68,6 +71,29 @@ def raise_descriptor_limit() -> int:
             continue
         return limit
     return _DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
+
+
+@functools.cache
+def _sync_of_file_systems() -> Callable[[int], None] | None:
+    """`syncfs` by a descriptor, which raises OSError. None where it is missing, or says nothing of
+    pages that could not be written: Linux does since 5.8."""
+    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if sys.platform != "linux" or release is None or tuple(map(int, release.groups())) < (5, 8):
+        return None
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None, use_errno=True).syncfs
+    except (AttributeError, OSError):
+        return None
+    call.restype, call.argtypes = ctypes.c_int, (ctypes.c_int,)
+
+    def sync(fd: int) -> None:
+        if call(fd) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+    return sync
 
 
 def this_process() -> str:
@@ -347,6 +373,16 @@ class RealDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def sync_all(self, path: str) -> bool:
+        if (sync := _sync_of_file_systems()) is None:
+            return False
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            sync(fd)
+        finally:
+            os.close(fd)
+        return True
 
     def read(self, path: str) -> bytes:
         with self.reading(path):

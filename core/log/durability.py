@@ -84,19 +84,7 @@ class Durability:
             target = end if up_to is None else min(up_to, end)
             if target <= self.recovery_point and not force and not self._frozen:
                 return
-            segments = log.segments
-            due = [
-                segment
-                for segment, following in zip_longest(segments, segments[1:])
-                if (segment.size or segment.active)
-                and (
-                    (force and following is None)
-                    or (
-                        segment.base_offset < target
-                        and (following is None or following.base_offset >= self.recovery_point)
-                    )
-                )
-            ]
+            due = self._unsynced(target, force=force)
             whole = self._write_behind(due)
             try:
                 for segment in due:
@@ -110,7 +98,45 @@ class Durability:
             if whole:
                 self.recovery_point = max(self.recovery_point, target)
 
-    def _write_behind(self, segments: list[Segment]) -> bool:
+    def prepare(self) -> bool:
+        """Write all that a flush of the whole log writes, and sync nothing: `synced` follows, once
+        the file system was synced. Nothing is appended from now on. May run in a thread. False
+        where the disk has no room for all of it."""
+        log = self._log
+        with self.lock:
+            log.check_alive()
+            return self._write_behind(
+                self._unsynced(log.log_end_offset, force=True), sync_epochs=False
+            )
+
+    def synced(self) -> None:
+        """What `prepare` wrote, and all before it, is on the disk."""
+        log = self._log
+        with self.lock:
+            for segment in log.segments:
+                segment.txn_index.dirty = False
+            self._unsynced_snapshots.clear()
+            self.created = log.names_changed = log.changed = False
+            self.recovery_point = self.durable_offset = log.log_end_offset
+
+    def _unsynced(self, target: int, *, force: bool) -> list[Segment]:
+        """The segments with records between the recovery point and `target`; with `force` the last
+        one in any case."""
+        segments = self._log.segments
+        return [
+            segment
+            for segment, following in zip_longest(segments, segments[1:])
+            if (segment.size or segment.active)
+            and (
+                (force and following is None)
+                or (
+                    segment.base_offset < target
+                    and (following is None or following.base_offset >= self.recovery_point)
+                )
+            )
+        ]
+
+    def _write_behind(self, segments: list[Segment], *, sync_epochs: bool = True) -> bool:
         """Write what was not written when it happened: index entries, leader epochs and large
         snapshots. May run in a thread. False where the disk has no room for all of it."""
         log = self._log
@@ -125,7 +151,7 @@ class Durability:
                 content, epochs.dirty = epochs.format(), False
                 try:
                     path = f"{log.directory}/{recovery.EPOCHS_FILE}"
-                    log.disk.write(path, content, sync_name=False)
+                    log.disk.write(path, content, sync=sync_epochs, sync_name=False)
                     log.names_changed = True
                 except OSError:
                     epochs.dirty = True

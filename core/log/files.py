@@ -143,6 +143,11 @@ class Disk(Protocol):
         """Make the names in a directory durable."""
         ...
 
+    def sync_all(self, path: str) -> bool:
+        """Make everything on the file system that holds `path` durable, contents and names. False
+        where the system cannot, or would not say that it failed: then nothing was done."""
+        ...
+
     def read(self, path: str) -> bytes:
         """A whole small file."""
         ...

@@ -23,7 +23,9 @@ HOLE_BYTES_MAX: Final = 1 << 16
 """Holes up to this length are made, of zeros: what a disk does with them shows. Larger ones would
 take the memory."""
 
-Operation = Literal["read", "write", "sync", "truncate", "rename", "remove", "sync_dir", "make"]
+Operation = Literal[
+    "read", "write", "sync", "truncate", "rename", "remove", "sync_dir", "sync_all", "make"
+]
 
 
 @dataclass(slots=True)
@@ -328,6 +330,12 @@ class MemoryDisk:
             directory = self._directory(path)
             directory.durable = dict(directory.names)
 
+    def sync_all(self, path: str) -> bool:
+        with self.mutex:
+            self.check("sync_all", path)
+            self._sync_tree(self._root)
+        return True
+
     def read(self, path: str) -> bytes:
         self.check_read(path)
         with self.mutex:
@@ -404,6 +412,14 @@ class MemoryDisk:
     def _parent(self, path: str) -> tuple[_Directory, str]:
         parent, _, name = path.rstrip("/").rpartition("/")
         return self._directory(parent), name
+
+    def _sync_tree(self, directory: _Directory) -> None:
+        directory.durable = dict(directory.names)
+        for node in directory.names.values():
+            if isinstance(node, _Directory):
+                self._sync_tree(node)
+            else:
+                node.undo.clear()
 
     def _count(self, directory: _Directory) -> int:
         return sum(

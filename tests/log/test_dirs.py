@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -332,6 +333,101 @@ def test_a_log_that_cannot_be_closed_leaves_its_directory_unclean(code: int) -> 
     dirs.close({})
     assert not disk.exists("/one/.kafka_cleanshutdown")
     assert disk.exists("/two/.kafka_cleanshutdown")
+
+
+def open_with_records(disk: MemoryDisk) -> LogDirs:
+    """Two directories, with two logs in the first: one with records in two segments, one with a
+    single record."""
+    dirs = open_dirs(disk, "/one", "/two")
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    append(log)
+    log.roll(NOW)
+    append(log)
+    dirs.wish(B, dirs.directories[0])
+    append(dirs.open_log(B, ID_B, CONFIG, NOW))
+    return dirs
+
+
+def contents(disk: MemoryDisk, path: str = "") -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name, entry in disk.list(path).items():
+        below = f"{path}/{name}"
+        found |= contents(disk, below) if entry.is_directory else {below: disk.read(below)}
+    return found
+
+
+def test_logs_that_are_synced_together_are_closed_as_one_by_one() -> None:
+    alone, together = MemoryDisk(), MemoryDisk()
+    open_with_records(alone).close({A: 3}, 7)
+    dirs = open_with_records(together)
+    together.fail_next("sync", suffix=".log")
+    together.fail_next("sync", suffix=".snapshot")
+    dirs.close({A: 3}, 7, sync_all_from=2)
+    assert len(together.faults) == 2, "no log was synced by itself"
+    together.heal()
+    together.crash(names="lost")
+    assert contents(together) == contents(alone)
+    again = open_dirs(together, "/one", "/two")
+    assert [d.clean for d in again.directories] == [True, True]
+    log = again.open_log(A, ID_A, CONFIG, NOW)
+    assert (log.log_end_offset, log.recovery_point) == (3, 3)
+
+
+def test_fewer_logs_are_synced_by_themselves() -> None:
+    disk = MemoryDisk()
+    dirs = open_with_records(disk)
+    disk.fail_next("sync_all")
+    dirs.close({}, sync_all_from=3)
+    assert len(disk.faults) == 1
+    disk.crash(names="lost")
+    assert open_dirs(disk, "/one", "/two").directories[0].clean
+
+
+def test_where_the_system_cannot_sync_all_each_log_is_synced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = MemoryDisk()
+    dirs = open_with_records(disk)
+
+    def cannot(path: str) -> bool:
+        return False
+
+    monkeypatch.setattr(disk, "sync_all", cannot)
+    dirs.close({}, threads=2, sync_all_from=2)
+    disk.crash(names="lost")
+    again = open_dirs(disk, "/one", "/two")
+    assert again.directories[0].clean
+    assert again.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 3
+
+
+def test_a_failed_sync_of_all_leaves_the_directory_unclean() -> None:
+    disk = MemoryDisk()
+    dirs = open_with_records(disk)
+    disk.fail_next("sync_all", errno.EIO)
+    dirs.close({}, sync_all_from=2)
+    assert not disk.exists("/one/.kafka_cleanshutdown")
+    assert disk.exists("/two/.kafka_cleanshutdown")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_log_that_cannot_be_written_is_not_clean_by_a_sync_of_all(code: int) -> None:
+    disk = MemoryDisk()
+    dirs = open_with_records(disk)
+    disk.fail_next("write", code, suffix=f"/a-0/{3:020d}.snapshot.tmp", times=2)
+    dirs.close({}, sync_all_from=1)
+    assert not disk.exists("/one/.kafka_cleanshutdown")
+    disk.crash(names="lost")
+    again = open_dirs(disk, "/one", "/two")
+    assert again.open_log(B, ID_B, CONFIG, NOW).log_end_offset == 1, "synced with the others"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="syncfs is Linux's")
+def test_the_real_disk_syncs_its_file_system(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    assert RealDisk().sync_all(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        RealDisk().sync_all(str(tmp_path / "missing"))
 
 
 def test_a_checkpoint_that_cannot_be_written_is_an_error_but_the_others_are_written() -> None:

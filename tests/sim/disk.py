@@ -78,6 +78,9 @@ class ProcessDisk:
     def sync_dir(self, path: str) -> None:
         self._alive(path).sync_dir(path)
 
+    def sync_all(self, path: str) -> bool:
+        return self._alive(path).sync_all(path)
+
     def read(self, path: str) -> bytes:
         return self._alive(path).read(path)
 
