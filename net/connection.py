@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Generator
 from contextlib import nullcontext
 from dataclasses import field, replace
+from functools import partial
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any, NoReturn, cast
@@ -26,6 +27,7 @@ from typing import Any, NoReturn, cast
 import trio
 
 from pk.core.api import produce
+from pk.core.api.delayed_fetch import DelayedFetch
 from pk.core.api.long_requests import let_go
 from pk.core.api.produce_fast_path.answers import DelayedProduce, FailedProduce
 from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
@@ -164,6 +166,7 @@ class Connection:
         self._limits = limits
         self._buffer = FrameBuffer(memory, limits.frame_bytes_max)
         self._metrics = broker.metrics
+        self._purgatory = broker.purgatory
         self._received_at = 0.0
         """When the requests came that are being handled, by perf_counter."""
         self._context = context
@@ -184,6 +187,8 @@ class Connection:
         self._sent: trio.Event | None = None
         self._parked: deque[_Slot] = deque()
         self._less_parked = trio.Event()
+        self._delayed: dict[DelayedFetch, None] = {}
+        """Fetches that are parked and have no task."""
         self._reading = trio.CancelScope()
         self._receiving = False
         """Whether the reader waits for bytes: only there may it be cancelled."""
@@ -232,17 +237,12 @@ class Connection:
             with self._serving:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
-                    with self._reading:
-                        try:
-                            if self._security is None or await self._authenticate(self._security):
-                                await self._read()
-                        except ProtocolError as e:
-                            if isinstance(e, Refused):
-                                await self._last_answer(e)
-                            with trio.move_on_after(GOODBYE_S):
-                                await self._flush()
-                                await self._transport.finish()
-                            raise
+                    try:
+                        await self._serve()
+                    finally:
+                        for delayed in self._delayed:
+                            delayed.cancel()
+                        self._delayed.clear()
                     if not self._stopped:
                         nursery.cancel_scope.cancel()
                 with trio.move_on_after(GOODBYE_S):
@@ -260,6 +260,24 @@ class Connection:
         finally:
             self._buffer.close()
             await self._transport.aclose()
+
+    async def _serve(self) -> None:
+        """Until the peer has sent everything, or, where reading was stopped, until the fetches that
+        wait without a task are answered."""
+        with self._reading:
+            try:
+                if self._security is None or await self._authenticate(self._security):
+                    await self._read()
+            except ProtocolError as e:
+                if isinstance(e, Refused):
+                    await self._last_answer(e)
+                with trio.move_on_after(GOODBYE_S):
+                    await self._flush()
+                    await self._transport.finish()
+                raise
+        while self._stopped and self._delayed:
+            self._less_parked = trio.Event()
+            await self._less_parked.wait()
 
     def _admit(self, context: Context) -> None:
         """Serve requests from here on, in `context`."""
@@ -471,7 +489,8 @@ class Connection:
                         self._settle()
                     else:
                         self._settle()
-                        hold = self._handle(*frame)
+                        with self._purgatory:
+                            hold = self._handle(*frame)
                         if hold is not None:
                             await hold
                         if self._quotas.measures_time:
@@ -497,7 +516,8 @@ class Connection:
             return
         count = len(self._fast_path.taken)
         wait_ms = self._charge_taken(self._fast_path) if self._quotas.is_on else 0
-        answers = self._fast_path.settle(wait_ms)
+        with self._purgatory:
+            answers = self._fast_path.settle(wait_ms)
         if not self._parked:
             plain = [answer for answer in answers if isinstance(answer, bytes)]
             if len(plain) == len(answers):
@@ -675,6 +695,9 @@ class Connection:
             result = _failing(e) if large else self._failure(api, head, request, e)
         if bill is not None:
             bill.seconds += perf_counter() - began
+        if isinstance(result, DelayedFetch) and bill is None and not large:
+            self._delay(api, head, request, result)
+            return None
         if isinstance(result, Holding):
             return self._hold(api, head, request, cast(Holding[Any], result).work, large, bill)
         if isawaitable(result):
@@ -750,6 +773,41 @@ class Connection:
         self._nursery.start_soon(
             self._complete, slot, api, head, request, work, large, bill, self._received_at
         )
+
+    def _delay(self, api: AnyApi, head: RequestHead, request: Any, delayed: DelayedFetch) -> None:
+        """Park a fetch without a task."""
+        slot = _Slot()
+        self._parked.append(slot)
+        self._delayed[delayed] = None
+        delayed.start(partial(self._end_delay, slot, api, head, request, self._received_at))
+
+    def _end_delay(
+        self,
+        slot: _Slot,
+        api: AnyApi,
+        head: RequestHead,
+        request: Any,
+        received_at: float,
+        delayed: DelayedFetch,
+        outcome: Any,
+    ) -> None:
+        """Answer a fetch that waited, in whichever task completed it."""
+        del self._delayed[delayed]
+        if outcome is None:
+            self._nursery.start_soon(
+                self._complete, slot, api, head, request, delayed, False, None, received_at
+            )
+            return
+        try:
+            if isinstance(outcome, Exception):
+                outcome = self._failure(api, head, request, outcome)
+            slot.parts = self._frame(api, head, request, outcome)
+            self._handled(api.key, received_at)
+            self.last_active = trio.current_time()
+            self._release()
+            self._send_at_once()
+        except Exception as e:  # noqa: BLE001 (it is this connection's, not that task's)
+            self._nursery.start_soon(_failing, e)
 
     async def _hold(
         self,
@@ -841,6 +899,15 @@ class Connection:
                 left = [request, _unwrapped(result)]
                 del request, result
                 await let_go(left)
+
+    def _send_at_once(self) -> None:
+        """Send what is in `_out`, as far as the peer takes it now; a task sends the rest."""
+        if self._sending or not self._out:
+            return  # who sends goes on with it
+        parts, self._out = self._out, []
+        self._out = self._transport.send_at_once(parts)
+        if self._out:
+            self._nursery.start_soon(self._flush)
 
     async def _flush(self) -> None:
         """Send all that is in `_out`; where somebody is at it, wait for them: that is the

@@ -57,6 +57,10 @@ class Transport(Protocol):
         """Send everything. Raises OSError or trio.BrokenResourceError when the peer is gone."""
         ...
 
+    def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
+        """Send as much as goes without waiting, and return the rest. Raises as `send` does."""
+        ...
+
     async def finish(self) -> None:
         """Say that nothing more is sent, so that what was sent arrives before `aclose`."""
         ...
@@ -140,6 +144,29 @@ class SocketTransport:
             if not number % PARTS_AT_ONCE:
                 await trio.lowlevel.checkpoint()
         await self._send_bytes(pending)
+
+    def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
+        """See Transport: what one call sends."""
+        pending: list[bytes | bytearray | memoryview] = []
+        waiting = 0
+        for part in parts:
+            data = _at_hand(part)
+            if data is None or waiting + len(data) > JOIN_BYTES:
+                break
+            pending.append(data)
+            waiting += len(data)
+        rest = list(parts[len(pending) :])
+        if waiting:
+            data = pending[0] if len(pending) == 1 else b"".join(pending)
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError as e:
+                raise trio.BrokenResourceError(str(e)) from e
+            if sent < waiting:
+                rest.insert(0, memoryview(data)[sent:])
+        return rest
 
     async def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
         """Send these, which are small or one, by one call."""
@@ -274,6 +301,10 @@ class StreamTransport:
         """See Transport."""
         await self._stream.send_all(b"".join(map(_bytes_of, parts)))
         self.last_sent = trio.current_time()
+
+    def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
+        """See Transport. A stream cannot send without waiting."""
+        return list(parts)
 
     async def finish(self) -> None:
         """See Transport. A stream's own close does it."""

@@ -13,16 +13,14 @@ Records never pass through here: an answer carries slices of files, and the conn
 kernel send them. But for versions 0–3, which read messages, they are converted (fetch_messages.py).
 """
 
-from collections.abc import Awaitable, Hashable
+from collections.abc import Awaitable
 
-import trio
-
+from pk.core.api.delayed_fetch import DelayedFetch, wait
 from pk.core.api.fetch_messages import answer_messages
-from pk.core.api.fetch_request import VERSION_BATCH, Fetch
-from pk.core.api.long_requests import begin, large_or_not
+from pk.core.api.fetch_request import LOOKED_AT_ONCE, VERSION_BATCH, Fetch
+from pk.core.api.long_requests import begin
 from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.turns import Turns
 from pk.core.wire.messages.fetch import FetchRequest, FetchResponse
 
@@ -44,18 +42,9 @@ def _handle(
         response = yield from fetch.answer()
         yield from fetch.close()
         return response
-    return _wait(fetch, fetch.watch())
-
-
-async def _wait(
-    fetch: Fetch, watched: tuple[list[Hashable], trio.Event] | None
-) -> Outcome[FetchResponse]:
-    """Look again whenever a partition moves, until there is enough or the time is up."""
-    keys, touched = watched or (await finish(fetch.keys()), None)
-    await fetch.look_until(keys, fetch.deadline, touched)
-    response = await finish(fetch.answer())
-    await finish(fetch.close())
-    return large_or_not(response)
+    if fetch.reader.is_cold or len(fetch.wanted) > LOOKED_AT_ONCE:
+        return wait(fetch)
+    return DelayedFetch(fetch)
 
 
 API = Api(key=1, versions=(0, 18), handle=handle, parks=True)

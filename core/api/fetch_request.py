@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import trio
-
 from pk.core.api.authorization import allows, allows_cluster
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.reader import Found, Reader, UpTo, check_may_read, divergence
@@ -251,32 +249,18 @@ class Fetch:
         self.counted = True
         return self.urgent or reader.is_cold or reader.bytes >= self.min_bytes
 
-    async def look_until(
-        self, keys: list[Hashable], deadline: float, touched: trio.Event | None = None
-    ) -> None:
+    async def look_until(self, keys: list[Hashable], deadline: float) -> None:
         """Look, and again whenever one of `keys` is touched, until there is enough, with nothing
-        left out because it lies cold on the disk, or until `deadline` (trio's clock). `touched`:
-        see `watch`."""
+        left out because it lies cold on the disk, or until `deadline` (trio's clock)."""
         await self.reader.warm_up()
         while True:
             if len(self.wanted) > LOOKED_AT_ONCE:
                 await self.context.broker.purgatory.until_in_turns(self.look, keys, deadline)
             else:
-                look = self._look_now
-                await self.context.broker.purgatory.until(look, keys, deadline, touched=touched)
-                touched = None
+                await self.context.broker.purgatory.until(self._look_now, keys, deadline)
             if not self.reader.is_cold:
                 return
             await self.reader.warm_up()
-
-    def watch(self) -> tuple[list[Hashable], trio.Event] | None:
-        """After a look that did not find enough: the keys of a few partitions, and the event that
-        tells that one was touched since. Looking again before that would find the same. None where
-        the look was cold, or paused: others ran meanwhile."""
-        if self.reader.is_cold or len(self.wanted) >= LOOKED_AT_ONCE:
-            return None
-        keys = at_once(self.keys())
-        return keys, self.context.broker.purgatory.watch(keys)
 
     def _look_now(self) -> bool:
         return at_once(self.look())

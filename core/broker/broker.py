@@ -161,6 +161,7 @@ class Broker:
     def start(self, nursery: trio.Nursery) -> None:
         """Start background tasks; before that, the broker only holds state."""
         self.background.start(nursery)
+        nursery.start_soon(self.purgatory.serve)
         nursery.start_soon(self.alter_partition.run)
         nursery.start_soon(self.assignments.run)
         nursery.start_soon(self._await_room)

@@ -1,25 +1,87 @@
 """Waits for something to advance: a high watermark, a log end, a group, an image.
 
-Kafka's purgatory is an object with callbacks: try, watch, try again, complete once. Here it is an
-await. A waiter checks, registers, and sleeps until one of its keys is touched; then it checks
-again. Nothing awaits between the check and the registration, so no touch can be missed, which is
-the purpose of Kafka's second try.
+Kafka's purgatory is an object with callbacks: try, watch, try again, complete once. Here it is
+mostly an await (`until`). A waiter checks, registers, and sleeps until one of its keys is touched;
+then it checks again. Nothing awaits between the check and the registration, so no touch can be
+missed, which is the purpose of Kafka's second try.
+
+A fetch at the end of a log waits for each record, and a task for each wait costs as much as reading
+the record does. So that one is a `DelayedOperation`, as in Kafka: it is tried when it was touched,
+and when its time is up. Within `with purgatory:` what is touched is tried at the end, before
+another task runs: a record is on its way to a consumer before its producer has the answer. All
+else is tried by `serve`.
 """
 
+import math
+from collections import deque
 from collections.abc import Callable, Collection, Hashable
 from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Protocol
 
 import trio
 
 from pk.core.broker.turns import finish, in_turns
 from pk.core.turns import Turns
 
+TRIED_AT_ONCE = 4
+"""Operations that are tried before other tasks run: a partition's two followers, and consumers."""
+
+SPARE_DEADLINES = 64
+"""Deadlines of operations that are over may be this many more than those of others."""
+
+
+class _Waiter(Protocol):
+    """An event, or an operation."""
+
+    def set(self) -> None:
+        """One of its keys was touched."""
+        ...
+
+
+class DelayedOperation:
+    """What waits in a purgatory without a task. A subclass says how it is tried."""
+
+    __slots__ = ("deadline", "is_over", "is_touched", "keys", "purgatory")
+
+    def __init__(self, purgatory: "Purgatory", keys: Collection[Hashable], deadline: float) -> None:
+        """`deadline` is in seconds of trio's clock. It waits from `Purgatory.delay` on."""
+        self.purgatory = purgatory
+        self.keys = keys
+        self.deadline = deadline
+        self.is_touched = False
+        """Whether it will be tried soon."""
+        self.is_over = False
+
+    def attempt(self, *, expired: bool) -> bool:
+        """Complete if possible, and in any case if its time is up; whether it did. Must not
+        raise."""
+        raise NotImplementedError
+
+    def set(self) -> None:
+        """One of its keys was touched."""
+        self.purgatory.touched(self)
+
 
 class Purgatory:
-    """Requests that wait, by the keys that may complete them."""
+    """Requests that wait, by the keys that may complete them.
+
+    As a context manager it tries what is touched within at the end, before any other task runs, or
+    the first few of it. Nothing within may await, or enter it again.
+    """
 
     def __init__(self) -> None:
-        self._waiting: dict[Hashable, set[trio.Event]] = {}
+        # The inner ones are ordered sets: who waited first is woken first.
+        self._waiting: dict[Hashable, dict[_Waiter, None]] = {}
+        self._touched = deque[DelayedOperation]()
+        self._deadlines: list[tuple[float, int, DelayedOperation]] = []
+        self._delayed = 0
+        """How many operations wait."""
+        self._numbers = count()
+        self._gathering = False
+        self._wake = trio.Event()
+        """Ends the sleep of `serve`."""
+        self._sleeps_until = -math.inf
 
     @property
     def size(self) -> int:
@@ -31,36 +93,24 @@ class Purgatory:
         ready: Callable[[], bool],
         keys: Collection[Hashable],
         deadline: float,
-        *,
-        touched: trio.Event | None = None,
     ) -> bool:
         """Wait until `ready()`, checked again whenever one of `keys` is touched.
 
-        `deadline` is in seconds of trio's clock. `touched` is an event from `watch`, of a caller
-        who has checked: it must not pause between its own check and `watch`. Returns the last
-        result of `ready()`: False means that the time ran out.
+        `deadline` is in seconds of trio's clock. Returns the last result of `ready()`: False means
+        that the time ran out.
         """
         with trio.CancelScope(deadline=deadline):
-            while touched is not None or not ready():
-                if touched is None:
-                    touched = self.watch(keys)
+            while not ready():
+                touched = trio.Event()
+                for key in keys:
+                    self._waiting.setdefault(key, {})[touched] = None
                 try:
-                    if not touched.is_set():
-                        await touched.wait()
+                    await touched.wait()
                 finally:
                     for key in keys:
                         self._leave(key, touched)
-                touched = None
             return True
         return ready()
-
-    def watch(self, keys: Collection[Hashable]) -> trio.Event:
-        """An event that is set when one of `keys` is touched. Who asks for it must hand it to
-        `until`, with the same keys, which ends the watch."""
-        touched = trio.Event()
-        for key in keys:
-            self._waiting.setdefault(key, set()).add(touched)
-        return touched
 
     async def until_in_turns(
         self, ready: Callable[[], Turns[bool]], keys: Collection[Hashable], deadline: float
@@ -75,7 +125,7 @@ class Purgatory:
                 touched = trio.Event()
                 try:
                     async for key in in_turns(keys):
-                        self._waiting.setdefault(key, set()).add(touched)
+                        self._waiting.setdefault(key, {})[touched] = None
                     if await finish(ready()):
                         return True
                     await touched.wait()
@@ -89,17 +139,99 @@ class Purgatory:
         """Have every waiter on `key` check again."""
         waiting = self._waiting.get(key)
         if waiting:
-            for touched in waiting:
-                touched.set()
+            for waiter in waiting:
+                waiter.set()
+
+    # --- without a task ---
+
+    def delay(self, operation: DelayedOperation) -> None:
+        """Try `operation` whenever one of its keys is touched, until it is over, and when its time
+        is up. The caller has tried it, and has not paused since."""
+        for key in operation.keys:
+            self._waiting.setdefault(key, {})[operation] = None
+        self._delayed += 1
+        heappush(self._deadlines, (operation.deadline, next(self._numbers), operation))
+        if operation.deadline < self._sleeps_until:
+            self._wake.set()
+
+    def end(self, operation: DelayedOperation) -> None:
+        """`operation` is over: completed, or nobody wants it any more."""
+        if operation.is_over:
+            return
+        operation.is_over = True
+        for key in operation.keys:
+            self._leave(key, operation)
+        self._delayed -= 1
+        if len(self._deadlines) > 2 * self._delayed + SPARE_DEADLINES:
+            self._deadlines = [entry for entry in self._deadlines if not entry[2].is_over]
+            heapify(self._deadlines)
+
+    def touched(self, operation: DelayedOperation) -> None:
+        """A key of `operation` was touched: it is tried soon."""
+        if not operation.is_touched:
+            operation.is_touched = True
+            self._touched.append(operation)
+            if not self._gathering:
+                self._wake.set()
+
+    def __enter__(self) -> None:
+        self._gathering = True
+
+    def __exit__(self, *_: object) -> None:
+        self._gathering = False
+        if self._touched:
+            self._try_touched(TRIED_AT_ONCE)
+            if self._touched:
+                self._wake.set()
+
+    async def serve(self) -> None:
+        """Try the operations that nobody else tries, until cancelled."""
+        while True:
+            while self._touched:
+                self._try_touched(TRIED_AT_ONCE)
+                await trio.lowlevel.checkpoint()
+            await self._end_expired()
+            if self._touched:
+                continue
+            self._wake = trio.Event()
+            self._sleeps_until = self._deadlines[0][0] if self._deadlines else math.inf
+            with trio.CancelScope(deadline=self._sleeps_until):
+                await self._wake.wait()
+            self._sleeps_until = -math.inf
+
+    def _try_touched(self, at_most: int) -> None:
+        touched = self._touched
+        while touched and at_most:
+            operation = touched.popleft()
+            operation.is_touched = False
+            if operation.is_over:
+                continue
+            at_most -= 1
+            if operation.attempt(expired=False):
+                self.end(operation)
+
+    async def _end_expired(self) -> None:
+        """Complete the operations whose time is up; those that are over leave the heap's top."""
+        deadlines, tried = self._deadlines, 0
+        while deadlines and (deadlines[0][2].is_over or deadlines[0][0] <= trio.current_time()):
+            operation = heappop(deadlines)[2]
+            if operation.is_over:
+                continue
+            operation.attempt(expired=True)
+            self.end(operation)
+            deadlines = self._deadlines  # `end` may have made it again
+            tried += 1
+            if not tried % TRIED_AT_ONCE:
+                await trio.lowlevel.checkpoint()
 
     @property
     def waiting(self) -> int:
         """How many keys are being waited on."""
         return len(self._waiting)
 
-    def _leave(self, key: Hashable, touched: trio.Event) -> None:
+    def _leave(self, key: Hashable, waiter: _Waiter) -> None:
         waiting = self._waiting[key]
-        waiting.discard(touched)
+        waiting.pop(waiter, None)
         if not waiting:
             del self._waiting[key]
 

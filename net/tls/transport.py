@@ -103,6 +103,10 @@ class TlsTransport:
             waiting += len(data)
         await self._send(pending)
 
+    def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
+        """See Transport. What encrypts may have to wait for the peer, so nothing is sent here."""
+        return list(parts)
+
     async def _send(self, parts: list[bytes | bytearray | memoryview]) -> None:
         """Send these, which are small or one."""
         if not parts:

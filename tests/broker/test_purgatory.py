@@ -1,9 +1,19 @@
 """Waiting by key: who is woken, who times out, and that nothing is left behind."""
 
+from collections.abc import Awaitable, Callable
+
 import trio
 import trio.testing
 
-from pk.core.broker.purgatory import Held, Purgatory
+from pk.core.broker.purgatory import (
+    SPARE_DEADLINES,
+    TRIED_AT_ONCE,
+    DelayedOperation,
+    Held,
+    Purgatory,
+)
+
+FAR_S = 1e6
 
 
 def test_waiters_wake_by_key_and_look_again() -> None:
@@ -76,39 +86,130 @@ def test_who_waits_for_a_number_is_woken_when_it_is_reached_and_no_sooner() -> N
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_a_touch_between_the_look_and_the_wait_is_not_missed() -> None:
-    async def main() -> None:
-        purgatory, looks = Purgatory(), 0
+class Noted(DelayedOperation):
+    """Notes when it is tried; completes where it may, or when its time is up."""
 
-        def ready() -> bool:
-            nonlocal looks
-            looks += 1
-            return True
+    __slots__ = ("on_attempt", "tried")
 
-        touched = purgatory.watch(["a", "b"])
-        purgatory.touch("b")
-        far = trio.current_time() + 30
-        assert await purgatory.until(ready, ["a", "b"], far, touched=touched)
-        assert (looks, purgatory.waiting, trio.current_time() < far) == (1, 0, True)
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        keys: list[str],
+        deadline: float,
+        on_attempt: Callable[[], bool] = lambda: True,
+    ) -> None:
+        super().__init__(purgatory, keys, deadline)
+        self.tried: list[tuple[float, bool]] = []
+        self.on_attempt = on_attempt
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    def attempt(self, *, expired: bool) -> bool:
+        self.tried.append((trio.current_time(), expired))
+        return self.on_attempt() or expired
 
 
-def test_who_watches_does_not_look_before_it_is_touched() -> None:
+def with_served(test: Callable[[Purgatory], Awaitable[None]]) -> None:
+    """Run `test` beside `Purgatory.serve`."""
+
     async def main() -> None:
         purgatory = Purgatory()
-        looks: list[float] = []
-
-        def ready() -> bool:
-            looks.append(trio.current_time())
-            return False
-
-        started = trio.current_time()
-        touched = purgatory.watch(["a"])
-        assert not await purgatory.until(ready, ["a"], started + 30, touched=touched)
-        assert looks == [started + 30]  # the last look, when the time is up
-        with trio.move_on_after(1):
-            await purgatory.until(ready, ["a"], started + 99, touched=purgatory.watch(["a"]))
-        assert purgatory.waiting == 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(purgatory.serve)
+            await trio.testing.wait_all_tasks_blocked()
+            await test(purgatory)
+            nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_what_is_touched_within_is_tried_at_the_end_before_any_other_task() -> None:
+    async def test(purgatory: Purgatory) -> None:
+        both, other = Noted(purgatory, ["a", "b"], FAR_S), Noted(purgatory, ["c"], FAR_S)
+        purgatory.delay(both)
+        purgatory.delay(other)
+        with purgatory:
+            purgatory.touch("a")
+            purgatory.touch("b")
+            assert not both.tried
+        assert (len(both.tried), both.is_over) == (1, True)
+        assert (len(other.tried), purgatory.waiting) == (0, 1)
+        purgatory.touch("a")
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(both.tried) == 1, "it is over"
+
+    with_served(test)
+
+
+def test_a_task_tries_what_is_touched_elsewhere_and_what_is_too_much() -> None:
+    async def test(purgatory: Purgatory) -> None:
+        many = [Noted(purgatory, ["a"], FAR_S) for _ in range(3 * TRIED_AT_ONCE)]
+        for each in many:
+            purgatory.delay(each)
+        with purgatory:
+            purgatory.touch("a")
+        assert [len(each.tried) for each in many[: TRIED_AT_ONCE + 1]] == [1] * TRIED_AT_ONCE + [0]
+        await trio.testing.wait_all_tasks_blocked()
+        assert all(each.is_over for each in many)
+        late = Noted(purgatory, ["b"], FAR_S)
+        purgatory.delay(late)
+        purgatory.touch("b")
+        assert not late.tried
+        await trio.testing.wait_all_tasks_blocked()
+        assert late.is_over
+
+    with_served(test)
+
+
+def test_what_is_touched_while_it_is_tried_is_tried_again() -> None:
+    async def test(purgatory: Purgatory) -> None:
+        def touch_once() -> bool:
+            if len(operation.tried) == 1:
+                purgatory.touch("a")
+            return len(operation.tried) == 3
+
+        operation = Noted(purgatory, ["a"], FAR_S, touch_once)
+        purgatory.delay(operation)
+        with purgatory:
+            purgatory.touch("a")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (len(operation.tried), operation.is_over) == (2, False)
+        purgatory.touch("a")
+        await trio.testing.wait_all_tasks_blocked()
+        assert operation.is_over
+
+    with_served(test)
+
+
+def test_each_is_tried_when_its_time_is_up() -> None:
+    async def test(purgatory: Purgatory) -> None:
+        began, far, near = trio.current_time(), 30.0, 10.0
+        slow = Noted(purgatory, ["a"], began + far, lambda: False)
+        purgatory.delay(slow)
+        await trio.sleep(1)
+        quick = Noted(purgatory, ["a"], began + near, lambda: False)  # sooner than what it sleeps
+        purgatory.delay(quick)
+        purgatory.touch("a")
+        await trio.sleep(60)
+        assert [(at - began, expired) for at, expired in quick.tried] == [(1, False), (near, True)]
+        assert [(at - began, expired) for at, expired in slow.tried] == [(1, False), (far, True)]
+        assert purgatory.waiting == 0
+
+    with_served(test)
+
+
+def test_what_has_ended_leaves_nothing_behind() -> None:
+    async def test(purgatory: Purgatory) -> None:
+        left = Noted(purgatory, ["a"], trio.current_time() + 5)
+        purgatory.delay(left)
+        for _ in range(10 * SPARE_DEADLINES):
+            operation = Noted(purgatory, ["a"], FAR_S)
+            purgatory.delay(operation)
+            purgatory.touch("a")
+            purgatory.end(operation)
+            purgatory.end(operation)  # a second time does nothing
+            assert not operation.tried
+        assert len(purgatory._deadlines) <= SPARE_DEADLINES + 2
+        await trio.testing.wait_all_tasks_blocked()
+        assert left.is_over
+        assert (purgatory.waiting, len(purgatory._touched)) == (0, 0)
+
+    with_served(test)

@@ -4,7 +4,7 @@ end."""
 import logging
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from nodes import (
 )
 
 from pk.core.api import produce
+from pk.core.api.fetch_request import Fetch
 from pk.core.api.registry import Holding
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
@@ -29,6 +30,7 @@ from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
+from pk.core.turns import Turns
 from pk.core.wire.codec import decode
 from pk.core.wire.header import frame_request
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
@@ -49,7 +51,9 @@ from pk.core.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from pk.core.wire.types import Part
 from pk.net import connection
+from pk.net.connection import Connection
 from pk.net.node import Node
 
 CLIENT = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -275,6 +279,85 @@ async def test_no_more_than_so_many_requests_are_parked() -> None:
             fetched = await a.receive(FETCH, 11)
             assert b"wakes" in bytes(fetched.responses[0].partitions[0].records)
         assert (await a.receive(PRODUCE, 9)).responses[0].partition_responses[0].base_offset == 1
+
+
+@trio_test
+async def test_a_fetch_that_waits_is_answered_before_its_connection_ends() -> None:
+    async with running_node() as node, two_callers(node) as (waiting, other):
+        await make_topic(other, "t")
+        await waiting.send(fetch_request(wait_ms=30_000), 11)
+        connection = await _that_delays(node)
+        connection.stop_reading()
+        await trio.testing.wait_all_tasks_blocked()
+        await other.call(produce_request(b"wakes"), 9)
+        fetched = await waiting.receive(FETCH, 11)
+        assert b"wakes" in bytes(fetched.responses[0].partitions[0].records)
+        assert await waiting.at_end()
+
+
+@trio_test
+async def test_a_fetch_that_waits_goes_with_its_client() -> None:
+    async with running_node() as node, caller_of(node) as other:
+        await make_topic(other, "t")
+        async with caller_of(node) as waiting:
+            await waiting.send(fetch_request(wait_ms=30_000), 11)
+            await _that_delays(node)
+        with trio.fail_after(60):
+            while node.server.connections > 1:
+                await trio.testing.wait_all_tasks_blocked()
+        assert node.broker.purgatory.waiting == 0
+        await other.call(produce_request(b"to nobody"), 9)
+
+
+@trio_test
+async def test_a_fault_in_a_fetch_that_waited_is_not_the_producers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_node() as node, two_callers(node) as (waiting, other):
+        await make_topic(other, "t")
+        await waiting.send(fetch_request(wait_ms=30_000), 11)
+        await _that_delays(node)
+
+        def fail(fetch: Fetch) -> Turns[bool]:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Fetch, "look", fail)
+            produced = await other.call(produce_request(b"a"), 9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+        answer = await waiting.receive(FETCH, 11)
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert "ZeroDivisionError" in caplog.text
+        assert (await waiting.call(fetch_request(), 11)).error_code == 0
+
+
+@trio_test
+async def test_an_answer_that_breaks_its_connection_breaks_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_node() as node, two_callers(node) as (waiting, other):
+        await make_topic(other, "t")
+        await waiting.send(fetch_request(wait_ms=30_000), 11)
+        connection = await _that_delays(node)
+
+        def broken(parts: Sequence[Part]) -> list[Part]:
+            raise trio.BrokenResourceError
+
+        monkeypatch.setattr(connection._transport, "send_at_once", broken)
+        produced = await other.call(produce_request(b"a"), 9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+        assert await waiting.at_end()
+        assert await is_served(other)
+
+
+async def _that_delays(node: Node) -> Connection:
+    """The connection with a fetch that waits, once there is one."""
+    with trio.fail_after(60):
+        while True:
+            for connection in node.server._connections:
+                if connection._delayed:
+                    return connection
+            await trio.testing.wait_all_tasks_blocked()
 
 
 def _connections(node: Node, parked: int) -> list[list[object]]:

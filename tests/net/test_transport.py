@@ -18,6 +18,7 @@ from nodes import trio_test
 from pk.core.log.disk import RealDisk, RealFile
 from pk.core.log.file_slices import FileSlice, SliceFile
 from pk.core.log.patience import WouldWait, patience
+from pk.core.wire.types import Part
 from pk.net import transport as transport_module
 from pk.net.transport import (
     CHUNK_BYTES,
@@ -175,6 +176,43 @@ def test_what_follows_a_slice_is_sent_with_its_end(tmp_path: Path) -> None:
                 nursery.start_soon(trio.to_thread.run_sync, drained, there, part.length + 9)
             await transport.aclose()
         assert noting.sent == [b"before", content(part.length)[-JOINED_BYTES:] + b"end"]
+
+    run()
+
+
+def test_what_does_not_go_at_once_is_given_back(tmp_path: Path) -> None:
+    """All but a large slice, and what the peer has no room for; sent later, it follows."""
+
+    @trio_test
+    async def run() -> None:
+        here, there = socket.socketpair()
+        transport, disk = SocketTransport(here), RealDisk()
+        small, large = made(disk, tmp_path / "a", 100), made(disk, tmp_path / "b", 1 << 18)
+        with there:
+            assert transport.send_at_once([b"head", small, b"tail"]) == []
+            sent = b"head" + content(100) + b"tail"
+            assert transport.send_at_once([b"x", large, b"y"]) == [large, b"y"]
+            sent += b"x"
+            rest: list[Part] = [large, b"y"]
+            filled = 0
+            while not (left := transport.send_at_once([b"z" * 60_000])):
+                filled += 60_000
+            assert transport.send_at_once([b"more"]) == [b"more"]
+            sent += b"z" * (filled + 60_000) + content(large.length) + b"y"
+            got = bytearray()
+
+            def read_all() -> None:
+                while len(got) < len(sent):
+                    got.extend(there.recv(1 << 16))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(transport.send, [*left, *rest])
+                nursery.start_soon(trio.to_thread.run_sync, read_all)
+            assert bytes(got) == sent
+        with pytest.raises(trio.BrokenResourceError):
+            for _ in range(2):
+                transport.send_at_once([b"to nobody"])
+        await transport.aclose()
 
     run()
 

@@ -352,14 +352,17 @@ class SimTransport:
             return None
         return len(data)
 
-    async def send(self, parts: Sequence[Part]) -> None:
-        # Fmt: skip.
+    def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
         self._end.send(
             b"".join(
                 [p if isinstance(p, bytes | bytearray | memoryview) else p.read() for p in parts]
             )
         )
         self.last_sent = trio.current_time()
+        return []
+
+    async def send(self, parts: Sequence[Part]) -> None:
+        self.send_at_once(parts)
 
     async def finish(self) -> None:
         self._end.finish()
