@@ -292,7 +292,7 @@ class Connection:
         pending.bytes_out = len(frame)
         if answered:
             self._unanswered.append(pending)
-            self._move_deadline()
+            self._watch_for(pending)
         sent = self._send_now(frame, now)
         if sent < len(frame):
             self._begun = self._begun or sent > 0
@@ -485,7 +485,6 @@ class Connection:
                 raise ProtocolError(f"{len(frame) - end} bytes beyond the answer's end")
         self._unanswered.popleft()
         self._served = self._served or api_key != API_VERSIONS
-        self._move_deadline()
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._throttled_until = trio.current_time() + throttle_ms / 1000
@@ -520,9 +519,12 @@ class Connection:
             error=error or _error_of(response),
         )
 
-    def _move_deadline(self) -> None:
-        if self._deadline_scope is not None:
-            self._deadline_scope.deadline = self._next_deadline()
+    def _watch_for(self, pending: Pending) -> None:
+        """Have `_watch_deadlines` wake no later than at this request's deadline. Where all are
+        later than it wakes, it finds out then: to move a deadline for each request costs more."""
+        scope = self._deadline_scope
+        if scope is not None and pending.deadline < scope.deadline:
+            scope.deadline = pending.deadline
 
     def _next_deadline(self) -> float:
         """When to give up the connection: at the first unanswered request's deadline, or when idle
@@ -602,7 +604,7 @@ class Connection:
         pending.bytes_out = len(frame)
         unsent = sum(1 for _, unanswered in self._outgoing if unanswered is None)
         self._unanswered.insert(len(self._unanswered) - unsent, pending)
-        self._move_deadline()
+        self._watch_for(pending)
         await self._send_all(frame)
         return await pending.wait()
 

@@ -22,6 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from math import inf
 from typing import Any, Final, NoReturn
 
 import trio
@@ -193,7 +194,7 @@ class ReplicaFetcher:
 
     async def _connect(self) -> Channel:
         while not self._followed or self._state.broker_epoch < 0:
-            await self._wait(UNREGISTERED_S if self._followed else float("inf"))
+            await self._wait(UNREGISTERED_S if self._followed else inf)
         endpoint = self._state.inter_broker_endpoint(self.leader)
         if endpoint is None:
             raise PeerLost(f"no address of broker {self.leader} is known")
@@ -236,7 +237,7 @@ class ReplicaFetcher:
                     raise first.error
                 # Whose pause is over has to wait all the same where no other request may follow.
                 may_follow = len(under_way) == 1 and self._has_session(first)
-                await self._wait(self._paused_for() if may_follow else float("inf"))
+                await self._wait(self._paused_for() if may_follow else inf)
             if first.answer is not None:
                 self._backoff_s = 0.0
                 await self._take(channel, under_way.popleft(), first.answer)
@@ -259,8 +260,11 @@ class ReplicaFetcher:
 
     async def _wait(self, timeout_s: float) -> None:
         """Until something happens, or the time is up."""
-        with trio.move_on_after(timeout_s):
+        if timeout_s == inf:
             await self._moved.wait()
+        else:
+            with trio.move_on_after(timeout_s):
+                await self._moved.wait()
         self._moved = trio.Event()
 
     # --- what is asked ---
@@ -376,7 +380,7 @@ class ReplicaFetcher:
     def _paused_for(self) -> float:
         """Seconds until the first paused partition is due; infinite if none is paused."""
         if not self._paused:
-            return float("inf")
+            return inf
         until = min(followed.paused_until for followed in self._paused.values())
         left = until - self._replicas.clock.time()
         return left if left >= AN_INSTANT_S else 0.0
