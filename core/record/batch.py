@@ -305,6 +305,7 @@ def validate_records(
     *,
     compacted: bool = False,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    unlike_max: int | None = None,
 ) -> Timestamps:
     """Looks at every record of a producer's batch, which begins `batch_buffer`, as Apache's
     LogValidator does.
@@ -313,8 +314,8 @@ def validate_records(
     id without a sequence, a count or last offset that is not that of the records, offset deltas
     other than 0, 1, 2…, lengths that do not add up, bytes left over, a null key where the topic is
     compacted; INVALID_TIMESTAMP: log append time claimed by the producer; what `body` raises. The
-    CRC is not looked at. Returns the timestamps that are really there: the caller holds them
-    against the topic's bounds and corrects `max_timestamp` (`assign`).
+    CRC is not looked at. Raises TooUnlike as `walk` does. Returns the timestamps that are really
+    there: the caller holds them against the topic's bounds and corrects `max_timestamp` (`assign`).
     """
     count = header.count
     if header.base_offset:
@@ -331,7 +332,7 @@ def validate_records(
         data = body(batch_buffer, header, decompressed_bytes_max)
     else:
         data = memoryview(batch_buffer)[HEADER_BYTES : header.size]
-    least, most = walk(data, count, compacted)
+    least, most = walk(data, count, compacted, unlike_max)
     base = header.base_timestamp
     return _new(Timestamps, (base + least, base + most))
 

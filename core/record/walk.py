@@ -54,6 +54,10 @@ _CONTINUED: Final = bytes(range(0x80, 0x100))
 _EVEN: Final = bytes(range(0, 0x100, 2))
 
 
+class TooUnlike(Exception):
+    """More records than the caller allows do not lie in stretches of one shape."""
+
+
 class RecordError(KafkaError):
     """INVALID_RECORD on account of one record: `batch_index` is its number in the batch
     (ProduceResponse names it)."""
@@ -68,11 +72,13 @@ def invalid_record(index: int, what: str) -> RecordError:
     return RecordError(index, f"record {index} {what}")
 
 
-def walk(body: Buffer, count: int, compacted: bool) -> tuple[int, int]:
+def walk(
+    body: Buffer, count: int, compacted: bool, unlike_max: int | None = None
+) -> tuple[int, int]:
     """Least and greatest timestamp delta of the `count` records that fill `body`.
 
     Raises RecordError or KafkaError(INVALID_RECORD) where they do not fill it, or are not numbered
-    0, 1, 2….
+    0, 1, 2…; TooUnlike where more than `unlike_max` must be walked one by one.
     """
     if count * RECORD_BYTES_MIN > len(body):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records in {len(body)} bytes")
@@ -95,6 +101,10 @@ def walk(body: Buffer, count: int, compacted: bool) -> tuple[int, int]:
                 span //= _ALIKE_GROWTH
                 continue
         until = count if count - index <= patience else index + patience
+        if unlike_max is not None:
+            unlike_max -= until - index
+            if unlike_max < 0:
+                raise TooUnlike
         patience += patience if patience < _PATIENCE_MAX else 0
         while index < until:
             position, index, least, most = _plain(

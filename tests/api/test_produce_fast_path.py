@@ -113,6 +113,11 @@ def with_tags(side: Side, version: int) -> bytes:
     return good + struct.pack(">i", len(changed)) + changed + good
 
 
+MANY = [b"v" * 20] * 5000
+"""Values of more records than are looked at one by one on the loop."""
+
+CROWD: tuple[str, list[tuple[int, Records]]] = ("t", [(n % 4, batch()) for n in range(110)])
+
 TAKEN: dict[str, Frames] = {
     "one record": one(batch()),
     "several records": one(batch(b"a", b"b", b"c")),
@@ -146,6 +151,9 @@ TAKEN: dict[str, Frames] = {
     "synced, acks=1": one(batch(), "synced", acks=1),
     "segments roll": each(*[batch(b"v" * 150)] * 12, topic="rolled"),
     "many": each(*[batch(b"%d" % n) for n in range(200)]),
+    "many records alike": one(batch(*[b"v" * 100] * 9000)),
+    "a few of another shape among them": one(batch(*MANY, *[b"v" * n for n in range(60)], *MANY)),
+    "many alike in several partitions": several(("t", [(n, batch(*MANY)) for n in range(4)])),
 }  # fmt: skip
 
 REFUSED: dict[str, Frames] = {
@@ -185,6 +193,12 @@ REFUSED: dict[str, Frames] = {
     "some good, some bad": several(("t", [(0, batch()), (9, batch())]), ("other", [(0, b"?")])),
     "some good, some bad, acks=0": several(("t", [(0, batch()), (9, batch())]), acks=0),
     "inflates far": one(batch(b"v" * (8 << 20), codec=Codec.GZIP)),
+    "many records, none like the next": one(batch(*[b"v" * (n % 50) for n in range(5000)])),
+    "one of many that lies": one(harmed(61 + 15_000, b"\x7e" * 9, records=batch(*MANY))),
+    "many without a key for a compacted topic": one(batch(*MANY, key=None), "compacted"),
+    "many in another codec than the topic has": one(batch(*MANY), "zipped"),
+    "many, compressed": one(batch(*MANY, codec=Codec.GZIP)),
+    "more partitions than the loop has time for": several(*[CROWD] * 10),
     "no topics": several(),
     "no partitions": several(("t", []), ("other", [(0, batch())])),
     "a long name": one(batch(), "n" * 249),

@@ -10,7 +10,7 @@ from pk.core.record import walk as walk_module
 from pk.core.record.batch import HEADER_BYTES
 from pk.core.record.build import build_batch
 from pk.core.record.varint import encode_varint
-from pk.core.record.walk import RecordError, walk
+from pk.core.record.walk import RecordError, TooUnlike, walk
 
 
 def body_of(rows: list[Row]) -> bytes:
@@ -187,6 +187,19 @@ def test_refusals_say_why(record: bytes, why: str) -> None:
     with pytest.raises(RecordError, match=why) as caught:
         walk(record, 1, False)
     assert caught.value.batch_index == 0
+
+
+@pytest.mark.parametrize(("unlike", "is_allowed"), [(0, True), (40, True), (2000, False)])
+def test_so_many_records_of_other_shapes_are_walked_at_most(unlike: int, is_allowed: bool) -> None:
+    alike: list[Row] = [(0, None, b"v" * 20, ())] * 5000
+    others: list[Row] = [(0, None, b"v" * (n % 50), ()) for n in range(unlike)]
+    body, count = body_of([*alike, *others, *alike]), 10_000 + unlike
+    assert walk(body, count, False) == (0, 0)
+    if is_allowed:
+        assert walk(body, count, False, 256) == (0, 0)
+    else:
+        with pytest.raises(TooUnlike):
+            walk(body, count, False, 256)
 
 
 def test_left_over_bytes_after_the_last_record() -> None:

@@ -32,6 +32,8 @@ VERSION_RECORD_ERRORS: Final = 8
 VERSION_FLEXIBLE: Final = 9
 VERSION_TOPIC_ID: Final = 13
 VERSION_LAST: Final = 13
+BATCHES_MAX: Final = 1000
+"""A request with more of them takes longer than the loop has at once."""
 
 _ID_BYTES: Final = 16
 _VARINT_MAX: Final = 127
@@ -199,6 +201,8 @@ class FramePattern:
             if not 1 < partitions <= _VARINT_MAX:
                 return None
             before += bytes(data[begin:at])
+            if len(found) + partitions > BATCHES_MAX:
+                return None
             for _ in range(partitions - 1):
                 index = _unpack_int32(data, at)[0]
                 before += bytes(data[at : at + 4]) + _NO_ERROR
@@ -242,6 +246,8 @@ class FramePattern:
             if not 0 < partitions <= _VARINT_MAX:
                 return None
             before += bytes(data[begin:at])
+            if len(found) + partitions > BATCHES_MAX:
+                return None
             for _ in range(partitions):
                 index = _unpack_int32(data, at)[0]
                 before += bytes(data[at : at + 4]) + _NO_ERROR

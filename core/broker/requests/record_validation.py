@@ -25,11 +25,16 @@ from pk.core.record.compress import Codec
 from pk.core.record.convert import batch_of
 from pk.core.record.legacy import ATTRIBUTES_AT, OVERHEAD, produced_rows
 from pk.core.record.recode import recode
-from pk.core.record.walk import RecordError
+from pk.core.record.walk import RecordError, TooUnlike
 from pk.core.values import new_tuple
 
 INLINE_RECORDS: Final = 4096
 """Batches up to so many records are looked at on the loop: a few milliseconds at the worst."""
+ALIKE: Final = 16
+"""So many records of one shape take at most as long as a single other one."""
+UNLIKE_MAX: Final = 256
+"""Records of other shapes in a batch of more than `INLINE_RECORDS` that is looked at on the loop:
+with more of them it goes to a thread, which begins again."""
 INLINE_COMPRESSED_BYTES: Final = 64 * 1024
 """Compressed batches up to this size are, unless they inflate to more than the next. A turn through
 a thread would cost more CPU than it takes, and spare other clients nothing that they notice: their
@@ -47,6 +52,8 @@ GZIP_DEFAULT: Final = -1
 
 PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
+
+_AS_THEY_ARE: Final = frozenset({PRODUCER, UNCOMPRESSED})
 
 _new = new_tuple
 
@@ -95,6 +102,20 @@ def admit_inline(batch: memoryview, header: BatchHeader, config: TopicConfig) ->
         if e.code == ErrorCode.MESSAGE_TOO_LARGE:
             return None
         raise
+
+
+def admit_alike(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitted | None:
+    """As `admit`, on the loop, for a batch of many records that has them as they are and all of one
+    shape; None for any other. To hand it to a thread would take as long as to look at it."""
+    if header.attributes & CODEC_BITS or config.compression_type not in _AS_THEY_ARE:
+        return None
+    try:
+        timestamps = validate_records(
+            batch, header, compacted=config.compact, unlike_max=UNLIKE_MAX
+        )
+    except TooUnlike:
+        return None
+    return Admitted(batch, header, timestamps)
 
 
 def admit(
