@@ -44,7 +44,7 @@ class DelayedFetch(DelayedOperation):
         del self._fetch, self._done
 
     def __await__(self) -> Generator[Any, Any, Outcome[FetchResponse]]:
-        return wait(self._fetch).__await__()
+        return wait(self._fetch, self.deadline).__await__()
 
     def attempt(self, *, expired: bool) -> bool:
         """See DelayedOperation."""
@@ -77,9 +77,9 @@ class DelayedFetch(DelayedOperation):
 _TOO_LITTLE = object()
 
 
-async def wait(fetch: Fetch) -> Outcome[FetchResponse]:
-    """Look again whenever a partition moves, until there is enough or the time is up."""
-    deadline = fetch.deadline
+async def wait(fetch: Fetch, deadline: float) -> Outcome[FetchResponse]:
+    """Look again whenever a partition moves, until there is enough or the time is up: `deadline` is
+    by trio's clock."""
     await fetch.look_until(await finish(fetch.keys()), deadline)
     response = await finish(fetch.answer())
     await finish(fetch.close())

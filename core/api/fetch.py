@@ -43,7 +43,7 @@ def _handle(
         yield from fetch.close()
         return response
     if fetch.reader.is_cold or len(fetch.wanted) > LOOKED_AT_ONCE:
-        return wait(fetch)
+        return wait(fetch, fetch.deadline)
     return DelayedFetch(fetch)
 
 

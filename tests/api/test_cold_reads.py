@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.log.disk import RealDisk, RealFile
@@ -138,5 +139,33 @@ def test_others_are_answered_while_a_cold_read_waits(directory: Path, wait_ms: i
             fetched = await reader.receive(FETCH, 11)
             data = fetched.responses[0].partitions[0].records
             assert next(iter_headers(data))[1].base_offset == 3
+
+    run()
+
+
+def test_a_fetch_that_waited_reads_what_is_cold_in_a_thread(directory: Path) -> None:
+    """Others are answered meanwhile, its producer too."""
+
+    @trio_test
+    async def run() -> None:
+        disk = GatedDisk()
+        async with (
+            running_node(disk, directory=str(directory)) as node,
+            caller_of(node) as reader,
+            caller_of(node) as other,
+        ):
+            await make_topic(reader, "t", index__interval__bytes="1")
+            await produce(other, b"before", "t")
+            await reader.send(fetch_request(1, wait_ms=60_000), 11)
+            while not node.broker.purgatory.waiting:
+                await trio.testing.wait_all_tasks_blocked()
+            disk.cold = frozenset(map(str, files_of(directory)))
+            await produce(other, b"x" * 60_000, "t")
+            assert await trio.to_thread.run_sync(disk.waiting.wait, 60), "nothing was cold"
+            await produce(other, b"after", "t")
+            disk.gate.set()
+            fetched = await reader.receive(FETCH, 11)
+            data = fetched.responses[0].partitions[0].records
+            assert next(iter_headers(data))[1].base_offset == 1
 
     run()
