@@ -8,7 +8,7 @@ together with the image, and `retire` renames away the logs of what was deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -150,6 +150,10 @@ class Replicas:
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_topic.values():
             yield from partitions.values()
+
+    def by_topic(self) -> Iterator[Collection[Partition]]:
+        """The partitions of each topic, which share its configuration; at least one."""
+        return (partitions.values() for partitions in self._by_topic.values() if partitions)
 
     @property
     def directories(self) -> list[LogDir]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from pk.core.broker.offload import offload
+from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.turns import finish, in_turns
 from pk.core.config import BrokerConfig
@@ -89,11 +90,14 @@ class ScheduledTasks:
         while True:
             shortest_s = FLUSH_CHECK_S
             now = trio.current_time()
-            async for partition in in_turns(list(self._replicas)):
-                wait_ms = partition.config.flush_ms
-                if wait_ms >= NEVER_MS:
-                    continue
-                wait_s = wait_ms / 1000
+            due: list[Partition] = []
+            async for partitions in in_turns(list(self._replicas.by_topic())):
+                # Of the topic, not of each partition: there may be 50,000, and mostly none is due.
+                one = next(iter(partitions), None)  # none: it was deleted meanwhile
+                if one is not None and one.config.flush_ms < NEVER_MS:
+                    due += partitions
+            async for partition in in_turns(due):
+                wait_s = partition.config.flush_ms / 1000
                 shortest_s = min(shortest_s, wait_s / 4)
                 log = partition.log
                 if log.recovery_point >= log.log_end_offset:
