@@ -518,6 +518,9 @@ class Connection:
         wait_ms = self._charge_taken(self._fast_path) if self._quotas.is_on else 0
         with self._purgatory:
             answers = self._fast_path.settle(wait_ms)
+            settled_at = perf_counter()
+        if self._quotas.measures_time:
+            self._unpaid_from += perf_counter() - settled_at  # that was for others
         if not self._parked:
             plain = [answer for answer in answers if isinstance(answer, bytes)]
             if len(plain) == len(answers):
@@ -793,9 +796,10 @@ class Connection:
     ) -> None:
         """Answer a fetch that waited, in whichever task completed it."""
         del self._delayed[delayed]
-        if outcome is None:
+        if outcome is None or isinstance(outcome, Large):
+            work = delayed if outcome is None else _at_hand(outcome)
             self._nursery.start_soon(
-                self._complete, slot, api, head, request, delayed, False, None, received_at
+                self._complete, slot, api, head, request, work, False, None, received_at
             )
             return
         try:
@@ -808,6 +812,8 @@ class Connection:
             self._send_at_once()
         except Exception as e:  # noqa: BLE001 (it is this connection's, not that task's)
             self._nursery.start_soon(_failing, e)
+        finally:
+            del outcome
 
     async def _hold(
         self,
@@ -955,7 +961,10 @@ async def _at_hand(result: Any) -> Any:
 
 
 async def _failing(error: Exception) -> NoReturn:
-    raise error
+    try:
+        raise error
+    finally:
+        del error  # its traceback refers to this frame
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -2,7 +2,8 @@
 
 It has no task while it waits (core/broker/purgatory.py), since at the end of a log there is one for
 each record. The server starts it, and is called with the answer. Where the records lie cold on the
-disk, reading them must be waited for: then, as wherever no server is at hand, it is awaited.
+disk, or the session has grown, the answer takes several turns of the loop: then it is awaited
+instead, as also where there is no server.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
-from pk.core.api.fetch_request import Fetch
+from pk.core.api.fetch_request import LOOKED_AT_ONCE, Fetch
 from pk.core.api.long_requests import large_or_not
 from pk.core.api.registry import Outcome
 from pk.core.broker.purgatory import DelayedOperation
@@ -18,13 +19,12 @@ from pk.core.broker.turns import finish
 from pk.core.turns import at_once
 from pk.core.wire.messages.fetch import FetchResponse
 
-Done: TypeAlias = Callable[["DelayedFetch", FetchResponse | Exception | None], None]
+Done: TypeAlias = Callable[["DelayedFetch", Outcome[FetchResponse] | Exception | None], None]
 """What is called with the answer, or how it failed; with None where it must be awaited."""
 
 
 class DelayedFetch(DelayedOperation):
-    """See the top of this file. It names few partitions, and no pause was made since it looked at
-    them."""
+    """See the top of this file. It names few partitions."""
 
     __slots__ = ("_done", "_fetch")
 
@@ -59,11 +59,16 @@ class DelayedFetch(DelayedOperation):
         if outcome is not None:
             del self._fetch
         self.purgatory.end(self)
-        done(self, outcome)
+        try:
+            done(self, outcome)
+        finally:
+            del done, outcome  # an exception refers to this frame: only the collector would free it
         return True
 
     def _outcome(self, expired: bool) -> Any:
         fetch = self._fetch
+        if len(fetch.wanted) > LOOKED_AT_ONCE:
+            return None
         enough = at_once(fetch.look())
         if fetch.reader.is_cold:
             return None
@@ -71,7 +76,7 @@ class DelayedFetch(DelayedOperation):
             return _TOO_LITTLE
         response = at_once(fetch.answer())
         at_once(fetch.close())
-        return response
+        return large_or_not(response)
 
 
 _TOO_LITTLE = object()

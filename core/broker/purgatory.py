@@ -7,9 +7,9 @@ missed, which is the purpose of Kafka's second try.
 
 A fetch at the end of a log waits for each record, and a task for each wait costs as much as reading
 the record does. So that one is a `DelayedOperation`, as in Kafka: it is tried when it was touched,
-and when its time is up. Within `with purgatory:` what is touched is tried at the end, before
-another task runs: a record is on its way to a consumer before its producer has the answer. All
-else is tried by `serve`.
+and when its time is up. Of what is touched within `with purgatory:` the first few are tried at its
+end, before another task runs: so a record is on its way to a consumer before its producer has the
+answer. `serve` tries all others.
 """
 
 import math
@@ -25,7 +25,10 @@ from pk.core.broker.turns import finish, in_turns
 from pk.core.turns import Turns
 
 TRIED_AT_ONCE = 4
-"""Operations that are tried before other tasks run: a partition's two followers, and consumers."""
+"""Operations that who touches them tries himself: a partition's two followers, and consumers."""
+
+TRIED_A_TURN = 64
+"""Operations that `serve` tries, and ends, between two checkpoints: a few milliseconds."""
 
 SPARE_DEADLINES = 64
 """Deadlines of operations that are over may be this many more than those of others."""
@@ -74,6 +77,9 @@ class Purgatory:
         # The inner ones are ordered sets: who waited first is woken first.
         self._waiting: dict[Hashable, dict[_Waiter, None]] = {}
         self._touched = deque[DelayedOperation]()
+        """To be tried by `serve`."""
+        self._gathered: dict[DelayedOperation, None] = {}
+        """Touched since `__enter__`."""
         self._deadlines: list[tuple[float, int, DelayedOperation]] = []
         self._delayed = 0
         """How many operations wait."""
@@ -161,6 +167,7 @@ class Purgatory:
         operation.is_over = True
         for key in operation.keys:
             self._leave(key, operation)
+        operation.keys = ()  # its deadline may stay for long
         self._delayed -= 1
         if len(self._deadlines) > 2 * self._delayed + SPARE_DEADLINES:
             self._deadlines = [entry for entry in self._deadlines if not entry[2].is_over]
@@ -168,61 +175,68 @@ class Purgatory:
 
     def touched(self, operation: DelayedOperation) -> None:
         """A key of `operation` was touched: it is tried soon."""
-        if not operation.is_touched:
+        if self._gathering:
+            operation.is_touched = True
+            self._gathered[operation] = None
+        elif not operation.is_touched:
             operation.is_touched = True
             self._touched.append(operation)
-            if not self._gathering:
-                self._wake.set()
+            self._wake.set()
 
     def __enter__(self) -> None:
         self._gathering = True
 
     def __exit__(self, *_: object) -> None:
         self._gathering = False
-        if self._touched:
-            self._try_touched(TRIED_AT_ONCE)
-            if self._touched:
+        if self._gathered:
+            gathered = deque(self._gathered)
+            self._gathered.clear()
+            self._try(gathered, TRIED_AT_ONCE)
+            if gathered:
+                self._touched += gathered
                 self._wake.set()
 
     async def serve(self) -> None:
         """Try the operations that nobody else tries, until cancelled."""
         while True:
-            while self._touched:
-                self._try_touched(TRIED_AT_ONCE)
+            self._end_expired(TRIED_A_TURN)
+            self._try(self._touched, TRIED_A_TURN)
+            deadlines = self._deadlines
+            first = deadlines[0][0] if deadlines else math.inf
+            if self._touched or first <= trio.current_time():
                 await trio.lowlevel.checkpoint()
-            await self._end_expired()
-            if self._touched:
                 continue
             self._wake = trio.Event()
-            self._sleeps_until = self._deadlines[0][0] if self._deadlines else math.inf
-            with trio.CancelScope(deadline=self._sleeps_until):
+            self._sleeps_until = first
+            with trio.CancelScope(deadline=first):
                 await self._wake.wait()
             self._sleeps_until = -math.inf
 
-    def _try_touched(self, at_most: int) -> None:
-        touched = self._touched
+    def _try(self, touched: deque[DelayedOperation], at_most: int) -> None:
+        """Try the first operations of `touched`, which leave it."""
+        now = trio.current_time() if touched else 0.0
         while touched and at_most:
             operation = touched.popleft()
+            if operation.is_over or not operation.is_touched:
+                continue  # it may stand in two of these
             operation.is_touched = False
-            if operation.is_over:
-                continue
             at_most -= 1
-            if operation.attempt(expired=False):
+            if operation.attempt(expired=operation.deadline <= now):
                 self.end(operation)
 
-    async def _end_expired(self) -> None:
-        """Complete the operations whose time is up; those that are over leave the heap's top."""
-        deadlines, tried = self._deadlines, 0
-        while deadlines and (deadlines[0][2].is_over or deadlines[0][0] <= trio.current_time()):
-            operation = heappop(deadlines)[2]
-            if operation.is_over:
-                continue
-            operation.attempt(expired=True)
-            self.end(operation)
-            deadlines = self._deadlines  # `end` may have made it again
-            tried += 1
-            if not tried % TRIED_AT_ONCE:
-                await trio.lowlevel.checkpoint()
+    def _end_expired(self, at_most: int) -> None:
+        """Complete operations whose time is up; those that are over leave the heap's top."""
+        now = trio.current_time()
+        while (deadlines := self._deadlines) and at_most:
+            deadline, _, operation = deadlines[0]
+            if not operation.is_over:
+                if deadline > now:
+                    return
+                at_most -= 1
+                operation.attempt(expired=True)
+                self.end(operation)  # which may make the heap again
+            if self._deadlines and self._deadlines[0][2] is operation:
+                heappop(self._deadlines)
 
     @property
     def waiting(self) -> int:

@@ -379,10 +379,13 @@ class LogDirs:
         if len(logs) >= sync_all_from:
             # In this thread alone: several would wait for the interpreter more than for the disk.
             unsynced = [log for log in logs if _prepare_close(log)]
-            if len(unsynced) >= sync_all_from and _sync_all(directory):
+            if len(unsynced) >= sync_all_from and _sync_all(directory, unsynced):
                 for log in unsynced:
-                    log.synced()
-                threads = 1
+                    log.put_in_place()
+                if _sync_all(directory, unsynced):
+                    for log in unsynced:
+                        log.synced()
+                    threads = 1
         if threads > 1:
             with ThreadPoolExecutor(threads, "close-log") as pool:
                 list(pool.map(Log.close, logs))
@@ -499,15 +502,18 @@ def _prepare_close(log: Log) -> bool:
         return log.prepare_close()
     except StorageError as e:
         logger.error("%s", e)
-        return False  # its `close` fails too, syncs what it writes, or finds the log dead
+        return False  # its `close` fails too, does all of it, or finds the log dead
 
 
-def _sync_all(directory: LogDir) -> bool:
-    """Sync the file system of `directory`; whether it could be. Raises StorageError."""
+def _sync_all(directory: LogDir, logs: list[Log]) -> bool:
+    """Sync the file systems that hold the directory and these of its logs, which may be links to
+    others; whether they could be. If not, each log must sync its own: an error may be another
+    program's."""
     try:
-        return directory.disk.sync_all(directory.path)
+        return directory.disk.sync_all([directory.path, *(log.directory for log in logs)])
     except OSError as e:
-        raise StorageError(directory.path, "sync its file system", e) from e
+        logger.warning("%s: %s; each log is synced by itself", directory.path, e)
+        return False
 
 
 def _reach(directory: LogDir, path: str) -> tuple[int, int]:

@@ -23,7 +23,7 @@ import shutil
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 
 from pk.core.log import page_cache
 from pk.core.log.failures import is_fault
@@ -50,6 +50,10 @@ SHARE_OF_DESCRIPTORS = 0.6
 READ_BYTES = 1 << 16
 """Of a small file by one call: most are read whole by the first."""
 
+_SYNCED_WHOLE = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs"})
+"""File systems whose `syncfs` writes all and reports what it could not: FUSE's and overlayfs's do
+not."""
+
 _DESCRIPTORS_MAX = 1 << 20
 _FULLFSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 """macOS: there fsync leaves the bytes in the drive's cache."""
@@ -73,10 +77,21 @@ def raise_descriptor_limit() -> int:
     return _DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
 
 
+def _file_system_of(device: int) -> str:
+    """The type of the file system with this device number, as Linux names it; "" if unknown."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
+        for line in mounts:
+            before, _, after = line.partition(" - ")
+            if before.split()[2] == number:
+                return after.split()[0]
+    return ""
+
+
 @functools.cache
 def _sync_of_file_systems() -> Callable[[int], None] | None:
-    """`syncfs` by a descriptor, which raises OSError. None where it is missing, or says nothing of
-    pages that could not be written: Linux does since 5.8."""
+    """`syncfs` by a descriptor, which raises OSError. None where it is missing, or does not report
+    write errors: Linux does since 5.8."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if sys.platform != "linux" or release is None or tuple(map(int, release.groups())) < (5, 8):
         return None
@@ -374,14 +389,17 @@ class RealDisk:
         finally:
             os.close(fd)
 
-    def sync_all(self, path: str) -> bool:
-        if (sync := _sync_of_file_systems()) is None:
+    def sync_all(self, paths: Collection[str]) -> bool:
+        sync = _sync_of_file_systems()
+        devices = {os.stat(path).st_dev: path for path in paths}
+        if sync is None or not _SYNCED_WHOLE.issuperset(map(_file_system_of, devices)):
             return False
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            sync(fd)
-        finally:
-            os.close(fd)
+        for path in devices.values():
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                sync(fd)
+            finally:
+                os.close(fd)
         return True
 
     def read(self, path: str) -> bytes:

@@ -27,6 +27,10 @@ SNAPSHOT_AT_ONCE = 1000
 """The snapshot of more producers is left to the next flush: so many take two milliseconds."""
 
 
+ASIDE = ".tmp"
+"""Ends the name of a file that will take another's place; an open log removes it."""
+
+
 class Durability:
     """Makes one log durable. Methods raise StorageError, unless they say otherwise."""
 
@@ -99,22 +103,37 @@ class Durability:
                 self.recovery_point = max(self.recovery_point, target)
 
     def prepare(self) -> bool:
-        """Write all that a flush of the whole log writes, and sync nothing: `synced` follows, once
-        the file system was synced. Nothing is appended from now on. May run in a thread. False
-        where the disk has no room for all of it."""
+        """Write all that a flush of the whole log writes, and sync nothing: `put_in_place` and
+        `synced` may follow, each when the file system was synced; a flush does it all again.
+        Nothing is appended from now on. May run in a thread. False where the disk has no room for
+        all of it."""
         log = self._log
         with self.lock:
             log.check_alive()
             return self._write_behind(
-                self._unsynced(log.log_end_offset, force=True), sync_epochs=False
+                self._unsynced(log.log_end_offset, force=True), epochs_aside=True
             )
 
+    def put_in_place(self) -> None:
+        """What `prepare` wrote is on the disk. The leader epochs take their file's name only now:
+        a crash finds the old ones or the new ones."""
+        log = self._log
+        epochs = log.known_epochs
+        if epochs is not None and epochs.dirty:
+            path = f"{log.directory}/{recovery.EPOCHS_FILE}"
+            try:
+                log.disk.rename(path + ASIDE, path)
+            except OSError as e:
+                raise log.die("rename", e) from e
+
     def synced(self) -> None:
-        """What `prepare` wrote, and all before it, is on the disk."""
+        """All that was written, and put in place, is on the disk."""
         log = self._log
         with self.lock:
             for segment in log.segments:
                 segment.txn_index.dirty = False
+            if log.known_epochs is not None:
+                log.known_epochs.dirty = False
             self._unsynced_snapshots.clear()
             self.created = log.names_changed = log.changed = False
             self.recovery_point = self.durable_offset = log.log_end_offset
@@ -136,9 +155,10 @@ class Durability:
             )
         ]
 
-    def _write_behind(self, segments: list[Segment], *, sync_epochs: bool = True) -> bool:
+    def _write_behind(self, segments: list[Segment], *, epochs_aside: bool = False) -> bool:
         """Write what was not written when it happened: index entries, leader epochs and large
-        snapshots. May run in a thread. False where the disk has no room for all of it."""
+        snapshots. `epochs_aside`: the epochs into a file beside theirs, unsynced, for
+        `put_in_place`. May run in a thread. False where the disk has no room for all of it."""
         log = self._log
         epochs = log.known_epochs
         try:
@@ -147,11 +167,16 @@ class Durability:
                 segment.write_indexes()
                 with self._unless_dropped(segment):
                     aborted.keep(self._log, segment)
-            if epochs is not None and epochs.dirty:
+            path = f"{log.directory}/{recovery.EPOCHS_FILE}"
+            if epochs is not None and epochs.dirty and epochs_aside:
+                aside, content = log.disk.open(path + ASIDE), epochs.format()
+                aside.pwrite(content, 0)
+                aside.truncate(len(content))
+                aside.close()
+            elif epochs is not None and epochs.dirty:
                 content, epochs.dirty = epochs.format(), False
                 try:
-                    path = f"{log.directory}/{recovery.EPOCHS_FILE}"
-                    log.disk.write(path, content, sync=sync_epochs, sync_name=False)
+                    log.disk.write(path, content, sync_name=False)
                     log.names_changed = True
                 except OSError:
                     epochs.dirty = True

@@ -7,7 +7,7 @@ the simulator, where a disk can fail.
 Every operation raises `OSError`. Paths are strings with `/` between their parts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pk.core.log.file_slices import Slice
@@ -143,9 +143,9 @@ class Disk(Protocol):
         """Make the names in a directory durable."""
         ...
 
-    def sync_all(self, path: str) -> bool:
-        """Make everything on the file system that holds `path` durable, contents and names. False
-        where the system cannot, or would not say that it failed: then nothing was done."""
+    def sync_all(self, paths: Collection[str]) -> bool:
+        """Make everything on the file systems that hold these directories durable, contents and
+        names. False where the system cannot do that, or would not report that it failed."""
         ...
 
     def read(self, path: str) -> bytes:

@@ -190,8 +190,13 @@ class Log:
                 raise self._no_room()
             return unsynced
 
+    def put_in_place(self) -> None:
+        """The file system was synced since `prepare_close`: what was written beside other files
+        takes their places. Raises StorageError."""
+        self.durability.put_in_place()
+
     def synced(self) -> None:
-        """The file system was synced since `prepare_close`: `close` syncs nothing."""
+        """The file system was synced since `put_in_place`: `close` syncs nothing."""
         self.durability.synced()
 
     def _no_room(self) -> StorageError:

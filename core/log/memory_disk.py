@@ -10,7 +10,7 @@ only the size at the last sync. A directory keeps the names it had at its last s
 
 import errno
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 from typing import Final, Literal
 
@@ -330,10 +330,11 @@ class MemoryDisk:
             directory = self._directory(path)
             directory.durable = dict(directory.names)
 
-    def sync_all(self, path: str) -> bool:
+    def sync_all(self, paths: Collection[str]) -> bool:
         with self.mutex:
-            self.check("sync_all", path)
-            self._sync_tree(self._root)
+            for path in paths:
+                self.check("sync_all", path)
+                self._sync_tree(self._directory(path))
         return True
 
     def read(self, path: str) -> bytes:

@@ -35,6 +35,8 @@ _COPIED_STRIDE_MAX: Final = 1024
 memoryview. To copy longer ones would cost more than that saves."""
 
 _ALIKE_GROWTH: Final = 4
+_ALIKE_COST: Final = 8
+"""A look at a stretch takes about as long as so many records, one by one, or longer."""
 _PATIENCE_MAX: Final = 4096
 _LENGTH_BYTES_MAX: Final = 32
 """A shape with more length bytes than this (many headers) is left to `_record`."""
@@ -78,7 +80,8 @@ def walk(
     """Least and greatest timestamp delta of the `count` records that fill `body`.
 
     Raises RecordError or KafkaError(INVALID_RECORD) where they do not fill it, or are not numbered
-    0, 1, 2…; TooUnlike where more than `unlike_max` must be walked one by one.
+    0, 1, 2…; TooUnlike where more than `unlike_max` must be walked one by one, or lie in too many
+    stretches.
     """
     if count * RECORD_BYTES_MIN > len(body):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records in {len(body)} bytes")
@@ -90,6 +93,10 @@ def walk(
         if count - index >= _ALIKE_MIN and (
             (alike := min(span, count - index, _alike_end(index) - index)) >= _ALIKE_MIN
         ):
+            if unlike_max is not None:
+                unlike_max -= _ALIKE_COST
+                if unlike_max < 0:
+                    raise TooUnlike
             found = _alike(data, position, index, alike, compacted)
             if found:
                 position, low, high = found

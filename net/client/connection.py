@@ -292,7 +292,7 @@ class Connection:
         pending.bytes_out = len(frame)
         if answered:
             self._unanswered.append(pending)
-            self._watch_for(pending)
+            self._wake_by(pending.deadline)
         sent = self._send_now(frame, now)
         if sent < len(frame):
             self._begun = self._begun or sent > 0
@@ -485,6 +485,8 @@ class Connection:
                 raise ProtocolError(f"{len(frame) - end} bytes beyond the answer's end")
         self._unanswered.popleft()
         self._served = self._served or api_key != API_VERSIONS
+        if not self._unanswered:
+            self._wake_by(self._next_deadline())
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_ms > 0:
             self._throttled_until = trio.current_time() + throttle_ms / 1000
@@ -519,12 +521,12 @@ class Connection:
             error=error or _error_of(response),
         )
 
-    def _watch_for(self, pending: Pending) -> None:
-        """Have `_watch_deadlines` wake no later than at this request's deadline. Where all are
-        later than it wakes, it finds out then: to move a deadline for each request costs more."""
+    def _wake_by(self, deadline: float) -> None:
+        """Have `_watch_deadlines` wake no later than that. If it wakes too early, it looks again:
+        that is cheaper than to move its deadline for each request."""
         scope = self._deadline_scope
-        if scope is not None and pending.deadline < scope.deadline:
-            scope.deadline = pending.deadline
+        if scope is not None and deadline < scope.deadline:
+            scope.deadline = deadline
 
     def _next_deadline(self) -> float:
         """When to give up the connection: at the first unanswered request's deadline, or when idle
@@ -604,7 +606,7 @@ class Connection:
         pending.bytes_out = len(frame)
         unsent = sum(1 for _, unanswered in self._outgoing if unanswered is None)
         self._unanswered.insert(len(self._unanswered) - unsent, pending)
-        self._watch_for(pending)
+        self._wake_by(pending.deadline)
         await self._send_all(frame)
         return await pending.wait()
 

@@ -7,6 +7,7 @@ import trio.testing
 
 from pk.core.broker.purgatory import (
     SPARE_DEADLINES,
+    TRIED_A_TURN,
     TRIED_AT_ONCE,
     DelayedOperation,
     Held,
@@ -211,5 +212,44 @@ def test_what_has_ended_leaves_nothing_behind() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert left.is_over
         assert (purgatory.waiting, len(purgatory._touched)) == (0, 0)
+
+    with_served(test)
+
+
+def test_what_is_touched_within_comes_before_what_waits_to_be_tried() -> None:
+    async def test(purgatory: Purgatory) -> None:
+        for _ in range(500):
+            purgatory.delay(Noted(purgatory, ["busy"], FAR_S, lambda: False))
+        follower = Noted(purgatory, ["a", "busy"], FAR_S)
+        purgatory.delay(follower)
+        purgatory.touch("busy")
+        with purgatory:
+            purgatory.touch("a")
+        assert follower.is_over
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(follower.tried) == 1
+
+    with_served(test)
+
+
+def test_time_runs_out_also_while_others_are_touched_without_end() -> None:
+    async def test(purgatory: Purgatory) -> None:
+        began = trio.current_time()
+        for _ in range(3 * TRIED_A_TURN):
+            purgatory.delay(Noted(purgatory, ["busy"], FAR_S, lambda: False))
+        touched = Noted(purgatory, ["busy"], began + 5, lambda: False)
+        idle = [Noted(purgatory, ["idle"], began + 5) for _ in range(TRIED_A_TURN)]
+        for each in (touched, *idle):
+            purgatory.delay(each)
+        clock = trio.lowlevel.current_clock()
+        assert isinstance(clock, trio.testing.MockClock)
+        for turn in range(20):
+            if turn == 3:
+                clock.jump(6)
+            purgatory.touch("busy")
+            await trio.lowlevel.checkpoint()
+        assert touched.is_over
+        assert all(each.is_over for each in idle)
+        assert touched.keys == ()
 
     with_served(test)

@@ -2,8 +2,10 @@
 
 import errno
 import itertools
+import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -384,30 +386,78 @@ def test_fewer_logs_are_synced_by_themselves() -> None:
     assert open_dirs(disk, "/one", "/two").directories[0].clean
 
 
-def test_where_the_system_cannot_sync_all_each_log_is_synced(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("failed", ["first", "second", "both", "cannot"])
+def test_where_not_all_can_be_synced_together_each_log_is_synced(
+    failed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, disk = MemoryDisk(), MemoryDisk()
+    open_with_records(alone).close({A: 3}, 7)
+    dirs = open_with_records(disk)
+    if failed == "cannot":
+
+        def cannot(paths: object) -> bool:
+            return False
+
+        monkeypatch.setattr(disk, "sync_all", cannot)
+    elif failed == "second":
+        sync_all = disk.sync_all
+
+        def once(paths: Sequence[str]) -> bool:
+            disk.fail_next("sync_all", errno.EIO)
+            monkeypatch.setattr(disk, "sync_all", sync_all)
+            disk.faults, due = [], disk.faults
+            done = sync_all(paths)
+            disk.faults = due
+            return done
+
+        monkeypatch.setattr(disk, "sync_all", once)
+    else:
+        disk.fail_next("sync_all", errno.EIO, times=1 if failed == "first" else 2)
+    dirs.close({A: 3}, 7, threads=2, sync_all_from=2)
+    disk.heal()
+    disk.crash(names="lost")
+    assert contents(disk) == contents(alone)
+    assert open_dirs(disk, "/one", "/two").directories[0].clean
+
+
+def test_few_logs_to_sync_among_many_are_synced_by_themselves() -> None:
+    alone, disk = MemoryDisk(), MemoryDisk()
+    third = TopicPartition("third", 0)
+    for each, sync_all_from in ((alone, 99), (disk, 3)):
+        dirs = open_dirs(each, "/one", "/two")
+        dirs.wish(third, dirs.directories[0])
+        dirs.open_log(third, ID_A, CONFIG, NOW)
+        dirs.close({})
+        dirs = open_dirs(each, "/one", "/two")
+        for tp, topic_id in ((A, ID_A), (B, ID_B), (third, ID_A)):
+            dirs.wish(tp, dirs.directories[0])
+            log = dirs.open_log(tp, topic_id, CONFIG, NOW)
+            if tp != third:
+                append(log)
+        dirs.close({}, sync_all_from=sync_all_from)
+        each.crash(names="lost")
+    assert contents(disk) == contents(alone)
+
+
+@pytest.mark.parametrize("syncs", [0, 1])
+def test_a_crash_while_logs_are_closed_together_finds_the_old_epochs_or_the_new(
+    syncs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = MemoryDisk()
-    dirs = open_with_records(disk)
-
-    def cannot(path: str) -> bool:
-        return False
-
-    monkeypatch.setattr(disk, "sync_all", cannot)
-    dirs.close({}, threads=2, sync_all_from=2)
-    disk.crash(names="lost")
-    again = open_dirs(disk, "/one", "/two")
-    assert again.directories[0].clean
-    assert again.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 3
-
-
-def test_a_failed_sync_of_all_leaves_the_directory_unclean() -> None:
-    disk = MemoryDisk()
-    dirs = open_with_records(disk)
-    disk.fail_next("sync_all", errno.EIO)
-    dirs.close({}, sync_all_from=2)
-    assert not disk.exists("/one/.kafka_cleanshutdown")
-    assert disk.exists("/two/.kafka_cleanshutdown")
+    open_with_records(disk).close({})
+    before = contents(disk)["/one/a-0/leader-epoch-checkpoint"]
+    dirs = open_dirs(disk, "/one", "/two")
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    dirs.open_log(B, ID_B, CONFIG, NOW)
+    append(log, epoch=9)
+    log.prepare_close()
+    for _ in range(syncs):
+        disk.sync_all(["/one"])
+        log.put_in_place()
+    disk.crash(names="kept")
+    found = contents(disk)["/one/a-0/leader-epoch-checkpoint"]
+    assert (found != before) == (syncs == 1)
+    assert found.count(b"\n") == (4 if syncs else 3)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
@@ -425,9 +475,13 @@ def test_a_log_that_cannot_be_written_is_not_clean_by_a_sync_of_all(code: int) -
 @pytest.mark.skipif(sys.platform != "linux", reason="syncfs is Linux's")
 def test_the_real_disk_syncs_its_file_system(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"content")
-    assert RealDisk().sync_all(str(tmp_path))
+    known = subprocess.run(
+        ["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    synced = RealDisk().sync_all([str(tmp_path), str(tmp_path)])
+    assert synced == (known in {"ext2/ext3", "xfs", "btrfs"})
     with pytest.raises(FileNotFoundError):
-        RealDisk().sync_all(str(tmp_path / "missing"))
+        RealDisk().sync_all([str(tmp_path / "missing")])
 
 
 def test_a_checkpoint_that_cannot_be_written_is_an_error_but_the_others_are_written() -> None:

@@ -196,10 +196,20 @@ def test_so_many_records_of_other_shapes_are_walked_at_most(unlike: int, is_allo
     body, count = body_of([*alike, *others, *alike]), 10_000 + unlike
     assert walk(body, count, False) == (0, 0)
     if is_allowed:
-        assert walk(body, count, False, 256) == (0, 0)
+        assert walk(body, count, False, 512) == (0, 0)
     else:
         with pytest.raises(TooUnlike):
-            walk(body, count, False, 256)
+            walk(body, count, False, 512)
+
+
+@pytest.mark.parametrize("stretch", [16, 32, 80])
+def test_short_stretches_count_too(stretch: int) -> None:
+    """Each of them takes a look of its own."""
+    rows: list[Row] = [(0, None, b"v" * (n // stretch % 2), ()) for n in range(65_000)]
+    body = body_of(rows)
+    assert walk(body, len(rows), False) == (0, 0)
+    with pytest.raises(TooUnlike):
+        walk(body, len(rows), False, 512)
 
 
 def test_left_over_bytes_after_the_last_record() -> None:

@@ -10,6 +10,7 @@ it); after a power cut it is gone.
 from __future__ import annotations
 
 import errno
+from collections.abc import Collection
 from random import Random
 from typing import Any
 
@@ -78,8 +79,8 @@ class ProcessDisk:
     def sync_dir(self, path: str) -> None:
         self._alive(path).sync_dir(path)
 
-    def sync_all(self, path: str) -> bool:
-        return self._alive(path).sync_all(path)
+    def sync_all(self, paths: Collection[str]) -> bool:
+        return self._alive(next(iter(paths))).sync_all(paths)
 
     def read(self, path: str) -> bytes:
         return self._alive(path).read(path)

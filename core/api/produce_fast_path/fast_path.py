@@ -59,6 +59,8 @@ from pk.core.wire.types import Part
 
 FRAME_BYTES_MAX: Final = 2 << 20
 """Producers send a megabyte at most, unless they are told to send more."""
+COMPRESSED_BYTES_MAX: Final = 64 * 1024
+"""Of a request with compressed batches, which take long for their size."""
 RUN_REQUESTS_MAX: Final = 64
 RUN_BYTES_MAX: Final = 128 * 1024
 """So much is appended at once: a few hundred microseconds of work."""
@@ -144,8 +146,10 @@ class ProduceFastPath:
                 small = is_small(header, config)
                 records += header.count if small else header.count // ALIKE
                 if (
-                    header.attributes & UNUSUAL and _is_special(header, pattern.version)
-                ) or records > INLINE_RECORDS:
+                    (header.attributes & UNUSUAL and _is_special(header, pattern.version))
+                    or (header.attributes & CODEC_BITS and end - start > COMPRESSED_BYTES_MAX)
+                    or records > INLINE_RECORDS
+                ):
                     break
                 admitted = (admit_inline if small else admit_alike)(batch, header, config)
                 if admitted is None:

@@ -32,8 +32,8 @@ VERSION_RECORD_ERRORS: Final = 8
 VERSION_FLEXIBLE: Final = 9
 VERSION_TOPIC_ID: Final = 13
 VERSION_LAST: Final = 13
-BATCHES_MAX: Final = 1000
-"""A request with more of them takes longer than the loop has at once."""
+BATCHES_MAX: Final = 256
+"""A request with more of them is handled in turns, elsewhere."""
 
 _ID_BYTES: Final = 16
 _VARINT_MAX: Final = 127

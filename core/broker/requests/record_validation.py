@@ -31,10 +31,11 @@ from pk.core.values import new_tuple
 INLINE_RECORDS: Final = 4096
 """Batches up to so many records are looked at on the loop: a few milliseconds at the worst."""
 ALIKE: Final = 16
-"""So many records of one shape take at most as long as a single other one."""
-UNLIKE_MAX: Final = 256
-"""Records of other shapes in a batch of more than `INLINE_RECORDS` that is looked at on the loop:
-with more of them it goes to a thread, which begins again."""
+"""So many records in long stretches of one shape take at most as long as one by itself."""
+UNLIKE_MAX: Final = 512
+"""How many records may lie outside of such stretches in a batch of more than `INLINE_RECORDS` that
+is looked at on the loop; each stretch counts as some of them. With more it goes to a thread, which
+begins again."""
 INLINE_COMPRESSED_BYTES: Final = 64 * 1024
 """Compressed batches up to this size are, unless they inflate to more than the next. A turn through
 a thread would cost more CPU than it takes, and spare other clients nothing that they notice: their
@@ -105,8 +106,9 @@ def admit_inline(batch: memoryview, header: BatchHeader, config: TopicConfig) ->
 
 
 def admit_alike(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitted | None:
-    """As `admit`, on the loop, for a batch of many records that has them as they are and all of one
-    shape; None for any other. To hand it to a thread would take as long as to look at it."""
+    """As `admit`, on the loop, for a batch of many records that stay as they are and lie in long
+    stretches of one shape; None for any other. To hand it to a thread would take about as long as
+    to look at it."""
     if header.attributes & CODEC_BITS or config.compression_type not in _AS_THEY_ARE:
         return None
     try:
