@@ -197,7 +197,7 @@ class Purgatory:
                 self._wake.set()
 
     async def serve(self) -> None:
-        """Try the operations that nobody else tries, until cancelled."""
+        """Try the operations that are not tried elsewhere, until cancelled."""
         while True:
             self._end_expired(TRIED_A_TURN)
             self._try(self._touched, TRIED_A_TURN)

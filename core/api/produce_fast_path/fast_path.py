@@ -58,7 +58,7 @@ from pk.core.values import INTERNAL_TOPICS, new_tuple
 from pk.core.wire.types import Part
 
 FRAME_BYTES_MAX: Final = 2 << 20
-"""Producers send a megabyte at most, unless they are told to send more."""
+"""Producers send a megabyte at most, unless their settings allow more."""
 COMPRESSED_BYTES_MAX: Final = 64 * 1024
 """Of a request with compressed batches, which take long for their size."""
 RUN_REQUESTS_MAX: Final = 64
