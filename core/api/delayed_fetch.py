@@ -39,7 +39,7 @@ class DelayedFetch(DelayedOperation):
         self.purgatory.delay(self)
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """The answer is not wanted any more."""
         self.purgatory.end(self)
         del self._fetch, self._done
 

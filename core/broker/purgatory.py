@@ -13,7 +13,7 @@ answer. `serve` tries all others.
 """
 
 import math
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -76,9 +76,9 @@ class Purgatory:
     def __init__(self) -> None:
         # The inner ones are ordered sets: who waited first is woken first.
         self._waiting: dict[Hashable, dict[_Waiter, None]] = {}
-        self._touched = deque[DelayedOperation]()
+        self._touched = OrderedDict[DelayedOperation, None]()
         """To be tried by `serve`."""
-        self._gathered: dict[DelayedOperation, None] = {}
+        self._gathered = OrderedDict[DelayedOperation, None]()
         """Touched since `__enter__`."""
         self._deadlines: list[tuple[float, int, DelayedOperation]] = []
         self._delayed = 0
@@ -161,7 +161,7 @@ class Purgatory:
             self._wake.set()
 
     def end(self, operation: DelayedOperation) -> None:
-        """`operation` is over: completed, or nobody wants it any more."""
+        """`operation` is over: completed, or its answer is not wanted any more."""
         if operation.is_over:
             return
         operation.is_over = True
@@ -180,7 +180,7 @@ class Purgatory:
             self._gathered[operation] = None
         elif not operation.is_touched:
             operation.is_touched = True
-            self._touched.append(operation)
+            self._touched[operation] = None
             self._wake.set()
 
     def __enter__(self) -> None:
@@ -189,11 +189,10 @@ class Purgatory:
     def __exit__(self, *_: object) -> None:
         self._gathering = False
         if self._gathered:
-            gathered = deque(self._gathered)
-            self._gathered.clear()
-            self._try(gathered, TRIED_AT_ONCE)
-            if gathered:
-                self._touched += gathered
+            self._try(self._gathered, TRIED_AT_ONCE)
+            if self._gathered:
+                self._touched.update(self._gathered)  # each stands there once
+                self._gathered.clear()
                 self._wake.set()
 
     async def serve(self) -> None:
@@ -212,11 +211,11 @@ class Purgatory:
                 await self._wake.wait()
             self._sleeps_until = -math.inf
 
-    def _try(self, touched: deque[DelayedOperation], at_most: int) -> None:
+    def _try(self, touched: OrderedDict[DelayedOperation, None], at_most: int) -> None:
         """Try the first operations of `touched`, which leave it."""
         now = trio.current_time() if touched else 0.0
         while touched and at_most:
-            operation = touched.popleft()
+            operation, _ = touched.popitem(last=False)
             if operation.is_over or not operation.is_touched:
                 continue  # it may stand in two of these
             operation.is_touched = False

@@ -253,3 +253,15 @@ def test_time_runs_out_also_while_others_are_touched_without_end() -> None:
         assert touched.keys == ()
 
     with_served(test)
+
+
+def test_what_is_touched_again_and_again_waits_to_be_tried_once() -> None:
+    async def test(purgatory: Purgatory) -> None:
+        for _ in range(10):
+            purgatory.delay(Noted(purgatory, ["busy"], FAR_S, lambda: False))
+        for _ in range(50):
+            with purgatory:
+                purgatory.touch("busy")
+        assert len(purgatory._touched) <= 10
+
+    with_served(test)
