@@ -23,9 +23,9 @@ def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, A
     """(version, body) of a document. Raises CborError where it is damaged, of another kind, or
     newer than we know."""
     try:
-        document: object = cbor2.loads(bytes(data))
-    except (cbor2.CBORDecodeError, ValueError, EOFError, RecursionError, OverflowError) as e:
-        raise CborError(f"{kind}: damaged: {e}") from e
+        document: object = loads_plain(bytes(data))
+    except CborError as e:
+        raise CborError(f"{kind}: {e}") from e
     if not isinstance(document, list):
         raise CborError(f"not a {kind} document")
     parts = cast(list[Any], document)
@@ -40,5 +40,13 @@ def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, A
 
 
 def dumps_plain(value: Any) -> bytes:
-    """`value` as CBOR without a mark, for output that others read."""
+    """`value` as CBOR without a mark: for output that others read, or a part of a document."""
     return cbor2.dumps(value)
+
+
+def loads_plain(data: bytes) -> Any:
+    """The value in `data`, which has no mark. Raises CborError where it is damaged."""
+    try:
+        return cbor2.loads(data)
+    except (cbor2.CBORDecodeError, ValueError, EOFError, RecursionError, OverflowError) as e:
+        raise CborError(f"damaged: {e}") from e

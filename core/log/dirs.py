@@ -20,18 +20,26 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
-from pk.core.log import checkpoints
+from pk.core.log import checkpoints, closed_logs, txnindex_sizes
 from pk.core.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, UNKNOWN_BROKER_EPOCH
+from pk.core.log.closed_logs import ClosedLog
 from pk.core.log.config import LogConfig
-from pk.core.log.failures import LogDirBroken, LogDirError, StorageError
+from pk.core.log.failures import (
+    LogDirBroken,
+    LogDirError,
+    StorageError,
+    is_fault,
+    storage_errors,
+)
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
 from pk.core.log.recovery import Progress
 from pk.core.log.segment import LOG
-from pk.core.log.txnindex_sizes import NOTE, format_note, mark_lost, sizes_of
+from pk.core.log.txnindex_sizes import format_note as format_sizes
+from pk.core.log.txnindex_sizes import mark_lost, sizes_of
 from pk.core.values import TopicPartition, Uuid
 
 __all__ = ["LogDir", "LogDirs", "cluster_of", "read_meta_properties"]
@@ -44,6 +52,17 @@ WISHES_MAX: Final = 10_000
 SYNC_ALL_FROM: Final = 500
 """A log takes about five syncs, of 0.1 to 2 ms each; a sync of the whole file system waits for what
 other programs wrote too."""
+
+
+class _Place(NamedTuple):
+    """Where a log lies."""
+
+    directory: LogDir
+    path: str
+    closed: ClosedLog | None = None
+    """What it was closed as, if it is still that."""
+    created: bool = False
+    """Whether it was made just now."""
 
 
 class LogDirs:
@@ -184,8 +203,9 @@ class LogDirs:
         made again while we were away): it is renamed away. Several threads may open logs at once:
         recovery takes long, and tells `progress` how far it is. Raises StorageError.
         """
-        directory, path, created = self._place(tp, topic_id)
-        log = self._read(directory, tp, path, topic_id, config, now_ms, created, progress)
+        place = self._place(tp, topic_id)
+        log = self._read(place, tp, topic_id, config, now_ms, progress)
+        directory = place.directory
         with self._mutex:
             directory.found.pop(tp, None)
             directory.logs[tp] = self._logs[tp] = log
@@ -197,13 +217,16 @@ class LogDirs:
         point on."""
         return sum(len(directory.found) for directory in self.usable if not directory.clean)
 
-    def _place(self, tp: TopicPartition, topic_id: Uuid) -> tuple[LogDir, str, bool]:
-        """Where a log lies, and whether it was made just now."""
+    def _place(self, tp: TopicPartition, topic_id: Uuid) -> _Place:
         with self._mutex:
             for directory in self.usable:
                 path = directory.found.get(tp)
-                if path is not None and self._is_of(directory, path, topic_id):
-                    return directory, path, False
+                if path is None:
+                    continue
+                with storage_errors(path, "look at"):
+                    closed = directory.take_closed(tp, path, topic_id)
+                if closed is not None or self._is_of(directory, path, topic_id):
+                    return _Place(directory, path, closed)
             usable = self.usable
             if not usable:
                 raise StorageError(str(tp), "create", OSError("every log directory has failed"))
@@ -222,7 +245,7 @@ class LogDirs:
                 )
             except OSError as e:
                 raise StorageError(path, "create", e) from e
-            return directory, path, True
+            return _Place(directory, path, created=True)
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
         """The log, empty or as far as an earlier life of this broker came, that is to replace `log`
@@ -397,11 +420,8 @@ class LogDirs:
         directory.write_high_watermarks(high_watermarks)
         if any(log.dead for log in logs) or (directory.found and not directory.clean):
             return  # a log that was never opened is as unclean as we found it
-        aborted = {log.tp: sizes_of(log.segments) for log in logs}
-        aborted = {tp: sizes for tp, sizes in aborted.items() if sizes}
         try:
-            if aborted:
-                directory.disk.write(f"{directory.path}/{NOTE}", format_note(aborted))
+            self._note_closed(directory, logs)
             directory.disk.write(
                 f"{directory.path}/{CLEAN_SHUTDOWN}",
                 checkpoints.format_clean_shutdown(broker_epoch),
@@ -409,17 +429,38 @@ class LogDirs:
         except OSError as e:
             raise StorageError(directory.path, f"write {CLEAN_SHUTDOWN}", e) from e
 
+    def _note_closed(self, directory: LogDir, logs: list[Log]) -> None:
+        """Note what the next start would otherwise look for. Raises OSError."""
+        aborted = {log.tp: sizes_of(log.segments) for log in logs}
+        aborted = {tp: sizes for tp, sizes in aborted.items() if sizes}
+        disk = directory.disk
+        if aborted:
+            disk.write(f"{directory.path}/{txnindex_sizes.NOTE}", format_sizes(aborted))
+        noted = directory.closed  # those that were not opened are as they were
+        for log in logs:
+            document = closed_logs.note_of(
+                disk, log.directory, log.topic_id, log.log_end_offset, log.closed_as
+            )
+            if document is not None:
+                noted[str(log.tp)] = document
+        content = closed_logs.format_note(noted)
+        try:
+            disk.write(f"{directory.path}/{closed_logs.NOTE}", content)
+        except OSError as e:
+            if is_fault(e):
+                raise
+            logger.warning("%s: what its logs hold is not noted: %s", directory.path, e)
+
     def _read(
         self,
-        directory: LogDir,
+        place: _Place,
         tp: TopicPartition,
-        path: str,
         topic_id: Uuid,
         config: LogConfig,
         now_ms: int,
-        created: bool,
         progress: Progress | None,
     ) -> Log:
+        directory, path, closed, created = place
         log = Log.open(
             directory.disk,
             path,
@@ -431,7 +472,10 @@ class LogDirs:
             clean=directory.clean,
             now_ms=now_ms,
             progress=progress,
+            contents=None if closed is None else closed.contents,
         )
+        if closed is not None:
+            log.closed_as = closed.noted
         if log.recovered is not None and log.recovered.bytes_cut:
             logger.warning(
                 "%s was not closed: %d bytes at its end were torn and are gone, it ends at %d",

@@ -20,6 +20,7 @@ import os
 import re
 import resource
 import shutil
+import stat
 import sys
 import threading
 from collections import deque
@@ -28,7 +29,16 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from pk.core.log import page_cache
 from pk.core.log.failures import is_fault
 from pk.core.log.file_slices import FileSlice
-from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, ignore_failed_read
+from pk.core.log.files import (
+    Data,
+    Disk,
+    Entry,
+    File,
+    Lock,
+    LockHeld,
+    Stamp,
+    ignore_failed_read,
+)
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.patience import patience
 
@@ -369,6 +379,14 @@ class RealDisk:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
+
+    def stamp(self, path: str) -> Stamp:
+        try:
+            status = os.stat(path)
+        except OSError as e:
+            self.note(path, e)
+            raise
+        return Stamp(0 if stat.S_ISDIR(status.st_mode) else status.st_size, status.st_mtime_ns)
 
     def make(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

@@ -29,6 +29,15 @@ class Entry(NamedTuple):
     is_directory: bool
 
 
+class Stamp(NamedTuple):
+    """Changes whenever the bytes of a file or the names in a directory change."""
+
+    size: int
+    """In bytes; 0 for a directory."""
+    time: int
+    """Of the last change: comparable only with that of the same path of the same disk."""
+
+
 class LockHeld(OSError):
     """Somebody else holds a lock file; `holder` is what they wrote into it."""
 
@@ -122,6 +131,10 @@ class Disk(Protocol):
         ...
 
     def exists(self, path: str) -> bool: ...
+
+    def stamp(self, path: str) -> Stamp:
+        """By which a file or a directory is known to be as it was."""
+        ...
 
     def make(self, path: str) -> None:
         """Make a directory and those above it; an existing one is no error."""

@@ -27,6 +27,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from struct import Struct
+from struct import error as StructError
 from sys import byteorder
 from typing import Final, NamedTuple
 
@@ -400,14 +401,17 @@ def is_sane(
     entries, and a last one that does not lie before the base offset. Raises OSError."""
     if offset_bytes % OFFSET_ENTRY.size or time_bytes % TIME_ENTRY.size:
         return False
-    offset_index.cut_empty()
-    time_index.cut_empty()
-    if time_bytes and not time_index.entries:
-        return False  # what it is there for was never written
     base = offset_index.base_offset
-    if offset_index.entries and offset_index.last()[0] < base:
-        return False
-    last = time_index.last()
+    try:
+        offset_index.cut_empty()
+        time_index.cut_empty()
+        if time_bytes and not time_index.entries:
+            return False  # what it is there for was never written
+        if offset_index.entries and offset_index.last()[0] < base:
+            return False
+        last = time_index.last()
+    except StructError:
+        return False  # cut since its size was asked
     if time_index.entries and last.offset < base:
         return False
     return last.timestamp >= -1

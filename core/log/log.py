@@ -52,6 +52,7 @@ class Log:
     __slots__ = (
         "__weakref__",
         "appender",
+        "closed_as",
         "durability",
         "log_dir",
         "recovered",
@@ -71,6 +72,9 @@ class Log:
         self.appender = Appender(state, self.shape)
         self.recovered: recovery.Cut | None = None
         """What recovery had to cut, if the log was not closed cleanly."""
+        self.closed_as: bytes | None = None
+        """What it was noted as when it was last closed (closed_logs.py), if it was opened by
+        that."""
         self.snapshot_bytes = 0
         """The size in bytes of the producer snapshot that it was opened with."""
 
@@ -88,13 +92,15 @@ class Log:
         clean: bool,
         now_ms: int,
         progress: recovery.Progress | None = None,
+        contents: recovery.Contents | None = None,
     ) -> Self:
         """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
 
-        `clean`: the log was closed by `close`. Otherwise it is checked and repaired, and `progress`
-        gets the number of bytes checked. Raises StorageError."""
+        `clean`: the log was closed by `close`, and `contents` is what it holds, if that is known.
+        Otherwise it is checked and repaired, and `progress` gets the number of bytes checked.
+        Raises StorageError."""
         with storage_errors(directory, "open"):
-            found = recovery.find(disk, directory)
+            found = recovery.find(disk, directory) if contents is None else contents.found
             if found.swaps:
                 swap.complete(disk, directory, found.swaps, now_ms)
                 found = recovery.find(disk, directory)
@@ -118,7 +124,10 @@ class Log:
                 state.replace_epochs(LeaderEpochs(), UNREAD_EPOCH, dirty=False)
                 state.log_end_offset = log_start_offset
             elif clean:
-                if (end := recovery.clean_end_offset(found, segments, recovery_point)) is None:
+                if contents is not None:
+                    end = contents.end_offset
+                    state.replace_epochs(contents.epochs, UNREAD_EPOCH, dirty=False)
+                elif (end := recovery.clean_end_offset(found, segments, recovery_point)) is None:
                     end = recovery.walked_end_offset(segments[-1])
                 state.log_end_offset = end
                 self.snapshot_bytes = found.snapshot_bytes.get(end, 0)
@@ -130,7 +139,7 @@ class Log:
                 min(max(log_start_offset, state.segments[0].base_offset), state.log_end_offset)
             )
             if not clean and not new:
-                self._rebuild(recovery_point)
+                self._rebuild(found, recovery_point)
             self.durability.start(min(recovery_point, state.log_end_offset))
             return self
 
@@ -145,27 +154,44 @@ class Log:
         state.segments[-1].allocate_indexes(self.shape.index_bytes_max)
         state.log_end_offset = self.recovered.end_offset
 
-    def _rebuild(self, recovery_point: int) -> None:
+    def _rebuild(self, found: recovery.Found, recovery_point: int) -> None:
         """Rebuild producers, aborted transactions and leader epochs of a log that was not
-        closed."""
-        state = self.state
+        closed. Raises OSError."""
+        state, recovered = self.state, self.recovered
+        assert recovered is not None
         first = state.segments[recovery.suspect_from(state.segments, recovery_point)]
+        if first is state.segments[0] and recovery.has_no_producers(found, recovered):
+            # Their snapshots say so too, where they stand: of a small log's recovery, removing
+            # them would take the longest.
+            self.durability.remove_snapshots(
+                [offset for offset in state.snapshots if offset > state.log_end_offset]
+            )
+            state.producers = Producers(state.log_end_offset)
+        else:
+            self._rebuild_producers(first, recovered)
+        if first.base_offset:
+            epochs = state.read_epochs(first.base_offset)
+            epochs.truncate_end(first.base_offset)  # the batches say it better
+        else:  # they say all of it
+            epochs = LeaderEpochs()
+            state.replace_epochs(epochs, UNREAD_EPOCH, dirty=state.has_epochs_file)
+        for epoch, start_offset in recovered.epochs:
+            if epoch > epochs.latest:
+                epochs.assign(epoch, start_offset)
+        epochs.truncate_start(state.log_start_offset)
+
+    def _rebuild_producers(self, first: Segment, recovered: recovery.Cut) -> None:
+        """From the snapshots before `first`, the first segment that was checked, and its batches.
+        Raises OSError."""
+        state = self.state
         self.durability.remove_snapshots(
             [offset for offset in state.snapshots if offset > first.base_offset]
         )
-        recovered = self.recovered
-        assert recovered is not None
         quiet_from = None if recovered.has_producers else first.base_offset
         state.producers, ended = state.load_producers(quiet_from)
         for transaction in ended:
             if transaction.last_offset >= first.base_offset:
                 state.segment_of(transaction.last_offset).txn_index.append(transaction)
-        epochs = state.read_epochs(first.base_offset)
-        epochs.truncate_end(first.base_offset)  # the batches say it better
-        for epoch, start_offset in recovered.epochs:
-            if epoch > epochs.latest:
-                epochs.assign(epoch, start_offset)
-        epochs.truncate_start(state.log_start_offset)
 
     def close(self) -> None:
         """Sync everything, so that the next `open` need not recover, and close the files. Raises

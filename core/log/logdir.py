@@ -5,10 +5,10 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from pk.core.cbor import CborError
-from pk.core.log import checkpoints
+from pk.core.log import checkpoints, closed_logs, txnindex_sizes
 from pk.core.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -19,6 +19,7 @@ from pk.core.log.checkpoints import (
     UNKNOWN_BROKER_EPOCH,
     MetaProperties,
 )
+from pk.core.log.closed_logs import ClosedLog
 from pk.core.log.failures import (
     LogDirBroken,
     LogDirInUse,
@@ -27,10 +28,12 @@ from pk.core.log.failures import (
     StorageError,
 )
 from pk.core.log.files import Disk, Lock, LockHeld
-from pk.core.log.txnindex_sizes import NOTE, Sizes, parse_note
+from pk.core.log.txnindex_sizes import Sizes
 from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
 
 logger = logging.getLogger("pk.log")
+
+T = TypeVar("T")
 
 LOCK: Final = ".lock"
 LOG_NAME: Final = re.compile(r"(.+)-(\d+)")
@@ -84,12 +87,27 @@ class LogDir:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.aborted: dict[str, Sizes] = {}
         """Of the logs that were closed, what their indexes of aborted transactions held."""
+        self.closed: dict[str, bytes] = {}
+        """Of the logs that were closed and are not open yet, what they were closed as."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where logs are compacted."""
         self._lock: Lock | None = None
 
     def __repr__(self) -> str:
         return f"LogDir({self.path!r})"
+
+    def take_closed(self, tp: TopicPartition, path: str, topic_id: Uuid) -> ClosedLog | None:
+        """What the log of a partition of this topic, at `path`, was closed as, if that was noted
+        and it is as it was; once only. Raises OSError."""
+        noted = self.closed.pop(str(tp), None)
+        if noted is None:
+            return None
+        try:
+            return closed_logs.closed_log(self.disk, path, topic_id, noted)
+        except CborError as e:
+            logger.warning("%s: %s cannot be read: %s", path, closed_logs.NOTE, e)
+            self.closed.clear()  # another program's, maybe: then each log would say so
+            return None
 
     def free_bytes(self) -> tuple[int, int]:
         """(total, usable) bytes of its file system. Raises StorageError."""
@@ -168,16 +186,22 @@ class LogDir:
             self.clean_broker_epoch = checkpoints.parse_clean_shutdown(self.disk.read(path))
             self.disk.remove(path)
             self.disk.sync_dir(self.path)
-        if NOTE in names:
-            self._take_note(f"{self.path}/{NOTE}")
+        if txnindex_sizes.NOTE in names:
+            self.aborted = self._take_note(txnindex_sizes.NOTE, txnindex_sizes.parse_note)
+        if closed_logs.NOTE in names:
+            self.closed = self._take_note(closed_logs.NOTE, closed_logs.parse_note)
 
-    def _take_note(self, path: str) -> None:
+    def _take_note(self, name: str, parse: Callable[[bytes], dict[str, T]]) -> dict[str, T]:
+        """What an orderly stop noted; nothing if none came after it. The note goes: it is true of
+        logs that are closed."""
+        path, said = f"{self.path}/{name}", dict[str, T]()
         if self.clean:
             try:
-                self.aborted = parse_note(self.disk.read(path))
+                said = parse(self.disk.read(path))
             except CborError as e:
                 logger.warning("%s cannot be read (%s): going on without it", path, e)
         self.disk.remove(path)
+        return said
 
     def _offsets(self, name: str, names: Container[str]) -> dict[TopicPartition, int]:
         """What a checkpoint says; nothing, if it cannot be read: then recovery begins at the start
@@ -232,7 +256,8 @@ class LogDir:
             self._write(HIGH_WATERMARKS, self.high_watermarks)
 
     def forget(self, tp: TopicPartition) -> None:
-        """Drop what the checkpoints say of a log that is gone."""
+        """Drop what the checkpoints and the note say of a log that is gone."""
+        self.closed.pop(str(tp), None)
         for offsets in (
             self.recovery_points,
             self.log_start_offsets,

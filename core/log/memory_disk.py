@@ -17,7 +17,7 @@ from typing import Final, Literal
 from pk.core.lazy_dataclass import dataclass
 from pk.core.log.failures import is_fault
 from pk.core.log.file_slices import BytesSlice
-from pk.core.log.files import Data, Entry, Lock, LockHeld, ignore_failed_read
+from pk.core.log.files import Data, Entry, Lock, LockHeld, Stamp, ignore_failed_read
 
 HOLE_BYTES_MAX: Final = 1 << 16
 """Holes up to this length are made, of zeros: what a disk does with them shows. Larger ones would
@@ -45,6 +45,8 @@ class _Node:
 
     data: bytearray = field(default_factory=bytearray)
     undo: list[_Undo] = field(default_factory=list[_Undo])
+    changed: int = 0
+    """The disk's count of changes when it was last written or cut."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,8 @@ class _Directory:
     durable: "dict[str, _Node | _Directory]" = field(
         default_factory=dict[str, "_Node | _Directory"]
     )
+    changed: int = 0
+    """The disk's count of changes when a name in it was last made, replaced or removed."""
 
 
 @dataclass(slots=True)
@@ -113,6 +117,7 @@ class MemoryFile:
                 node.undo.append(_Undo(len(node.data), length, bytes(node.data[length:])))
                 disk.used_bytes -= len(node.data) - length
                 del node.data[length:]
+                node.changed = disk.count_change()
             else:
                 disk.put(node, bytes(length - len(node.data)), len(node.data))
 
@@ -186,6 +191,7 @@ class MemoryDisk:
         self.faults: list[_Fault] = []
         self.mutex = threading.RLock()
         self._root = _Directory()
+        self._changes = 0
         self._locks: dict[str, str] = {}
 
     # --- faults ---
@@ -280,12 +286,23 @@ class MemoryDisk:
         with self.mutex:
             return self._find(path) is not None
 
+    def stamp(self, path: str) -> Stamp:
+        with self.mutex:
+            found = self._find(path)
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
+            size = 0 if isinstance(found, _Directory) else len(found.data)
+            return Stamp(size, found.changed)
+
     def make(self, path: str) -> None:
         with self.mutex:
             self.check("make", path)
             directory = self._root
             for part in _split(path):
-                child = directory.names.setdefault(part, _Directory())
+                if part not in directory.names:
+                    directory.names[part] = _Directory(changed=self.count_change())
+                    directory.changed = self.count_change()
+                child = directory.names[part]
                 if not isinstance(child, _Directory):
                     raise FileExistsError(errno.EEXIST, "a file of that name exists", path)
                 directory = child
@@ -305,6 +322,7 @@ class MemoryDisk:
                 self.used_bytes -= len(replaced.data)
             del source.names[old_name]
             target.names[new_name] = node
+            source.changed = target.changed = self.count_change()
 
     def remove(self, path: str) -> None:
         with self.mutex:
@@ -314,6 +332,7 @@ class MemoryDisk:
             if not isinstance(node, _Node):
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             del parent.names[name]
+            parent.changed = self.count_change()
             self.used_bytes -= len(node.data)
 
     def remove_tree(self, path: str) -> None:
@@ -322,6 +341,7 @@ class MemoryDisk:
             directory = self._directory(path)
             parent, name = self._parent(path)
             del parent.names[name]
+            parent.changed = self.count_change()
             self.used_bytes -= self._count(directory)
 
     def sync_dir(self, path: str) -> None:
@@ -369,12 +389,18 @@ class MemoryDisk:
 
     # --- inside, under the mutex ---
 
+    def count_change(self) -> int:
+        """The number of this change."""
+        self._changes += 1
+        return self._changes
+
     def node(self, path: str, create: bool = False) -> _Node:
         """The content of a file. Raises FileNotFoundError."""
         parent, name = self._parent(path)
         node = parent.names.get(name)
         if node is None and create:
-            node = parent.names[name] = _Node()
+            node = parent.names[name] = _Node(changed=self.count_change())
+            parent.changed = self.count_change()
         if not isinstance(node, _Node):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return node
@@ -395,6 +421,7 @@ class MemoryDisk:
         if position > size:
             content.extend(bytes(position - size))
         content[position:end] = data
+        node.changed = self.count_change()
 
     def _find(self, path: str) -> _Node | _Directory | None:
         found: _Node | _Directory | None = self._root

@@ -1,8 +1,9 @@
 """Opening a log: which files its directory holds, which can be trusted, and where it ends.
 
-After a clean shutdown nothing is read. The directory is listed; the snapshot that closing wrote
-carries the end offset in its name, and the recovery point says the same. Everything else waits for
-its first use. 10,000 partitions then cost 10,000 listings.
+After a clean shutdown nothing is read. What the log holds was noted when it was closed
+(closed_logs.py). Where that is missing, or the files have changed since, the directory is listed;
+the snapshot that closing wrote carries the end offset in its name, and the recovery point says the
+same. Everything else waits for its first use.
 
 After a crash everything above the recovery point is suspect: from the segment that holds it on,
 every batch is read and checked (size, magic, CRC, offsets that grow), the indexes are rebuilt, and
@@ -23,7 +24,7 @@ from pk.core.lazy_dataclass import dataclass
 from pk.core.log.checked_bytes import checked_batches
 from pk.core.log.epochs import EpochStart, LeaderEpochs
 from pk.core.log.files import Disk
-from pk.core.log.producers import CorruptSnapshot, Producers
+from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, CorruptSnapshot, Producers
 from pk.core.log.reindex import OFFSETS_MAX
 from pk.core.log.segment import (
     DELETED,
@@ -65,6 +66,14 @@ class Found:
     swaps: list[str] = field(default_factory=new_list)
     """Every name, if one says that a crash cut a swap short (swap.py)."""
     has_epochs: bool = False
+
+
+class Contents(NamedTuple):
+    """What a log that was closed holds, as far as opening it needs to know."""
+
+    found: Found
+    end_offset: int
+    epochs: LeaderEpochs
 
 
 class Cut(NamedTuple):
@@ -184,6 +193,13 @@ def check_segment(
     segment.checked.add(0, end_position)
     segment.txn_index.clear()
     return Cut(end_offset, cut + outdated, 0, epochs, has_producers)
+
+
+def has_no_producers(found: Found, checked: Cut) -> bool:
+    """Whether no snapshot and no batch that was checked knows a producer."""
+    return not checked.has_producers and all(
+        size == EMPTY_SNAPSHOT_BYTES for size in found.snapshot_bytes.values()
+    )
 
 
 def suspect_from(segments: list[Segment], recovery_point: int) -> int:
@@ -306,16 +322,19 @@ def aborted_within(
     return list(producers.replay(batches_between(segments, base, after), now_ms))
 
 
+def epochs_on_disk(disk: Disk, directory: str) -> LeaderEpochs:
+    """The leader epochs as their checkpoint has them. Raises OSError, ValueError."""
+    return LeaderEpochs.parse(disk.read(f"{directory}/{EPOCHS_FILE}"))
+
+
 def load_epochs(
     disk: Disk, directory: str, has_file: bool, segments: list[Segment], end_offset: int
 ) -> LeaderEpochs:
     """The leader epochs from their checkpoint; from the batches where there is none that can be
     read. Raises OSError."""
     if has_file:
-        try:
-            return LeaderEpochs.parse(disk.read(f"{directory}/{EPOCHS_FILE}"))
-        except ValueError:
-            pass
+        with contextlib.suppress(ValueError):
+            return epochs_on_disk(disk, directory)
     epochs = LeaderEpochs()
     for header, _ in batches_between(segments, segments[0].base_offset, end_offset):
         if header.leader_epoch > epochs.latest:

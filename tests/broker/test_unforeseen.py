@@ -20,6 +20,7 @@ from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.compaction.job import cleanable, make_job
 from pk.core.log.disk import RealDisk
+from pk.core.log.files import Stamp
 from pk.core.log.memory_disk import MemoryDisk, Operation
 from pk.core.log.segment import LOG, file_name
 from pk.core.record.build import build_batch
@@ -43,6 +44,10 @@ class OddDisk(MemoryDisk):
         if self.odd and self.odd in path and operation in ("read", "write"):
             raise ArithmeticError("odd")
         return super().fault(operation, path)
+
+    def stamp(self, path: str) -> Stamp:
+        self.check_read(path)
+        return super().stamp(path)
 
 
 def fill(node: Node, topic: str) -> Partition:
@@ -176,7 +181,7 @@ def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve(
             for name in ("bad", "good"):
                 await make_topic(caller, name, 1)
                 fill(node, name)
-        disk.odd = "/bad-0/leader-epoch-checkpoint"
+        disk.odd = "/bad-0"
         async with running_node(disk) as node, caller_of(node) as caller:
             assert node.broker.replicas.partition("good", 0).log.log_end_offset == 4
             with pytest.raises(KafkaError) as raised:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from log.support import NOW, append, end_transaction, make_batch
 from sim.disk import SimDisk
 
-from pk.core.log import checkpoints
+from pk.core.log import checkpoints, closed_logs
 from pk.core.log.checkpoints import MetaProperties
 from pk.core.log.config import LogConfig
 from pk.core.log.dirs import LogDirs, cluster_of
@@ -352,8 +352,11 @@ def open_with_records(disk: MemoryDisk) -> LogDirs:
 
 
 def contents(disk: MemoryDisk, path: str = "") -> dict[str, bytes]:
+    """All files but the note of what was closed, which holds times."""
     found: dict[str, bytes] = {}
     for name, entry in disk.list(path).items():
+        if name == closed_logs.NOTE:
+            continue
         below = f"{path}/{name}"
         found |= contents(disk, below) if entry.is_directory else {below: disk.read(below)}
     return found
@@ -562,6 +565,7 @@ def test_all_of_it_on_a_real_disk(tmp_path: Path) -> None:
     assert sorted(p.name for p in Path(root).iterdir() if p.is_file()) == [
         ".kafka_cleanshutdown",
         ".lock",
+        ".pk_closed",
         "log-start-offset-checkpoint",
         "meta.properties",
         "recovery-point-offset-checkpoint",

@@ -16,7 +16,7 @@ from typing import Any
 
 from sim.processes import Process
 
-from pk.core.log.files import Data, Entry, File, Lock, ignore_failed_read
+from pk.core.log.files import Data, Entry, File, Lock, Stamp, ignore_failed_read
 from pk.core.log.memory_disk import MemoryDisk
 
 
@@ -63,6 +63,9 @@ class ProcessDisk:
 
     def exists(self, path: str) -> bool:
         return self._alive(path).exists(path)
+
+    def stamp(self, path: str) -> Stamp:
+        return self._alive(path).stamp(path)
 
     def make(self, path: str) -> None:
         self._alive(path).make(path)

@@ -1,0 +1,156 @@
+"""What an orderly stop notes of the logs it closed: `.pk_closed`, CBOR, beside the checkpoints.
+
+Of a clean start's work most would be to list each log's directory and to read its two small text
+files; with 50,000 logs that takes seconds. The note says what they said, so that the start asks the
+file system only whether they are as they were: the time at which names in the directory last
+changed, and the size and time of each `.log`. A log that is not (an operator was there, or another
+program) is listed and read. What its indexes hold is checked at first use, as always.
+
+The note goes with the mark of the clean stop, before which it was written: it is true of logs that
+are closed. A log whose index of aborted transactions has entries is not in it: whether that index
+is still whole is looked at (txnindex_sizes.py).
+
+body        {"<topic>-<partition>": a document of its own, read when the log is opened:
+            [topic id, time of the directory, end offset, segments, snapshots, leader epochs,
+            names of files that the next start removes]}
+segment     [base offset, time of its log, modified (ms), sizes of its .log, .index and .timeindex,
+            each -1 where it does not exist]
+snapshot    [offset, bytes]
+epoch       [leader epoch, start offset]
+
+Times are `Stamp.time`: their meaning is the disk's own.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, cast
+
+from pk.core import cbor
+from pk.core.cbor import CborError
+from pk.core.log import recovery
+from pk.core.log.epochs import EpochStart, LeaderEpochs
+from pk.core.log.files import Disk, Stamp
+from pk.core.log.segment import INDEX, LOG, TIME_INDEX, file_name
+from pk.core.values import Uuid
+
+NOTE: Final = ".pk_closed"
+KIND: Final = "pk.closed"
+VERSION: Final = 0
+
+_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX)
+_MISSING: Final = -1
+
+
+class ClosedLog(NamedTuple):
+    """A log as it was when it was closed."""
+
+    noted: bytes
+    """Its document."""
+    topic_id: Uuid
+    stamp: Stamp
+    """Of its directory."""
+    log_stamps: list[tuple[int, Stamp]]
+    """Of each segment's `.log`, after its base offset."""
+    contents: recovery.Contents
+
+
+def note_of(
+    disk: Disk, directory: str, topic_id: Uuid, end_offset: int, noted: bytes | None
+) -> bytes | None:
+    """The document of a log that was just closed and ends at `end_offset`; None where its files do
+    not tell all that the next start needs. `noted` is the one that it was opened by, if any. Raises
+    OSError."""
+    if noted is not None and closed_log(disk, directory, topic_id, noted) is not None:
+        return noted
+    stamp = disk.stamp(directory)
+    found = recovery.find(disk, directory)
+    if found.swaps or not found.segments:
+        return None
+    if any(not sizes.keys() <= set(_SUFFIXES) for sizes in found.segments.values()):
+        return None
+    try:
+        epochs = recovery.epochs_on_disk(disk, directory) if found.has_epochs else LeaderEpochs()
+    except ValueError:
+        return None
+    segments = [
+        [
+            base,
+            disk.stamp(f"{directory}/{file_name(base, LOG)}").time,
+            found.modified_ms[base],
+            *(sizes.get(suffix, _MISSING) for suffix in _SUFFIXES),
+        ]
+        for base, sizes in found.segments.items()
+    ]
+    snapshots = [[offset, found.snapshot_bytes[offset]] for offset in found.snapshots]
+    return cbor.dumps_plain(
+        [
+            topic_id,
+            stamp.time,
+            end_offset,
+            segments,
+            snapshots,
+            epochs.entries,
+            found.leftovers,
+        ]
+    )
+
+
+def closed_log(disk: Disk, directory: str, topic_id: Uuid, noted: bytes) -> ClosedLog | None:
+    """What `noted` says of the log in `directory`; None if it is another topic's, or is not as it
+    was. Raises OSError, CborError."""
+    closed = _parse(noted)
+    if closed.topic_id != topic_id or not _is_unchanged(disk, directory, closed):
+        return None
+    return closed
+
+
+def _is_unchanged(disk: Disk, directory: str, closed: ClosedLog) -> bool:
+    try:
+        if disk.stamp(directory) != closed.stamp:
+            return False
+        for base, stamp in closed.log_stamps:
+            if disk.stamp(f"{directory}/{file_name(base, LOG)}") != stamp:
+                return False
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _parse(noted: bytes) -> ClosedLog:
+    """Raises CborError."""
+    body: Any = cbor.loads_plain(noted)
+    try:
+        topic_id, time, end_offset, segments, snapshots, epochs, leftovers = body
+        found, log_stamps = recovery.Found(has_epochs=bool(epochs)), list[tuple[int, Stamp]]()
+        for base, log_time, modified_ms, log_size, index_size, time_index_size in segments:
+            sizes = found.segments[base] = {LOG: log_size}
+            if index_size != _MISSING:
+                sizes[INDEX] = index_size
+            if time_index_size != _MISSING:
+                sizes[TIME_INDEX] = time_index_size
+            found.modified_ms[base] = modified_ms
+            log_stamps.append((base, Stamp(log_size, log_time)))
+        for offset, size in snapshots:
+            found.snapshots.append(offset)
+            found.snapshot_bytes[offset] = size
+        found.leftovers += leftovers
+        entries = [EpochStart(epoch, start_offset) for epoch, start_offset in epochs]
+    except (TypeError, ValueError) as e:
+        raise CborError(str(e)) from None
+    contents = recovery.Contents(found, end_offset, LeaderEpochs(entries))
+    return ClosedLog(noted, topic_id, Stamp(0, time), log_stamps, contents)
+
+
+def format_note(noted: Mapping[str, bytes]) -> bytes:
+    """The content of the file, of documents by the name of a log's directory."""
+    return cbor.dumps(KIND, VERSION, noted)
+
+
+def parse_note(content: bytes) -> dict[str, bytes]:
+    """The documents in it, by the name of a log's directory. Raises CborError."""
+    _, body = cbor.loads(KIND, content, VERSION)
+    if not isinstance(body, dict):
+        raise CborError(f"{KIND}: not a map")
+    documents = cast(dict[Any, Any], body)
+    if not all(isinstance(name, str) and isinstance(d, bytes) for name, d in documents.items()):
+        raise CborError(f"{KIND}: not names and documents")
+    return documents
