@@ -58,7 +58,7 @@ SHARE_OF_DESCRIPTORS = 0.6
 """Of RLIMIT_NOFILE; the rest is for connections."""
 
 READ_BYTES = 1 << 16
-"""Of a small file by one call: most are read whole by the first."""
+"""Of a small file by one call: most are read whole by the first. Less means that it ended."""
 
 _SYNCED_WHOLE = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs"})
 """File systems whose `syncfs` writes all and reports what it could not: FUSE's and overlayfs's do
@@ -427,6 +427,8 @@ class RealDisk:
                 content = b""
                 while more := os.read(fd, READ_BYTES):
                     content += more
+                    if len(more) < READ_BYTES:
+                        break
             finally:
                 os.close(fd)
         return content

@@ -35,6 +35,11 @@ class RecoveryProgress:
             self._checked += count
             self._tell()
 
+    @property
+    def checked_bytes(self) -> int:
+        """How many bytes have been checked."""
+        return self._checked
+
     def log_done(self) -> None:
         """One more log is open."""
         with self._lock:

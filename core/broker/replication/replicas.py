@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -20,6 +21,7 @@ from pk.core.broker.offload import is_inline, offload
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.recovery_progress import RecoveryProgress
+from pk.core.broker.replication.recovery_threads import RecoveryThreads
 from pk.core.broker.turns import pause
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
@@ -51,6 +53,9 @@ TURNS = 8
 """In so many parts each thread takes logs to recover: a large log keeps one thread, not what waits
 behind it."""
 
+ALONE_AT_ONCE = 16
+"""So many logs a single thread recovers before it is seen whether more of them would help."""
+
 SNAPSHOT_BYTES_MAX = 1 << 15
 """A larger state of producers is read when its log is opened: 100,000 of them would keep the loop
 for a tenth of a second. Smaller ones wait for their first use: 10,000 logs are opened without
@@ -70,6 +75,13 @@ class Uncommitted(NamedTuple):
     """What is gone already, and to be retired."""
     deleted: list[TopicImage]
     changed: list[tuple[TopicPartition, PartitionImage]]
+
+
+class _Recovery(NamedTuple):
+    """What the recovery of all logs goes by."""
+
+    progress: RecoveryProgress
+    threads: RecoveryThreads
 
 
 class Replicas:
@@ -192,7 +204,11 @@ class Replicas:
         opened: list[Partition] = []
         configs: dict[str, TopicConfig] = {}
         to_recover = self._dirs.to_recover
-        progress = RecoveryProgress(to_recover, self.clock.now_ms) if to_recover else None
+        recovery = None
+        if to_recover:
+            most = config.num_recovery_threads_per_data_dir * len(self._dirs.usable)
+            progress = RecoveryProgress(to_recover, self.clock.now_ms)
+            recovery = _Recovery(progress, RecoveryThreads(1 if is_inline() else most))
         for start in range(0, len(wanted), OPEN_AT_ONCE):
             some = wanted[start : start + OPEN_AT_ONCE]
             for change in some:
@@ -200,7 +216,7 @@ class Replicas:
                 if name not in configs:
                     configs[name] = self._config(image, name)
             for change, log in zip(
-                some, await offload(self._open, some, configs, progress), strict=True
+                some, await offload(self._open, some, configs, recovery), strict=True
             ):
                 if isinstance(log, KafkaError):
                     if change.tp not in self._offline:
@@ -212,8 +228,8 @@ class Replicas:
                 else:
                     self._offline.pop(change.tp, None)
                     opened.append(self._enter(change, log, configs[change.topic.name]))
-        if progress is not None:
-            progress.end()
+        if recovery is not None:
+            recovery.progress.end()
         return opened
 
     def _is_lost(self, change: PartitionChange) -> bool:
@@ -458,11 +474,12 @@ class Replicas:
         self,
         some: list[PartitionChange],
         configs: dict[str, TopicConfig],
-        progress: RecoveryProgress | None,
+        recovery: _Recovery | None,
     ) -> list[Log | KafkaError]:
-        """In a thread, and in more of them where logs must be recovered: each log, or why it cannot
-        be opened."""
+        """In a thread, and in more of them where that helps to recover logs: each log, or why it
+        cannot be opened."""
         log_configs = {name: self._log_config(config) for name, config in configs.items()}
+        progress = None if recovery is None else recovery.progress
 
         def open_one(change: PartitionChange) -> Log | KafkaError:
             config = log_configs[change.topic.name]
@@ -482,17 +499,12 @@ class Replicas:
                     progress.log_done()
             return log
 
-        threads = self._broker_config.num_recovery_threads_per_data_dir * len(self._dirs.usable)
-        if threads < 2 or not self._dirs.to_recover or is_inline():
+        if recovery is None or not self._dirs.to_recover:
             return [open_one(change) for change in some]
-        each = max(1, len(some) // (threads * TURNS))
-        parts = [some[start : start + each] for start in range(0, len(some), each)]
-        with ThreadPoolExecutor(threads, "recover-log") as pool:
-
-            def open_each(part: list[PartitionChange]) -> list[Log | KafkaError]:
-                return [open_one(change) for change in part]
-
-            return [log for part in pool.map(open_each, parts) for log in part]
+        opened: list[Log | KafkaError] = []
+        while len(opened) < len(some):
+            opened += _recover_some(open_one, some[len(opened) :], recovery)
+        return opened
 
     def _delete(self, gone: list[Partition]) -> list[tuple[str, int]]:
         """In a thread: (the path of a log now, for how long to keep it)."""
@@ -536,3 +548,34 @@ class Replicas:
             for partition in held.values():
                 partition.config = config
                 partition.log.config = log_config
+
+
+def _recover_some(
+    open_one: Callable[[PartitionChange], Log | KafkaError],
+    changes: list[PartitionChange],
+    recovery: _Recovery,
+) -> list[Log | KafkaError]:
+    """Open the first of these logs, or all of them, in as many threads as the logs before suggest:
+    each log, or why it cannot be opened."""
+
+    def open_each(part: list[PartitionChange]) -> tuple[list[Log | KafkaError], float]:
+        begun_s = thread_time()
+        return [open_one(change) for change in part], thread_time() - begun_s
+
+    progress, threads = recovery
+    begun_s, checked_bytes = perf_counter(), progress.checked_bytes
+    if threads.count == 1:
+        parts = [open_each(changes[:ALONE_AT_ONCE])]
+    else:
+        each = max(1, len(changes) // (threads.count * TURNS))
+        with ThreadPoolExecutor(threads.count, "recover-log") as pool:
+            starts = range(0, len(changes), each)
+            parts = [*pool.map(open_each, (changes[start : start + each] for start in starts))]
+    opened = [log for logs, _ in parts for log in logs]
+    threads.round_took(
+        len(opened),
+        progress.checked_bytes - checked_bytes,
+        sum(busy_s for _, busy_s in parts),
+        perf_counter() - begun_s,
+    )
+    return opened

@@ -1,0 +1,35 @@
+"""In how many threads logs are recovered: `num.recovery.threads.per.data.dir`, or one.
+
+Several threads help where they wait for the disk, and where a log has much to check: reading large
+pieces and their CRC leave the interpreter to the others. They do harm with thousands of small logs
+that are in the page cache, as after `kill -9`: such a log is some thirty short system calls with
+Python in between, and each of them gives the interpreter away and waits for its return. Two threads
+then take twice the processor's time, and longer, than one.
+
+So each round of logs is measured, and the next one goes by it.
+"""
+
+from typing import Final
+
+LARGE_BYTES: Final = 1 << 20
+"""To check in a log, on average: more than that is worth a thread."""
+BUSY, WAITING = 0.75, 0.5
+"""The share of a round in which its threads computed: above the first, one thread does better;
+below the second, the disk is what takes the time."""
+
+
+class RecoveryThreads:
+    """The number of threads for the next round of logs."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: as many as the configuration allows; the first round has them all."""
+        self._most = most
+        self.count = most
+
+    def round_took(self, logs: int, checked_bytes: int, busy_s: float, elapsed_s: float) -> None:
+        """A round of so many logs is over: `busy_s` is what all its threads took of the processor's
+        time."""
+        if checked_bytes > logs * LARGE_BYTES or busy_s < elapsed_s * WAITING:
+            self.count = self._most
+        elif busy_s > elapsed_s * BUSY:
+            self.count = 1
