@@ -38,7 +38,6 @@ from pk.core.auth.principal import KafkaPrincipal
 from pk.core.auth.principal_mapping import RuleError
 from pk.core.auth.sasl_server import SASL_HANDSHAKE, Refused, SaslServer, Session
 from pk.core.broker.broker import Broker
-from pk.core.broker.computing import compute
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.client_quotas import is_exempt
 from pk.core.broker.requests.context import Context
@@ -675,7 +674,7 @@ class Connection:
             with memoryview(self._buffer.data)[start:end] as frame:
                 cls, version = MESSAGES[head.api_key].request, head.api_version
                 async with self._limits.decoding:
-                    request, _ = await compute(decode, cls, frame, version, head.body_position)
+                    request, _ = await offload(decode, cls, frame, version, head.body_position)
             self.last_active = trio.current_time()
             hold = self._dispatch(api, head, request, end - start, large=True)
             del request
@@ -838,10 +837,11 @@ class Connection:
             return
         if bill is not None:
             self._charge(bill, result)
+        large = large or isinstance(result, Large)
         if result is not NO_RESPONSE:
             self._owe(await self._framed(api, head, request, result, large))
         self._handled(api.key, received_at)
-        if large or isinstance(result, Large):
+        if large:
             left = [request, _unwrapped(result)]
             del request, result
             await let_go(left)
@@ -850,10 +850,10 @@ class Connection:
         self, api: AnyApi, head: RequestHead, request: Any, response: Any, large: bool
     ) -> list[Part]:
         """The answer to what had to be waited for."""
-        if large:
-            return await compute(self._frame, api, head, request, _unwrapped(response))
         if isinstance(response, Large):
-            return await offload(self._frame, api, head, request, _unwrapped(response))
+            response = _unwrapped(response)
+        if large:
+            return await offload(self._frame, api, head, request, response)
         return self._frame(api, head, request, response)
 
     async def _outcome(
@@ -872,7 +872,7 @@ class Connection:
             return await work
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
             if large:
-                return await compute(self._failure, api, head, request, e)
+                return await offload(self._failure, api, head, request, e)
             return self._failure(api, head, request, e)
 
     async def _complete(
@@ -892,6 +892,7 @@ class Connection:
             del work
             if bill is not None:
                 self._charge(bill, result)
+            large = large or isinstance(result, Large)
             if result is NO_RESPONSE:
                 slot.parts = []
             else:
@@ -900,7 +901,7 @@ class Connection:
             self.last_active = trio.current_time()
             self._release()
             await self._flush()
-            if large or isinstance(result, Large):
+            if large:
                 left = [request, _unwrapped(result)]
                 del request, result
                 await let_go(left)

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from pk.core.api.long_requests import let_go
 from pk.core.api.registry import AnyApi, Api, error_response
-from pk.core.broker.computing import compute
 from pk.core.broker.controller.client_identity import host_of, principal_of
 from pk.core.broker.controller.controller_link import ASK_AGAIN
+from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.turns import AT_ONCE
@@ -55,9 +55,9 @@ def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
             client_host=host_of(request.client_host_address),
         )
         large = len(request.request_data) > LARGE_BYTES
-        body = await compute(_body, request, head) if large else _body(request, head)
+        body = await offload(_body, request, head) if large else _body(request, head)
         response = await answer(api, asker, body)
-        framed = await compute(_framed, response, head) if large else _framed(response, head)
+        framed = await offload(_framed, response, head) if large else _framed(response, head)
         if large:
             left = [body, response]
             del body, response
@@ -99,5 +99,5 @@ async def answer(api: AnyApi, context: Context, request: Any) -> Any:
             raise
         version, response_class = context.api_version, MESSAGES[api.key].response
         if has_many(request, AT_ONCE):
-            return await compute(error_response, api, response_class, request, e, version)
+            return await offload(error_response, api, response_class, request, e, version)
         return error_response(api, response_class, request, e, version)

@@ -2,7 +2,7 @@
 
 from pk.core.api.decide import LARGE_ELEMENTS, the_controller
 from pk.core.api.registry import Api
-from pk.core.broker.computing import compute
+from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.meta import reassignment
 from pk.core.wire.elements import has_many
@@ -19,7 +19,7 @@ async def handle(
     image = the_controller(context).image
     asked = image.partition_count if request.topics is None else 0
     if asked > LARGE_ELEMENTS or has_many(request, LARGE_ELEMENTS):
-        return await compute(reassignment.list_reassignments, image, request)
+        return await offload(reassignment.list_reassignments, image, request)
     return reassignment.list_reassignments(image, request)
 
 

@@ -24,7 +24,7 @@ from nodes import (
 from pk.core.api import produce
 from pk.core.api.fetch_request import Fetch
 from pk.core.api.registry import Holding
-from pk.core.broker.computing import compute
+from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
@@ -210,12 +210,12 @@ def test_large_requests_are_decoded_in_a_thread_one_at_a_time_and_answered_in_th
 
     async def watched(work, *args):  # type: ignore[no-untyped-def]
         if work is not decode:
-            return await compute(work, *args)
+            return await offload(work, *args)
         decoded.append(args[0].__name__)
         at_once[decode] += 1
         assert at_once[decode] == 1, "their objects take many times their bytes"
         try:
-            return await compute(work, *args)
+            return await offload(work, *args)
         finally:
             at_once[decode] -= 1
 
@@ -225,7 +225,7 @@ def test_large_requests_are_decoded_in_a_thread_one_at_a_time_and_answered_in_th
         large = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         async with running_node() as node, two_callers(node) as (caller, other):
             await make_topic(caller, "t")
-            monkeypatch.setattr(connection, "compute", watched)
+            monkeypatch.setattr(connection, "offload", watched)
             await caller.send(produce_request(b"v" * connection.LARGE_BYTES), 9)
             for one in (caller, other):
                 await one.send(large, 9)

@@ -27,7 +27,6 @@ from typing import Any
 
 import trio
 
-from pk.core.broker.computing import compute
 from pk.core.broker.controller.active_controller import Decide, Follow, OffLoopDecision
 from pk.core.broker.controller.controller_link import FateUnknown
 from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
@@ -261,9 +260,9 @@ class Controller:
             one.error = _refusal("the controller stopped before it decided")
             try:
                 decide = one.decide
-                if isinstance(decide, OffLoopDecision) and decide.large:
-                    decision = await compute(decide.ask(), image, directory=AT_WORK)
-                elif isinstance(decide, OffLoopDecision) and image.partition_count > LARGE_IMAGE:
+                if isinstance(decide, OffLoopDecision) and (
+                    decide.large or image.partition_count > LARGE_IMAGE
+                ):
                     decision = await offload(decide.ask(), image, directory=AT_WORK)
                 else:
                     decision = decide(image)

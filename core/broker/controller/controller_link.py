@@ -27,8 +27,8 @@ from typing import Any, Final, Protocol, cast
 import trio
 
 from pk.core.auth.principal import KafkaPrincipal
-from pk.core.broker.computing import compute
 from pk.core.broker.controller.client_identity import address_bytes, principal_bytes
+from pk.core.broker.offload import offload
 from pk.core.broker.peers import Channel, PeerLost, Peers
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import Endpoint
@@ -228,13 +228,13 @@ class ControllerLink:
                 else:
                     limit, large = self._request_bytes_max, has_many(request, LISTED_MAX)
                     envelope = (
-                        await compute(_envelope, client, request, limit)
+                        await offload(_envelope, client, request, limit)
                         if large
                         else _envelope(client, request, limit)
                     )
                     answer = await self._ask(self._clients, envelope, timeout_ms)
                     response = (
-                        await compute(_opened, answer, client, request)
+                        await offload(_opened, answer, client, request)
                         if large
                         else _opened(answer, client, request)
                     )
