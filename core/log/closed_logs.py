@@ -1,18 +1,20 @@
 """What an orderly stop notes of the logs it closed: `.pk_closed`, CBOR, beside the checkpoints.
 
 Of a clean start's work most would be to list each log's directory and to read its two small text
-files; with 50,000 logs that takes seconds. The note says what they said, so that the start asks the
-file system only whether they are as they were: the time at which names in the directory last
-changed, and the size and time of each `.log`. A log that is not (an operator was there, or another
-program) is listed and read. What its indexes hold is checked at first use, as always.
+files; with 50,000 logs that takes seconds. The note has a document of each log that says what they
+said, so that the start asks the file system only whether the log is as it was: the time at which
+names in the directory last changed, and the size and time of each `.log`. A log that has changed
+(an operator was there, or another program) is listed and read. What its indexes hold is checked at
+first use, as always.
 
-The note goes with the mark of the clean stop, before which it was written: it is true of logs that
-are closed. A log whose index of aborted transactions has entries is not in it: whether that index
-is still whole is looked at (txnindex_sizes.py).
+The note is no part of an orderly stop: it is written after the mark of the clean stop, and where it
+is missing the start takes longer. A log with an index of aborted transactions is not in it: whether
+that index is still whole is looked at (txnindex_sizes.py). Nor is one without a file of its leader
+epochs, which are then read from its batches.
 
-body        {"<topic>-<partition>": a document of its own, read when the log is opened:
-            [topic id, time of the directory, end offset, segments, snapshots, leader epochs,
-            names of files that the next start removes]}
+body        [CRC-32C of the documents, the documents: CBOR of {"<topic>-<partition>": document}]
+document    CBOR of [topic id, time of the directory, end offset, segments, snapshots,
+            leader epochs, names of files that the next start removes]
 segment     [base offset, time of its log, modified (ms), sizes of its .log, .index and .timeindex,
             each -1 where it does not exist]
 snapshot    [offset, bytes]
@@ -30,6 +32,7 @@ from pk.core.log import recovery
 from pk.core.log.epochs import EpochStart, LeaderEpochs
 from pk.core.log.files import Disk, Stamp
 from pk.core.log.segment import INDEX, LOG, TIME_INDEX, file_name
+from pk.core.record.batch import crc_of
 from pk.core.values import Uuid
 
 NOTE: Final = ".pk_closed"
@@ -43,8 +46,7 @@ _MISSING: Final = -1
 class ClosedLog(NamedTuple):
     """A log as it was when it was closed."""
 
-    noted: bytes
-    """Its document."""
+    document: bytes
     topic_id: Uuid
     stamp: Stamp
     """Of its directory."""
@@ -53,24 +55,25 @@ class ClosedLog(NamedTuple):
     contents: recovery.Contents
 
 
-def note_of(
-    disk: Disk, directory: str, topic_id: Uuid, end_offset: int, noted: bytes | None
+def document_of(
+    disk: Disk, directory: str, topic_id: Uuid, end_offset: int, opened_by: bytes | None
 ) -> bytes | None:
     """The document of a log that was just closed and ends at `end_offset`; None where its files do
-    not tell all that the next start needs. `noted` is the one that it was opened by, if any. Raises
-    OSError."""
-    if noted is not None and closed_log(disk, directory, topic_id, noted) is not None:
-        return noted
+    not tell all that the next start needs. `opened_by` is the one that it was opened by, if any.
+    Raises OSError, ValueError."""
+    if opened_by is not None:
+        closed = closed_log(disk, directory, topic_id, opened_by)
+        if closed is not None and closed.contents.end_offset == end_offset:
+            return opened_by
     stamp = disk.stamp(directory)
     found = recovery.find(disk, directory)
     if found.swaps or not found.segments:
         return None
+    if not found.has_epochs and any(sizes[LOG] for sizes in found.segments.values()):
+        return None
     if any(not sizes.keys() <= set(_SUFFIXES) for sizes in found.segments.values()):
         return None
-    try:
-        epochs = recovery.epochs_on_disk(disk, directory) if found.has_epochs else LeaderEpochs()
-    except ValueError:
-        return None
+    epochs = recovery.epochs_on_disk(disk, directory) if found.has_epochs else LeaderEpochs()
     segments = [
         [
             base,
@@ -94,10 +97,10 @@ def note_of(
     )
 
 
-def closed_log(disk: Disk, directory: str, topic_id: Uuid, noted: bytes) -> ClosedLog | None:
-    """What `noted` says of the log in `directory`; None if it is another topic's, or is not as it
-    was. Raises OSError, CborError."""
-    closed = _parse(noted)
+def closed_log(disk: Disk, directory: str, topic_id: Uuid, document: bytes) -> ClosedLog | None:
+    """What `document` says of the log in `directory`; None if it is another topic's, or is not as
+    it was. Raises OSError, CborError."""
+    closed = _parse(document)
     if closed.topic_id != topic_id or not _is_unchanged(disk, directory, closed):
         return None
     return closed
@@ -115,9 +118,9 @@ def _is_unchanged(disk: Disk, directory: str, closed: ClosedLog) -> bool:
     return True
 
 
-def _parse(noted: bytes) -> ClosedLog:
+def _parse(document: bytes) -> ClosedLog:
     """Raises CborError."""
-    body: Any = cbor.loads_plain(noted)
+    body: Any = cbor.loads_plain(document)
     try:
         topic_id, time, end_offset, segments, snapshots, epochs, leftovers = body
         found, log_stamps = recovery.Found(has_epochs=bool(epochs)), list[tuple[int, Stamp]]()
@@ -137,20 +140,22 @@ def _parse(noted: bytes) -> ClosedLog:
     except (TypeError, ValueError) as e:
         raise CborError(str(e)) from None
     contents = recovery.Contents(found, end_offset, LeaderEpochs(entries))
-    return ClosedLog(noted, topic_id, Stamp(0, time), log_stamps, contents)
+    return ClosedLog(document, topic_id, Stamp(0, time), log_stamps, contents)
 
 
-def format_note(noted: Mapping[str, bytes]) -> bytes:
+def format_note(documents: Mapping[str, bytes]) -> bytes:
     """The content of the file, of documents by the name of a log's directory."""
-    return cbor.dumps(KIND, VERSION, noted)
+    content = cbor.dumps_plain(documents)
+    return cbor.dumps(KIND, VERSION, [crc_of(content), content])
 
 
 def parse_note(content: bytes) -> dict[str, bytes]:
     """The documents in it, by the name of a log's directory. Raises CborError."""
     _, body = cbor.loads(KIND, content, VERSION)
-    if not isinstance(body, dict):
-        raise CborError(f"{KIND}: not a map")
-    documents = cast(dict[Any, Any], body)
-    if not all(isinstance(name, str) and isinstance(d, bytes) for name, d in documents.items()):
-        raise CborError(f"{KIND}: not names and documents")
-    return documents
+    try:
+        crc, documents = cast(list[Any], body)
+        if crc != crc_of(documents):
+            raise CborError(f"{KIND}: damaged")
+        return dict(cbor.loads_plain(documents))
+    except (TypeError, ValueError) as e:
+        raise CborError(f"{KIND}: {e}") from None

@@ -16,6 +16,7 @@ One of several directories may fail, at start or later (`LogDir.failed`): the ot
 its logs.
 """
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
@@ -30,7 +31,6 @@ from pk.core.log.failures import (
     LogDirBroken,
     LogDirError,
     StorageError,
-    is_fault,
     storage_errors,
 )
 from pk.core.log.files import Disk
@@ -420,36 +420,20 @@ class LogDirs:
         directory.write_high_watermarks(high_watermarks)
         if any(log.dead for log in logs) or (directory.found and not directory.clean):
             return  # a log that was never opened is as unclean as we found it
+        aborted = {log.tp: sizes_of(log.segments) for log in logs}
+        aborted = {tp: sizes for tp, sizes in aborted.items() if sizes}
         try:
-            self._note_closed(directory, logs)
+            if aborted:
+                directory.disk.write(
+                    f"{directory.path}/{txnindex_sizes.NOTE}", format_sizes(aborted)
+                )
             directory.disk.write(
                 f"{directory.path}/{CLEAN_SHUTDOWN}",
                 checkpoints.format_clean_shutdown(broker_epoch),
             )
         except OSError as e:
             raise StorageError(directory.path, f"write {CLEAN_SHUTDOWN}", e) from e
-
-    def _note_closed(self, directory: LogDir, logs: list[Log]) -> None:
-        """Note what the next start would otherwise look for. Raises OSError."""
-        aborted = {log.tp: sizes_of(log.segments) for log in logs}
-        aborted = {tp: sizes for tp, sizes in aborted.items() if sizes}
-        disk = directory.disk
-        if aborted:
-            disk.write(f"{directory.path}/{txnindex_sizes.NOTE}", format_sizes(aborted))
-        noted = directory.closed  # those that were not opened are as they were
-        for log in logs:
-            document = closed_logs.note_of(
-                disk, log.directory, log.topic_id, log.log_end_offset, log.closed_as
-            )
-            if document is not None:
-                noted[str(log.tp)] = document
-        content = closed_logs.format_note(noted)
-        try:
-            disk.write(f"{directory.path}/{closed_logs.NOTE}", content)
-        except OSError as e:
-            if is_fault(e):
-                raise
-            logger.warning("%s: what its logs hold is not noted: %s", directory.path, e)
+        _note_closed(directory, logs)
 
     def _read(
         self,
@@ -475,7 +459,7 @@ class LogDirs:
             contents=None if closed is None else closed.contents,
         )
         if closed is not None:
-            log.closed_as = closed.noted
+            log.closed_as = closed.document
         if log.recovered is not None and log.recovered.bytes_cut:
             logger.warning(
                 "%s was not closed: %d bytes at its end were torn and are gone, it ends at %d",
@@ -538,6 +522,26 @@ class LogDirs:
                 failure = failure or e
         if failure is not None:
             raise failure
+
+
+def _note_closed(directory: LogDir, logs: list[Log]) -> None:
+    """Note what the next start would otherwise look for; where that fails, it does."""
+    disk = directory.disk
+    # Those that were not opened are as they were.
+    documents = {
+        str(tp): directory.closed[str(tp)] for tp in directory.found if str(tp) in directory.closed
+    }
+    try:
+        for log in logs:
+            with contextlib.suppress(OSError, ValueError):
+                document = closed_logs.document_of(
+                    disk, log.directory, log.topic_id, log.log_end_offset, log.closed_as
+                )
+                if document is not None:
+                    documents[str(log.tp)] = document
+        disk.write(f"{directory.path}/{closed_logs.NOTE}", closed_logs.format_note(documents))
+    except OSError as e:
+        logger.warning("%s: what its logs hold is not noted: %s", directory.path, e)
 
 
 def _prepare_close(log: Log) -> bool:

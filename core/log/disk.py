@@ -58,7 +58,7 @@ SHARE_OF_DESCRIPTORS = 0.6
 """Of RLIMIT_NOFILE; the rest is for connections."""
 
 READ_BYTES = 1 << 16
-"""Of a small file by one call: most are read whole by the first. Less means that it ended."""
+"""Of a small file by one call: most are read whole by the first."""
 
 _SYNCED_WHOLE = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs"})
 """File systems whose `syncfs` writes all and reports what it could not: FUSE's and overlayfs's do
@@ -424,14 +424,12 @@ class RealDisk:
         with self.reading(path):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                content = b""
-                while more := os.read(fd, READ_BYTES):
-                    content += more
-                    if len(more) < READ_BYTES:
-                        break
+                pieces: list[bytes] = []
+                while piece := os.read(fd, READ_BYTES):
+                    pieces.append(piece)
             finally:
                 os.close(fd)
-        return content
+        return b"".join(pieces)
 
     def write(
         self, path: str, data: bytes, *, sync: bool = True, sync_name: bool | None = None

@@ -105,7 +105,8 @@ class Log:
                 swap.complete(disk, directory, found.swaps, now_ms)
                 found = recovery.find(disk, directory)
             for name in found.leftovers:
-                disk.remove(f"{directory}/{name}")
+                with contextlib.suppress(FileNotFoundError):
+                    disk.remove(f"{directory}/{name}")
             segments: list[Segment] = []
             for base, sizes in sorted(found.segments.items()):
                 segment = Segment(disk, directory, base, sizes, now_ms)

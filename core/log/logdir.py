@@ -99,15 +99,18 @@ class LogDir:
     def take_closed(self, tp: TopicPartition, path: str, topic_id: Uuid) -> ClosedLog | None:
         """What the log of a partition of this topic, at `path`, was closed as, if that was noted
         and it is as it was; once only. Raises OSError."""
-        noted = self.closed.pop(str(tp), None)
-        if noted is None:
+        document = self.closed.pop(str(tp), None)
+        if document is None:
             return None
         try:
-            return closed_logs.closed_log(self.disk, path, topic_id, noted)
+            closed = closed_logs.closed_log(self.disk, path, topic_id, document)
         except CborError as e:
             logger.warning("%s: %s cannot be read: %s", path, closed_logs.NOTE, e)
             self.closed.clear()  # another program's, maybe: then each log would say so
             return None
+        if closed is None or closed.contents.end_offset != self.recovery_points.get(tp, 0):
+            return None
+        return closed
 
     def free_bytes(self) -> tuple[int, int]:
         """(total, usable) bytes of its file system. Raises StorageError."""

@@ -13,23 +13,22 @@ from typing import Final
 
 LARGE_BYTES: Final = 1 << 20
 """To check in a log, on average: more than that is worth a thread."""
-BUSY, WAITING = 0.75, 0.5
-"""The share of a round in which its threads computed: above the first, one thread does better;
-below the second, the disk is what takes the time."""
+WAITING: Final = 0.5
+"""The disk takes the time where threads computed for less than this share of a round."""
 
 
 class RecoveryThreads:
     """The number of threads for the next round of logs."""
 
-    def __init__(self, most: int) -> None:
-        """`most`: as many as the configuration allows; the first round has them all."""
-        self._most = most
-        self.count = most
+    def __init__(self, threads_max: int) -> None:
+        """`threads_max`: as many as the configuration allows; the first round has them all."""
+        self._threads_max = threads_max
+        self.count = threads_max
 
     def round_took(self, logs: int, checked_bytes: int, busy_s: float, elapsed_s: float) -> None:
         """A round of so many logs is over: `busy_s` is what all its threads took of the processor's
         time."""
         if checked_bytes > logs * LARGE_BYTES or busy_s < elapsed_s * WAITING:
-            self.count = self._most
-        elif busy_s > elapsed_s * BUSY:
+            self.count = self._threads_max
+        elif busy_s > elapsed_s:  # they would be done by now, one after another
             self.count = 1

@@ -34,7 +34,7 @@ def test_between_the_two_it_stays_as_it_is() -> None:
     threads = RecoveryThreads(4)
     threads.round_took(16, SMALL, busy_s=0.6, elapsed_s=1.0)
     assert threads.count == 4
-    threads.round_took(16, SMALL, busy_s=0.8, elapsed_s=1.0)
+    threads.round_took(16, SMALL, busy_s=1.1, elapsed_s=1.0)
     threads.round_took(16, SMALL, busy_s=0.6, elapsed_s=1.0)
     assert threads.count == 1
 
