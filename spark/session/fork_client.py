@@ -23,12 +23,16 @@ def main(path: str, python: str, arguments: list[str]) -> int:
     """The exit code. Does not return where PYTHON takes over."""
     asked = socket.socket(socket.AF_UNIX)
     found: bytes = b""
+    # From the question on, a SIGTERM waits until it is known whom it is passed on to.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     if arguments[:1] == ["-m"]:
         found = _ask(asked, path, arguments)
     if len(found) < STATUS.size:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.execv(python, [python, *arguments])
     process_id = STATUS.unpack(found)[0]
     signal.signal(signal.SIGTERM, lambda *_: os.kill(process_id, signal.SIGTERM))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     ended = asked.recv(STATUS.size, socket.MSG_WAITALL)
     status = STATUS.unpack(ended)[0] if len(ended) == STATUS.size else 1
     return status if status >= 0 else 128 - status

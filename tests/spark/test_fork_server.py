@@ -3,6 +3,7 @@ everything."""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from pk.spark.java import worker_environment
+from pk.spark.session import fork_client
 from pk.spark.session.fork_server import ForkServer, can_fork
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
@@ -117,6 +119,26 @@ def test_sigterm_is_passed_on(server: ForkServer, tmp_path: Path) -> None:
         process.terminate()
         assert process.stdout.read() == b""  # the fork is gone, and with it its end of the pipe
         assert process.wait() == 128 + signal.SIGTERM
+
+
+def test_sigterm_is_passed_on_when_it_comes_before_the_answer(tmp_path: Path) -> None:
+    """The client is killed with nothing but a listening socket that answers later."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "forks"))
+        listener.listen()
+        command = [sys.executable, fork_client.__file__, str(tmp_path / "forks"), sys.executable]
+        with (
+            subprocess.Popen(["sleep", "60"]) as passed_to,
+            subprocess.Popen([*command, "-m", "any"]) as process,
+        ):
+            asker, _ = listener.accept()
+            with asker:
+                asker.recv(1, socket.MSG_PEEK)  # it has asked
+                process.terminate()
+                asker.sendall(fork_client.STATUS.pack(passed_to.pid))
+                assert passed_to.wait() == -signal.SIGTERM
+                asker.sendall(fork_client.STATUS.pack(-signal.SIGTERM))
+            assert process.wait() == 128 + signal.SIGTERM
 
 
 def test_without_the_server_python_starts_as_ever(tmp_path: Path) -> None:
