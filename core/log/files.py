@@ -30,7 +30,8 @@ class Entry(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """Changes whenever the bytes of a file or the names in a directory change."""
+    """Changes when the bytes of a file or the names in a directory do, as finely as the file system
+    tells the time."""
 
     size: int
     """In bytes; 0 for a directory."""

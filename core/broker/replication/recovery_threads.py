@@ -4,7 +4,7 @@ Several threads help where they wait for the disk, and where a log has much to c
 pieces and their CRC leave the interpreter to the others. They do harm with thousands of small logs
 that are in the page cache, as after `kill -9`: such a log is some thirty short system calls with
 Python in between, and each of them gives the interpreter away and waits for its return. Two threads
-then take twice the processor's time, and longer, than one.
+then take up to twice the processor's time of one, and are not done sooner.
 
 So each round of logs is measured, and the next one goes by it.
 """

@@ -206,9 +206,9 @@ class Replicas:
         to_recover = self._dirs.to_recover
         recovery = None
         if to_recover:
-            most = config.num_recovery_threads_per_data_dir * len(self._dirs.usable)
+            threads_max = config.num_recovery_threads_per_data_dir * len(self._dirs.usable)
             progress = RecoveryProgress(to_recover, self.clock.now_ms)
-            recovery = _Recovery(progress, RecoveryThreads(1 if is_inline() else most))
+            recovery = _Recovery(progress, RecoveryThreads(1 if is_inline() else threads_max))
         for start in range(0, len(wanted), OPEN_AT_ONCE):
             some = wanted[start : start + OPEN_AT_ONCE]
             for change in some:
