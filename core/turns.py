@@ -68,6 +68,17 @@ def once(items: Iterable[H]) -> Iterator[H]:
             yield item
 
 
+def counted(items: Iterable[H]) -> Turns[dict[H, int]]:
+    """How often each of `items` comes, in the order of their first time."""
+    counts: dict[H, int] = {}
+    pace = Pace(FREED_AT_ONCE)
+    for item in items:
+        counts[item] = counts.get(item, 0) + 1
+        if pace.due():
+            yield
+    return counts
+
+
 def all_true(answers: Iterable[object]) -> Turns[bool]:
     """Whether each of `answers` is true, as `all`; they are asked until one is not."""
     pace = Pace()
@@ -114,7 +125,7 @@ def joined(lists: list[list[T]]) -> Turns[list[T]]:
 
 def cleared(elements: dict[Any, Any] | set[Any]) -> Turns[None]:
     """Empty a dict or a set, as `emptied` a list. Its keys are freed too, which one tends to
-    forget: tuples, mostly."""
+    forget: tuples mostly, or the names of a request whose client has gone meanwhile."""
     pop = elements.popitem if isinstance(elements, dict) else elements.pop
     while elements:
         for _ in range(min(len(elements), FREED_AT_ONCE)):

@@ -28,7 +28,6 @@ import trio
 
 from pk.core.api import produce
 from pk.core.api.delayed_fetch import DelayedFetch
-from pk.core.api.long_requests import let_go
 from pk.core.api.produce_fast_path.answers import DelayedProduce, FailedProduce
 from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.api.registry import NO_RESPONSE, AnyApi, Holding, Large, error_response
@@ -41,11 +40,17 @@ from pk.core.broker.broker import Broker
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.client_quotas import is_exempt
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import finish, let_go
 from pk.core.config import ConfigError
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from pk.core.lazy_dataclass import dataclass
-from pk.core.wire.codec import decode, decode_small
-from pk.core.wire.header import RequestHead, frame_response, parse_request_header
+from pk.core.wire.codec import decode, decode_in_turns, decode_small
+from pk.core.wire.header import (
+    RequestHead,
+    frame_response,
+    frame_response_in_turns,
+    parse_request_header,
+)
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.api_versions import ApiVersionsResponse
 from pk.core.wire.types import EncodeError, Part
@@ -62,10 +67,10 @@ logger = logging.getLogger("pk.server")
 PRODUCE = 0
 API_VERSIONS = 18
 LARGE_BYTES = 256 << 10
-"""A request from here on is decoded in a thread, since a million small elements take a second; a
+"""A request from here on is decoded in turns, since a million small elements take a second; a
 Produce request only where it names many partitions, since its records are not decoded."""
 PRODUCED_MAX = 1000
-"""A large Produce request that names more topics and partitions is decoded in a thread too."""
+"""A large Produce request that names more topics and partitions is decoded in turns too."""
 MEMORY_WAIT_S = 10
 """How long a connection that cannot grow its buffer waits for others to finish before it is
 closed."""
@@ -666,15 +671,18 @@ class Connection:
         return self._dispatch(api, head, request, end - start)
 
     async def _handle_large(self, api: AnyApi, head: RequestHead, start: int, end: int) -> None:
-        """Handle a frame that may take long to decode. The buffer stays as it is: nothing is
-        received meanwhile."""
+        """Handle a frame that takes long to decode: in turns, since a thread would slow the loop
+        more, by taking the interpreter at each of its system calls. The buffer stays as it is:
+        nothing is received meanwhile."""
         if self._out:
             self._nursery.start_soon(self._flush)
         with large_request():
             with memoryview(self._buffer.data)[start:end] as frame:
                 cls, version = MESSAGES[head.api_key].request, head.api_version
                 async with self._limits.decoding:
-                    request, _ = await offload(decode, cls, frame, version, head.body_position)
+                    request, _ = await finish(
+                        decode_in_turns(cls, frame, version, head.body_position)
+                    )
             self.last_active = trio.current_time()
             hold = self._dispatch(api, head, request, end - start, large=True)
             del request
@@ -753,6 +761,19 @@ class Connection:
         except EncodeError as e:
             failed = self._failure(api, head, request, e)
             return frame_response(failed, head.api_key, head.api_version, head.correlation_id)
+
+    async def _frame_in_turns(
+        self, api: AnyApi, head: RequestHead, request: Any, response: Any
+    ) -> list[Part]:
+        """As `_frame`, of a large response."""
+        key, version = head.api_key, head.api_version
+        try:
+            return await finish(
+                frame_response_in_turns(response, key, version, head.correlation_id)
+            )
+        except EncodeError as e:
+            failed = await offload(self._failure, api, head, request, e)
+            return await finish(frame_response_in_turns(failed, key, version, head.correlation_id))
 
     def _owe(self, parts: list[Part]) -> None:
         if self._parked:
@@ -853,7 +874,7 @@ class Connection:
         if isinstance(response, Large):
             response = _unwrapped(response)
         if large:
-            return await offload(self._frame, api, head, request, response)
+            return await self._frame_in_turns(api, head, request, response)
         return self._frame(api, head, request, response)
 
     async def _outcome(

@@ -13,12 +13,11 @@ import trio
 from clients.apache_kafka import free_ports
 
 from pk.core.broker.broker import Broker
+from pk.core.broker.controller.active_controller import Decide
 from pk.core.broker.controller.controller import Controller
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk
 from pk.core.log.memory_disk import MemoryDisk
-from pk.core.machine import Decision
-from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 from pk.core.wire.codec import decode_whole
 from pk.core.wire.header import frame_request, parse_response_header
@@ -85,7 +84,7 @@ def controller_of(broker: Broker) -> Controller:
     return broker.controller
 
 
-async def decide(broker: Broker, decide: Callable[[MetadataImage], Decision[Event]]) -> Any:
+async def decide(broker: Broker, decide: Decide) -> Any:
     """Have the controller in the broker's own process decide; its reply, when the broker has
     reacted."""
     controller = controller_of(broker)

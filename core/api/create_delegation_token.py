@@ -4,7 +4,7 @@
 from typing import Final
 
 from pk.core.api.authorization import allows
-from pk.core.api.decide import decided
+from pk.core.api.decide import LARGE_ELEMENTS, decided
 from pk.core.api.forward import TIMEOUT_MS, pass_on
 from pk.core.api.registry import Api
 from pk.core.api.token_requests import (
@@ -18,6 +18,7 @@ from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import delegation_tokens
 from pk.core.values import new_id, uuid_text
+from pk.core.wire.elements import has_many
 from pk.core.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -56,6 +57,7 @@ async def decide(
         lambda image: delegation_tokens.create(request, asker, secret, lifetimes, token_id, now_ms),
         request,
         TIMEOUT_MS,
+        in_thread=has_many(request, LARGE_ELEMENTS),
     )
     return _in_version(context, made)
 

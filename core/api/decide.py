@@ -9,26 +9,25 @@ from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.wire.elements import has_many
 from pk.core.wire.schema import Struct
 
 LARGE_ELEMENTS = 1000
-"""A request with more is decided about in a thread."""
+"""What looks at more is done in a thread, unless it is done in turns."""
 
 
 async def decided(
-    context: Context, decide: Decide, request: Struct, timeout_ms: int, *, large: bool = False
+    context: Context, decide: Decide, request: Struct, timeout_ms: int, *, in_thread: bool = False
 ) -> Any:
     """The reply of a decision about `request`, once it is safe. `decide` looks at nothing but the
-    image and the request. `large`: it takes many milliseconds, though the request is small.
+    image and the request. `in_thread`: it takes many milliseconds, and cannot be made in turns.
 
     Raises KafkaError(REQUEST_TIMED_OUT) when the request's time is over first; what was decided
     happens all the same, as in Kafka. Raises what `Controller.submit` does.
     """
-    if large or has_many(request, LARGE_ELEMENTS):
+    if in_thread:
         decide = OffLoopDecision(partial(_same, decide), large=True)
     with trio.move_on_after(max(timeout_ms, 0) / 1000):
-        return await the_controller(context).submit(decide)
+        return await the_controller(context).submit(decide, about=request)
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time that the request allows is over")
 
 

@@ -3,7 +3,7 @@ The answer names them. Without an authorizer: SECURITY_DISABLED."""
 
 from typing import Final
 
-from pk.core.api.decide import decided
+from pk.core.api.decide import LARGE_ELEMENTS, decided
 from pk.core.api.registry import Api
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.core.broker.requests.context import Context
@@ -49,9 +49,10 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
         )
         async for one in in_turns(request.filters)
     ]
-    large = len(filters) * len(context.broker.image.acls) > LARGE_COMPARISONS
+    comparisons = len(filters) * len(context.broker.image.acls)
+    large = len(filters) > LARGE_ELEMENTS or comparisons > LARGE_COMPARISONS
     reply = await decided(
-        context, lambda image: delete_acls(image, filters), request, TIMEOUT_MS, large=large
+        context, lambda image: delete_acls(image, filters), request, TIMEOUT_MS, in_thread=large
     )
     outcomes: list[list[AclBinding] | KafkaError] = reply
     gone: dict[AclBinding, None] = {}

@@ -12,22 +12,22 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any, Final
 
-from pk.core.api.long_requests import let_go
 from pk.core.api.registry import AnyApi, Api, error_response
 from pk.core.broker.controller.client_identity import host_of, principal_of
 from pk.core.broker.controller.controller_link import ASK_AGAIN
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import finish, let_go
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.turns import AT_ONCE
-from pk.core.wire.codec import decode_whole, join
+from pk.core.turns import AT_ONCE, Turns
+from pk.core.wire.codec import decode_whole_in_turns, join
 from pk.core.wire.elements import has_many
-from pk.core.wire.header import RequestHead, frame_response, parse_request_header
+from pk.core.wire.header import RequestHead, frame_response_in_turns, parse_request_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 LARGE_BYTES: Final = 64 << 10
-"""A request from here on is decoded, and its answer encoded, in a thread."""
+"""A request from here on is freed in turns."""
 
 
 def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
@@ -55,9 +55,9 @@ def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
             client_host=host_of(request.client_host_address),
         )
         large = len(request.request_data) > LARGE_BYTES
-        body = await offload(_body, request, head) if large else _body(request, head)
+        body = await finish(_body(request, head))
         response = await answer(api, asker, body)
-        framed = await offload(_framed, response, head) if large else _framed(response, head)
+        framed = await finish(_framed(response, head))
         if large:
             left = [body, response]
             del body, response
@@ -67,8 +67,9 @@ def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
     return Api(key=58, versions=(0, 0), handle=handle, parks=True)
 
 
-def _framed(response: Any, head: RequestHead) -> bytes:
-    frame = frame_response(response, head.api_key, head.api_version, head.correlation_id)
+def _framed(response: Any, head: RequestHead) -> Turns[bytes]:
+    key, version = head.api_key, head.api_version
+    frame = yield from frame_response_in_turns(response, key, version, head.correlation_id)
     return join(frame)[4:]
 
 
@@ -79,10 +80,12 @@ def _head(request: EnvelopeRequest) -> RequestHead:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
 
 
-def _body(request: EnvelopeRequest, head: RequestHead) -> Any:
-    message = MESSAGES[head.api_key].request
+def _body(request: EnvelopeRequest, head: RequestHead) -> Turns[Any]:
+    message, data = MESSAGES[head.api_key].request, request.request_data
     try:
-        return decode_whole(message, request.request_data, head.api_version, head.body_position)
+        return (
+            yield from decode_whole_in_turns(message, data, head.api_version, head.body_position)
+        )
     except ProtocolError as e:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
 

@@ -8,22 +8,22 @@ While a request pauses, the image, leaderships and groups may change: what is sa
 true when it is said, as if each had come in a request of its own. What must be decided as one is
 the coordinator's (core/broker/coordinator).
 
-Requests that are large are decoded in a thread, and their answers are encoded in one
-(net/connection.py). Freeing 200,000 objects takes as long as making them: `let_go` does that in
-turns.
+Requests that are large are decoded in turns, and so are their answers encoded
+(net/connection.py). Freeing 200,000 objects takes as long as making them: `let_go` of
+core/broker/turns.py does that in turns too.
 """
 
 from collections.abc import Awaitable
 from inspect import isawaitable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pk.core.api.registry import Holding, Large, Outcome
 from pk.core.broker.turns import finish, in_turns, pause
-from pk.core.turns import AT_ONCE, FREED_AT_ONCE, Pace, Turns
-from pk.core.wire.elements import arrays_of, has_many
+from pk.core.turns import AT_ONCE, Turns
+from pk.core.wire.elements import has_many
 from pk.core.wire.schema import Message
 
-__all__ = ["begin", "in_turns", "large_or_not", "let_go"]
+__all__ = ["begin", "in_turns", "large_or_not"]
 
 R = TypeVar("R", bound=Message)
 
@@ -47,28 +47,3 @@ async def _go_on(work: Turns[Any]) -> Outcome[Any] | Awaitable[Outcome[Any]]:
 def large_or_not(response: R) -> R | Large[R]:
     """`response`, as a large one where it has many elements."""
     return Large(response) if has_many(response, AT_ONCE) else response
-
-
-async def let_go(messages: list[Any]) -> None:
-    """Free large messages in turns, and empty the list. Nothing else may refer to them: their
-    elements live until their turn comes."""
-    pace = Pace(FREED_AT_ONCE)
-    heap: list[list[Any]] = [messages]
-    del messages
-    while heap:
-        if not heap[-1]:
-            heap.pop()
-            continue
-        each, count = heap[-1].pop(), 1
-        for name, holds_arrays in arrays_of(cast(type[Any], type(each))):
-            value = getattr(each, name)
-            if value and (holds_arrays or len(value) > AT_ONCE):
-                # A copy: what it was taken from may be in use elsewhere, and keeps its elements
-                # then.
-                heap.append(value.copy())
-            elif value:
-                count += len(value)
-            value = None
-        each = None
-        if pace.due(count):
-            await pause()

@@ -19,13 +19,12 @@ from pk.core.api.authorization import allows, allows_cluster, cluster_operations
 from pk.core.api.authorized import NOT_ASKED, TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Large
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import pause
+from pk.core.broker.turns import finish, pause
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.topic_names import is_name
-from pk.core.turns import AT_ONCE
+from pk.core.turns import AT_ONCE, Pace, Turns, at_once, cleared
 from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_NODE, ZERO_UUID, Uuid
 from pk.core.wire.messages.metadata import (
     MetadataRequest,
@@ -46,7 +45,11 @@ Alive = dict[int, tuple[str, int, str | None]]
 _UNDESCRIBED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
 
 LARGE_PARTITIONS: Final = 500
-"""Beyond so many, an answer is made in a thread: it takes the loop milliseconds."""
+"""Beyond so many, an answer is made in turns: it takes the loop milliseconds."""
+
+
+OPERATIONS_AS_ELEMENTS: Final = 8
+"""To find out what may be done with a topic takes as long as to describe so many partitions."""
 
 
 def handle(
@@ -61,7 +64,7 @@ def handle(
     """
     if len(context.broker.image.brokers) > 1 or _large(context, request):
         return _wait_first(context, request)
-    answer = _answer(context, request, frozenset())
+    answer = at_once(_answer(context, request, frozenset()))
     _create_missing(context, request)
     return answer
 
@@ -112,10 +115,10 @@ async def _wait_first(
     answer: MetadataResponse | Large[MetadataResponse]
     just_fenced = context.broker.just_fenced.nodes()
     if _large(context, request):
-        answer = Large(await offload(_answer, context, request, just_fenced))
+        answer = Large(await finish(_answer(context, request, just_fenced)))
         await _create_missing_in_turns(context, request)
     else:
-        answer = _answer(context, request, just_fenced)
+        answer = at_once(_answer(context, request, just_fenced))
         _create_missing(context, request)
     return answer
 
@@ -139,7 +142,8 @@ def _wants_all(request: MetadataRequest, version: int) -> bool:
 
 def _answer(
     context: Context, request: MetadataRequest, just_fenced: Collection[int]
-) -> MetadataResponse:
+) -> Turns[MetadataResponse]:
+    """From one image, whatever changes in between."""
     image = context.broker.image
     version = context.api_version
     alive = _endpoints(image, context.listener)
@@ -149,15 +153,23 @@ def _answer(
         for node, (host, port, rack) in sorted(named.items())
     ]
     wanted = request.topics
+    answers: list[MetadataResponseTopic] = []
+    pace = Pace()
     if wanted is None or _wants_all(request, version):
-        answers = [_topic(t, alive, version) for t in _visible(context, image)]
+        for topic in _visible(context, image):
+            answers.append((yield from _topic(topic, alive, version)))
+            if pace.due(1 + len(topic.partitions)):
+                yield
     else:
-        answers = [
-            _one(context, request, name, topic_id, image, alive)
-            for name, topic_id in _asked(wanted, version)
-        ]
+        asked = yield from _asked(wanted, version)
+        for name, topic_id in asked:
+            one = yield from _one(context, request, name, topic_id, image, alive)
+            answers.append(one)
+            if pace.due(1 + len(one.partitions)):
+                yield
+        yield from cleared(asked)
     if request.include_topic_authorized_operations:
-        _add_operations(context, answers)
+        yield from _add_operations(context, answers)
     cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=brokers,
@@ -174,13 +186,16 @@ def _visible(context: Context, image: MetadataImage) -> Iterable[TopicImage]:
     if not is_on(context):
         return topics
     kind = ResourceType.TOPIC
-    return [t for t in topics if allows(context, Operation.DESCRIBE, kind, t.name, log=False)]
+    return (t for t in topics if allows(context, Operation.DESCRIBE, kind, t.name, log=False))
 
 
-def _add_operations(context: Context, answers: Iterable[MetadataResponseTopic]) -> None:
+def _add_operations(context: Context, answers: Iterable[MetadataResponseTopic]) -> Turns[None]:
     """What the asker may do with each topic that it may describe (KIP-430)."""
     authorization = context.broker.authorization
+    pace = Pace()
     for topic in answers:
+        if pace.due(OPERATIONS_AS_ELEMENTS):
+            yield
         if topic.error_code not in _UNDESCRIBED:
             topic.topic_authorized_operations = authorization.operations(
                 context, ResourceType.TOPIC, topic.name or "", TOPIC_OPERATIONS
@@ -214,10 +229,13 @@ def _endpoints(image: MetadataImage, listener: str, fenced: Collection[int] | No
 
 def _asked(
     wanted: Iterable[MetadataRequestTopic], version: int
-) -> Iterable[tuple[str | None, Uuid]]:
+) -> Turns[dict[tuple[str | None, Uuid], None]]:
     """(name, id) of each topic once. An id counts before a name."""
     asked: dict[tuple[str | None, Uuid], None] = {}
+    pace = Pace()
     for topic in wanted:
+        if pace.due():
+            yield
         by_id = topic.topic_id != ZERO_UUID
         if (by_id or topic.name is None) and version < _VERSION_TOPIC_IDS:
             raise KafkaError(
@@ -236,7 +254,7 @@ def _one(
     topic_id: Uuid,
     image: MetadataImage,
     alive: Alive,
-) -> MetadataResponseTopic:
+) -> Turns[MetadataResponseTopic]:
     topic = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
     asked = topic.name if topic is not None else name
     if asked is not None and not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, asked):
@@ -245,7 +263,7 @@ def _one(
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id
         )
     if topic is not None:
-        return _topic(topic, alive, context.api_version)
+        return (yield from _topic(topic, alive, context.api_version))
     if name is None:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
@@ -263,12 +281,17 @@ def _topic(
     topic: TopicImage,
     alive: Alive,
     version: int,
-) -> MetadataResponseTopic:
+) -> Turns[MetadataResponseTopic]:
+    partitions = [_partition(p, alive, version) for p in topic.partitions[:AT_ONCE]]
+    for first in range(AT_ONCE, len(topic.partitions), AT_ONCE):
+        yield
+        some = topic.partitions[first : first + AT_ONCE]
+        partitions += [_partition(p, alive, version) for p in some]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(p, alive, version) for p in topic.partitions],
+        partitions=partitions,
     )
 
 

@@ -5,11 +5,12 @@ made so far would be freed all at once.
 """
 
 from collections.abc import AsyncIterator, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import trio
 
-from pk.core.turns import AT_ONCE, Turns
+from pk.core.turns import AT_ONCE, FREED_AT_ONCE, Pace, Turns
+from pk.core.wire.elements import arrays_of
 
 T = TypeVar("T")
 
@@ -35,3 +36,28 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
         if done and not done % AT_ONCE:
             await pause()
         yield item
+
+
+async def let_go(messages: list[Any]) -> None:
+    """Free large messages in turns, and empty the list. Nothing else may refer to them: their
+    elements live until their turn comes."""
+    pace = Pace(FREED_AT_ONCE)
+    heap: list[list[Any]] = [messages]
+    del messages
+    while heap:
+        if not heap[-1]:
+            heap.pop()
+            continue
+        each, count = heap[-1].pop(), 1
+        for name, holds_arrays in arrays_of(cast(type[Any], type(each))):
+            value = getattr(each, name)
+            if value and (holds_arrays or len(value) > AT_ONCE):
+                # A copy: what it was taken from may be in use elsewhere, and keeps its elements
+                # then.
+                heap.append(value.copy())
+            elif value:
+                count += len(value)
+            value = None
+        each = None
+        if pace.due(count):
+            await pause()

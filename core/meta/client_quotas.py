@@ -25,7 +25,7 @@ from pk.core.quota.entity import (
     Entity,
     entity_of,
 )
-from pk.core.turns import Pace, Turns, at_once, cleared
+from pk.core.turns import Pace, Turns, cleared
 from pk.core.wire.messages import alter_client_quotas as alter_
 from pk.core.wire.messages import describe_client_quotas as describe_
 from pk.core.wire.messages.alter_client_quotas import (
@@ -56,7 +56,7 @@ _INVALID: Final = ErrorCode.INVALID_REQUEST
 
 def alter(
     image: MetadataImage, request: AlterClientQuotasRequest, unknown_hosts: Collection[str] = ()
-) -> Decision[Event]:
+) -> Turns[Decision[Event]]:
     """Set and remove quotas; each entity by itself, all of its keys or none. `unknown_hosts` are
     the names among the request's addresses that belong to no address.
 
@@ -64,7 +64,10 @@ def alter(
     """
     decision: Decision[Event] = Decision()
     answers: dict[Entity, KafkaError | None] = {}
+    pace = Pace()
     for entry in request.entries:
+        if pace.due(1 + len(entry.ops)):
+            yield
         entity = entity_of({one.entity_type: one.entity_name for one in entry.entity})
         ops: dict[str, float | None] = {}
         twice = entity in answers
@@ -92,10 +95,12 @@ def alter(
             )
     if request.validate_only:
         decision.records = []
-    decision.reply = AlterClientQuotasResponse(
-        entries=[_answer(entity, error) for entity, error in answers.items()]
-    )
-    at_once(cleared(answers))  # in steps: freed as one, they hold up every other thread
+    response = decision.reply = AlterClientQuotasResponse()
+    for entity, error in answers.items():
+        response.entries.append(_answer(entity, error))
+        if pace.due():
+            yield
+    yield from cleared(answers)
     return decision
 
 

@@ -6,7 +6,6 @@ Both requests name resources, each decided by itself with its own error. The inc
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, Protocol, TypeVar
@@ -37,6 +36,7 @@ from pk.core.meta.events import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigChan
 from pk.core.meta.image import ConfigResource, MetadataImage
 from pk.core.meta.partitions import MIN_ISR
 from pk.core.meta.topic_names import check_name
+from pk.core.turns import Pace, Turns, cleared, counted
 from pk.core.wire.messages import alter_configs as legacy
 from pk.core.wire.messages import incremental_alter_configs as incremental
 
@@ -285,7 +285,7 @@ def incremental_alter(
     image: MetadataImage,
     request: incremental.IncrementalAlterConfigsRequest,
     config: BrokerConfig,
-) -> Decision[Event]:
+) -> Turns[Decision[Event]]:
     """Decide an IncrementalAlterConfigs request (loggers excepted: a broker keeps them to
     itself)."""
 
@@ -293,41 +293,49 @@ def incremental_alter(
         key = resource.resource_type, resource.resource_name
         return _changed(key, image.config(*key), resource.configs, config)
 
-    decision, errors = _decide(image, request.resources, changed, config, request.validate_only)
-    decision.reply = incremental.IncrementalAlterConfigsResponse(
-        responses=[
+    decision, errors = yield from _decide(
+        image, request.resources, changed, config, request.validate_only
+    )
+    response = decision.reply = incremental.IncrementalAlterConfigsResponse()
+    pace = Pace()
+    for resource, error in zip(request.resources, errors, strict=True):
+        if pace.due():
+            yield
+        response.responses.append(
             incremental.AlterConfigsResourceResponse(
                 error_code=error.code if error else 0,
                 error_message=error.message if error else None,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-            for resource, error in zip(request.resources, errors, strict=True)
-        ]
-    )
+        )
     return decision
 
 
 def alter(
     image: MetadataImage, request: legacy.AlterConfigsRequest, config: BrokerConfig
-) -> Decision[Event]:
+) -> Turns[Decision[Event]]:
     """Decide an AlterConfigs request: what it does not name is deleted."""
 
     def changed(resource: legacy.AlterConfigsResource) -> dict[str, str]:
         return {c.name: _required(c.name, c.value) for c in resource.configs}
 
-    decision, errors = _decide(image, request.resources, changed, config, request.validate_only)
-    decision.reply = legacy.AlterConfigsResponse(
-        responses=[
+    decision, errors = yield from _decide(
+        image, request.resources, changed, config, request.validate_only
+    )
+    response = decision.reply = legacy.AlterConfigsResponse()
+    pace = Pace()
+    for resource, error in zip(request.resources, errors, strict=True):
+        if pace.due():
+            yield
+        response.responses.append(
             legacy.AlterConfigsResourceResponse(
                 error_code=error.code if error else 0,
                 error_message=error.message if error else None,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-            for resource, error in zip(request.resources, errors, strict=True)
-        ]
-    )
+        )
     return decision
 
 
@@ -349,11 +357,14 @@ def _decide(
     changed: Callable[[R], dict[str, str]],
     config: BrokerConfig,
     validate_only: bool,
-) -> tuple[Decision[Event], list[KafkaError | None]]:
+) -> Turns[tuple[Decision[Event], list[KafkaError | None]]]:
     decision: Decision[Event] = Decision()
     errors: list[KafkaError | None] = []
-    seen = Counter((r.resource_type, r.resource_name) for r in resources)
+    seen = yield from counted((r.resource_type, r.resource_name) for r in resources)
+    pace = Pace()
     for one in resources:
+        if pace.due(1 + len(one.configs)):
+            yield
         resource = one.resource_type, one.resource_name
         try:
             if seen[resource] > 1:
@@ -376,7 +387,9 @@ def _decide(
             decision.records += [ConfigChanged(*resource, n, new[n]) for n in touched]
             decision.records += [ConfigChanged(*resource, n, None) for n in removed]
     if any(isinstance(e, ConfigChanged) and e.key in _LEADERSHIP for e in decision.records):
-        decision.records += elections.rules_changed(image, image.apply(decision.records), config)
+        after = yield from image.apply_in_turns(decision.records)
+        decision.records += yield from elections.rules_changed(image, after, config)
+    yield from cleared(seen)
     return decision, errors
 
 

@@ -13,6 +13,7 @@ from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.partitions import Rules, change, without
+from pk.core.turns import Pace, Turns, cleared
 from pk.core.values import NO_LEADER, NO_NODE, Uuid
 from pk.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -105,7 +106,7 @@ def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event]
 
 def rules_changed(
     old: MetadataImage, new: MetadataImage, config: BrokerConfig
-) -> Iterator[PartitionChanged]:
+) -> Turns[list[PartitionChanged]]:
     """What changes in partitions when `min.insync.replicas` or `unclean.leader.election.enable`
     does.
 
@@ -115,7 +116,11 @@ def rules_changed(
     get one where they may have it now.
     """
     before, after = Rules(old, config), Rules(new, config)
+    events: list[PartitionChanged] = []
+    pace = Pace()
     for topic, partition in _partitions(new):
+        if pace.due():
+            yield
         count = len(partition.replicas)
         moved = min(before.of(topic.name)[0], count) != min(after.of(topic.name)[0], count)
         if moved or partition.leader == NO_LEADER:
@@ -123,7 +128,8 @@ def rules_changed(
             if event is None and moved:
                 event = PartitionChanged(topic.topic_id, partition.partition)
             if event is not None:
-                yield event
+                events.append(event)
+    return events
 
 
 def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Event]:
@@ -147,7 +153,7 @@ def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Ev
 
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, config: BrokerConfig
-) -> Decision[Event]:
+) -> Turns[Decision[Event]]:
     """Decide an ElectLeaders request; the reply is its response.
 
     Each partition by itself: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where the preferred
@@ -168,14 +174,19 @@ def elect_leaders(
     rules = Rules(image, config)
     everything = request.topic_partitions is None
     asked = (
-        [(t.name, list(range(len(t.partitions)))) for t in image.topics.values()]
+        ((t.name, range(len(t.partitions))) for t in image.topics.values())
         if request.topic_partitions is None
-        else [(t.topic, t.partitions) for t in request.topic_partitions]
+        else ((t.topic, t.partitions) for t in request.topic_partitions)
     )
     done: set[tuple[str, int]] = set()
+    pace = Pace()
     for name, numbers in asked:
+        if pace.due():
+            yield
         result = ReplicaElectionResult(topic=name)
         for number in numbers:
+            if pace.due():
+                yield
             code, message, event = _elect(image, rules, name, number, request.election_type)
             if everything and code == ErrorCode.ELECTION_NOT_NEEDED:
                 continue
@@ -187,6 +198,7 @@ def elect_leaders(
             )
         if result.partition_result or not everything:
             response.replica_election_results.append(result)
+    yield from cleared(done)
     return decision
 
 

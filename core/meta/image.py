@@ -44,6 +44,7 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.quota.entity import Entity, Quotas
+from pk.core.turns import Pace, Turns
 from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, ZERO_UUID, TopicPartition, Uuid
 
 ConfigResource = tuple[int, str]
@@ -225,6 +226,15 @@ class MetadataImage:
         edit = _Edit(self)
         for event in events:
             edit.replay(event)
+        return edit.finish()
+
+    def apply_in_turns(self, events: Iterable[Event]) -> Turns["MetadataImage"]:
+        """As `apply`, with pauses."""
+        edit, pace = _Edit(self), Pace()
+        for event in events:
+            edit.replay(event)
+            if pace.due():
+                yield
         return edit.finish()
 
 

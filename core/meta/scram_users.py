@@ -5,6 +5,7 @@ Errors, their order and their words are those of Apache Kafka's ScramControlMana
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final
 
 from pk.core.auth.scram import (
@@ -22,7 +23,7 @@ from pk.core.meta.events import (
     StrangersSecretMade,
 )
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import Pace, Turns, once
+from pk.core.turns import Pace, Turns, cleared, once
 from pk.core.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -93,25 +94,36 @@ def describe(
     return DescribeUserScramCredentialsResponse(results=results)
 
 
+UPSERTED_AS_ELEMENTS: Final = 8
+"""A credential that is set is three digests: it takes as long as so many that are refused."""
+
+
 def alter(
     image: MetadataImage, request: AlterUserScramCredentialsRequest, secret: bytes
-) -> Decision[Event]:
+) -> Turns[Decision[Event]]:
     """Remove and set credentials; each user by itself, all of a user's or none. `secret` is random:
     the first change of a cluster makes it its strangers' secret."""
-    refused = _refusals(image, request)
+    refused = yield from _refusals(image, request)
     decision: Decision[Event] = Decision()
+    pace = Pace()
     for deletion in request.deletions:
         if deletion.name not in refused:
             decision.records.append(ScramCredentialRemoved(deletion.name, deletion.mechanism))
+        if pace.due():
+            yield
     for upsertion in request.upsertions:
         if upsertion.name not in refused:
             decision.records.append(_changed(upsertion))
+        if pace.due(UPSERTED_AS_ELEMENTS):
+            yield
     if decision.records and not image.strangers_secret:
         decision.records.insert(0, StrangersSecretMade(secret))
-    users = [one.name for one in (*request.deletions, *request.upsertions)]
-    decision.reply = AlterUserScramCredentialsResponse(
-        results=[_result(user, refused.get(user)) for user in once(users)]
-    )
+    response = decision.reply = AlterUserScramCredentialsResponse()
+    for user in once(one.name for one in chain(request.deletions, request.upsertions)):
+        response.results.append(_result(user, refused.get(user)))
+        if pace.due():
+            yield
+    yield from cleared(refused)
     return decision
 
 
@@ -139,11 +151,14 @@ def _result(user: str, refusal: Refusal | None) -> AlterUserScramCredentialsResu
 
 def _refusals(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
-) -> dict[str, Refusal]:
+) -> Turns[dict[str, Refusal]]:
     """The users whose changes are refused, each with the first reason."""
     refused: dict[str, Refusal] = {}
     seen: set[str] = set()
-    for one in (*request.deletions, *request.upsertions):
+    pace = Pace()
+    for one in chain(request.deletions, request.upsertions):
+        if pace.due():
+            yield
         if one.name in refused:
             continue
         refusal = _TWICE if one.name in seen else _refused_name(one.name, one.mechanism)
@@ -155,6 +170,7 @@ def _refusals(
         seen.add(one.name)
         if refusal is not None:
             refused[one.name] = refusal
+    yield from cleared(seen)
     return refused
 
 

@@ -4,8 +4,7 @@ answer.
 A request names many topics, each is decided by itself, and each has its own error in the answer.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 
 from pk.core.config import TOPIC_KEYS, BrokerConfig
@@ -25,6 +24,7 @@ from pk.core.meta.placement import Chance, place
 from pk.core.meta.reassignment import check_replicas, target
 from pk.core.meta.topic_names import UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, check_name
 from pk.core.quota.mutations import Mutations
+from pk.core.turns import Pace, Turns, cleared, counted, emptied
 from pk.core.values import METADATA_TOPIC, ZERO_UUID, Uuid, uuid_text
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -48,6 +48,9 @@ from pk.core.wire.messages.delete_topics import (
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka refuses to create more at once."""
+
+CREATED_AS_ELEMENTS = 4
+"""A partition that is created takes as long as so many topics that are refused."""
 
 
 class _Request:
@@ -96,15 +99,17 @@ def create_topics(
     config: BrokerConfig,
     random: Chance,
     mutations: Mutations | None = None,
-) -> Decision[Event]:
+) -> Turns[Decision[Event]]:
     """Decide a CreateTopics request; the reply is its response, complete as version 7 wants it."""
     decision: Decision[Event] = Decision()
     if mutations is not None:
         mutations.begin()
-    names = Counter(topic.name for topic in request.topics)
+    names = yield from counted(topic.name for topic in request.topics)
     results: list[CreatableTopicResult] = []
-    whole = _Request(image, config, random)
+    whole, pace = _Request(image, config, random), Pace()
     for topic in request.topics:
+        if pace.due():
+            yield
         if names[topic.name] > 1:
             names[topic.name] = -1
             results.append(
@@ -123,10 +128,13 @@ def create_topics(
                 results.append(_refused(topic.name, e))
                 continue
             whole.budget -= count
+            if pace.due(count * CREATED_AS_ELEMENTS):
+                yield
             if not request.validate_only:
                 decision.records += events
             results.append(_created(whole, topic, events, request.validate_only))
     decision.reply = CreateTopicsResponse(topics=results)
+    yield from cleared(names)
     return decision
 
 
@@ -283,17 +291,23 @@ def delete_topics(
     request: DeleteTopicsRequest,
     config: BrokerConfig,
     mutations: Mutations | None = None,
-) -> Decision[Event]:
+) -> Turns[Decision[Event]]:
     """Decide a DeleteTopics request, by names (up to version 5) or by names or ids (6)."""
     decision: Decision[Event] = Decision()
     if mutations is not None:
         mutations.begin()
-    asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
-    found = {id(state): _resolve(image, state) for state in asked}
-    seen: Counter[object] = Counter(_identity(state, found[id(state)]) for state in asked)
+    pace = Pace()
+    asked = request.topics.copy()
+    for name in request.topic_names:
+        asked.append(DeleteTopicState(name=name))
+        if pace.due():
+            yield
+    seen = yield from counted(_identity(state, _resolve(image, state)) for state in asked)
     results: list[DeletableTopicResult] = []
     for state in asked:
-        topic = found[id(state)]
+        if pace.due():
+            yield
+        topic = _resolve(image, state)
         key = _identity(state, topic)
         count, seen[key] = seen[key], -1
         if count < 0:
@@ -312,6 +326,8 @@ def delete_topics(
         result.name, result.topic_id = topic.name, topic.topic_id
         decision.records.append(TopicDeleted(topic.topic_id))
     decision.reply = DeleteTopicsResponse(responses=results)
+    yield from cleared(seen)
+    yield from emptied(asked)
     return decision
 
 
@@ -321,7 +337,7 @@ def _resolve(image: MetadataImage, state: DeleteTopicState) -> TopicImage | None
     return image.topics.get(state.name) if state.topic_id == ZERO_UUID else None
 
 
-def _identity(state: DeleteTopicState, topic: TopicImage | None) -> object:
+def _identity(state: DeleteTopicState, topic: TopicImage | None) -> Hashable:
     """The same for two that mean the same topic, be it by name or by id."""
     return topic.topic_id if topic is not None else (state.name, state.topic_id)
 
@@ -349,15 +365,17 @@ def create_partitions(
     request: CreatePartitionsRequest,
     random: Chance,
     mutations: Mutations | None = None,
-) -> Decision[Event]:
+) -> Turns[Decision[Event]]:
     """Decide a CreatePartitions request."""
     decision: Decision[Event] = Decision()
     if mutations is not None:
         mutations.begin()
-    names = Counter(topic.name for topic in request.topics)
+    names = yield from counted(topic.name for topic in request.topics)
     results: list[CreatePartitionsTopicResult] = []
-    budget = PARTITIONS_PER_REQUEST_MAX
+    budget, pace = PARTITIONS_PER_REQUEST_MAX, Pace()
     for topic in request.topics:
+        if pace.due():
+            yield
         count, names[topic.name] = names[topic.name], -1
         if count < 0:
             continue
@@ -384,6 +402,7 @@ def create_partitions(
         if not request.validate_only:
             decision.records += events
     decision.reply = CreatePartitionsResponse(results=results)
+    yield from cleared(names)
     return decision
 
 

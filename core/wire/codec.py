@@ -4,12 +4,18 @@
 was only claimed. `encode` raises EncodeError for whatever is wrong with the message. A version
 outside `cls.VERSIONS` is the caller's mistake: ValueError. What is decoded holds copies, but for
 records: those are views of `buffer`.
+
+`decode_in_turns` and `encode_in_turns` are for messages with hundreds of thousands of elements:
+they pause, so that a loop can do something else in between (core/turns.py).
 """
 
+from collections.abc import Callable
+from functools import cache
 from struct import error as StructError
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pk.core.errors import ProtocolError
+from pk.core.turns import Turns
 from pk.core.wire.decoder import compile_decoder
 from pk.core.wire.encoder import compile_encoder, part_bytes
 from pk.core.wire.schema import Message
@@ -18,9 +24,12 @@ from pk.core.wire.types import EncodeError, Part
 __all__ = [
     "EncodeError",
     "decode",
+    "decode_in_turns",
     "decode_small",
     "decode_whole",
+    "decode_whole_in_turns",
     "encode",
+    "encode_in_turns",
     "encode_onto",
     "encode_parts",
     "join",
@@ -29,6 +38,10 @@ __all__ = [
 
 M = TypeVar("M", bound=Message)
 Buffer = bytes | bytearray | memoryview
+
+UNWRITABLE = (StructError, TypeError, AttributeError, UnicodeEncodeError)
+UNREADABLE = (StructError, IndexError, UnicodeDecodeError)
+"""What the compiled functions raise for a message, or bytes, of which they can make nothing."""
 
 
 def encode_onto(message: Message, version: int, out: bytearray) -> list[Part]:
@@ -44,7 +57,20 @@ def encode_onto(message: Message, version: int, out: bytearray) -> list[Part]:
     parts: list[Part] = []
     try:
         last = encoder(message, out, parts)
-    except (StructError, TypeError, AttributeError, UnicodeEncodeError) as e:
+    except UNWRITABLE as e:
+        raise EncodeError(f"{cls.__name__} version {version}: {e}") from e
+    if last or not parts:
+        parts.append(last)
+    return parts
+
+
+def encode_in_turns(message: Message, version: int, out: bytearray) -> Turns[list[Part]]:
+    """As `encode_onto`, with pauses. The message must not change meanwhile."""
+    cls = type(message)
+    parts: list[Part] = []
+    try:
+        last = yield from _encoder_in_turns(cls, version)(message, out, parts)
+    except UNWRITABLE as e:
         raise EncodeError(f"{cls.__name__} version {version}: {e}") from e
     if last or not parts:
         parts.append(last)
@@ -81,10 +107,34 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> tup
         decoder = cls.DECODERS[version] = compile_decoder(cls, version)
     try:
         return decoder(buffer, position)
-    except (StructError, IndexError) as e:
-        raise ProtocolError(f"{cls.__name__} version {version}: ends too soon") from e
-    except UnicodeDecodeError as e:
-        raise ProtocolError(f"{cls.__name__} version {version}: a string is not UTF-8") from e
+    except UNREADABLE as e:
+        raise _malformed(cls, version, e) from e
+
+
+def decode_in_turns(
+    cls: type[M], buffer: Buffer, version: int, position: int = 0
+) -> Turns[tuple[M, int]]:
+    """As `decode`, with pauses. The buffer must not change meanwhile."""
+    try:
+        return (yield from _decoder_in_turns(cls, version)(buffer, position))
+    except UNREADABLE as e:
+        raise _malformed(cls, version, e) from e
+
+
+@cache
+def _encoder_in_turns(cls: type[Message], version: int) -> Callable[..., Turns[bytearray]]:
+    return compile_encoder(cls, version, in_turns=True)
+
+
+@cache
+def _decoder_in_turns(cls: type[Message], version: int) -> Callable[..., Turns[Any]]:
+    return compile_decoder(cls, version, in_turns=True)
+
+
+def _malformed(cls: type[Message], version: int, error: Exception) -> ProtocolError:
+    text = isinstance(error, UnicodeDecodeError)
+    what = "a string is not UTF-8" if text else "ends too soon"
+    return ProtocolError(f"{cls.__name__} version {version}: {what}")
 
 
 def decode_small(
@@ -98,10 +148,8 @@ def decode_small(
         decoder = cls.DECODERS[version] = compile_decoder(cls, version)
     try:
         return decoder(buffer, position, elements_max)
-    except (StructError, IndexError) as e:
-        raise ProtocolError(f"{cls.__name__} version {version}: ends too soon") from e
-    except UnicodeDecodeError as e:
-        raise ProtocolError(f"{cls.__name__} version {version}: a string is not UTF-8") from e
+    except UNREADABLE as e:
+        raise _malformed(cls, version, e) from e
 
 
 def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
@@ -110,8 +158,21 @@ def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) 
     Raises ProtocolError, also for bytes after it.
     """
     message, end = decode(cls, buffer, version, position)
+    _check_end(cls, buffer, version, end)
+    return message
+
+
+def decode_whole_in_turns(
+    cls: type[M], buffer: Buffer, version: int, position: int = 0
+) -> Turns[M]:
+    """As `decode_whole`, with pauses."""
+    message, end = yield from decode_in_turns(cls, buffer, version, position)
+    _check_end(cls, buffer, version, end)
+    return message
+
+
+def _check_end(cls: type[Message], buffer: Buffer, version: int, end: int) -> None:
     if end != len(buffer):
         raise ProtocolError(
             f"{cls.__name__} version {version}: {len(buffer) - end} bytes after its end"
         )
-    return message

@@ -26,9 +26,14 @@ ELEMENTS_MAX: Final = 1_000_000
 800,000."""
 
 
-def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
-    """The decoder of `version`. Raises ValueError for a version that the message does not have."""
-    source = _Decoder(cls, version)
+def compile_decoder(
+    cls: type[Message], version: int, *, in_turns: bool = False
+) -> Callable[..., Any]:
+    """The decoder of `version`; with `in_turns` what it returns is what a generator comes to.
+
+    Raises ValueError for a version that the message does not have.
+    """
+    source = _Decoder(cls, version, in_turns=in_turns)
     source.line("end = len(buf)")
     source.read_struct(cls, "m")
     source.flush()
@@ -42,8 +47,8 @@ class _Decoder(Source):
     Reads of fixed width wait in `pending` until something needs the position after them.
     """
 
-    def __init__(self, cls: type[Message], version: int) -> None:
-        super().__init__(cls, version)
+    def __init__(self, cls: type[Message], version: int, *, in_turns: bool) -> None:
+        super().__init__(cls, version, in_turns=in_turns)
         self.pending: list[tuple[str, Fixed]] = []
         self.bounded = issubclass(cls, Request)
 
@@ -164,10 +169,10 @@ class _Decoder(Source):
                 self.line(f"left -= {n}")
                 with self.block("if left < 0:"):
                     self.line(f"raise too_many({field!r}, 'counts more than one request may')")
-            if kind.element == UUID:
+            if kind.element == UUID and not self.in_turns:
                 self.line(f"{target} = [bytes(buf[i:i+16]) for i in range(p, p + {n} * 16, 16)]")
                 self.line(f"p += {n} * 16")
-            elif isinstance(kind.element, Fixed):
+            elif isinstance(kind.element, Fixed) and kind.element != UUID:
                 self.line(f"{target} = list(unpack(f'>{{{n}}}{kind.element.letter}', buf, p))")
                 self.line(f"p += {n} * {kind.element.size}")
             else:
@@ -182,6 +187,7 @@ class _Decoder(Source):
             self.read(element, False, item, field)
             self.flush()
             self.line(f"{items}.append({item})")
+            self.end_element()
 
     def read_struct(self, cls: type[Struct], target: str) -> None:
         """Read the fields of a struct, then its tagged ones."""

@@ -16,9 +16,14 @@ from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Struct
 from pk.core.wire.types import UUID, EncodeError, Fixed, Variable
 
 
-def compile_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
-    """The encoder of `version`. Raises ValueError for a version that the message does not have."""
-    source = _Encoder(cls, version)
+def compile_encoder(
+    cls: type[Message], version: int, *, in_turns: bool = False
+) -> Callable[..., Any]:
+    """The encoder of `version`; with `in_turns` what it returns is what a generator comes to.
+
+    Raises ValueError for a version that the message does not have.
+    """
+    source = _Encoder(cls, version, in_turns=in_turns)
     source.write_struct(cls, "m")
     source.flush()
     source.line("return out")
@@ -51,8 +56,8 @@ class _Encoder(Source):
     Writes of fixed width wait in `pending`; `out` is the bytearray written to at this point.
     """
 
-    def __init__(self, cls: type[Message], version: int) -> None:
-        super().__init__(cls, version)
+    def __init__(self, cls: type[Message], version: int, *, in_turns: bool) -> None:
+        super().__init__(cls, version, in_turns=in_turns)
         self.out = "out"
         self.pending: list[tuple[str, str]] = []
 
@@ -192,6 +197,7 @@ class _Encoder(Source):
             else:
                 self.write(kind.element, False, item, field)
             self.flush()
+            self.end_element()
 
     def write_struct(self, cls: type[Struct], local: str) -> None:
         """Write the fields of a struct and its tagged ones; refuse what the version lacks."""

@@ -12,7 +12,8 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from pk.core.errors import ProtocolError
-from pk.core.wire.codec import Buffer, encode_onto, join, part_bytes
+from pk.core.turns import Turns
+from pk.core.wire.codec import Buffer, encode_in_turns, encode_onto, join, part_bytes
 from pk.core.wire.emit import uvarint_tail
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.schema import Message
@@ -83,11 +84,30 @@ def frame_request(
     return join(frame_request_parts(message, api_version, correlation_id, client_id))
 
 
+def frame_request_in_turns(
+    message: Message, api_version: int, correlation_id: int, client_id: str | None
+) -> Turns[bytes]:
+    """As `frame_request`, with pauses."""
+    out = _request_start(type(message), api_version, correlation_id, client_id)
+    parts = yield from encode_in_turns(message, api_version, out)
+    _INT32.pack_into(out, 0, parts_bytes(parts) - 4)
+    return join(parts)
+
+
 def frame_request_parts(
     message: Message, api_version: int, correlation_id: int, client_id: str | None
 ) -> list[Part]:
     """As `frame_request`, in pieces: records are not copied. Raises EncodeError."""
-    cls = type(message)
+    out = _request_start(type(message), api_version, correlation_id, client_id)
+    parts = encode_onto(message, api_version, out)
+    _INT32.pack_into(out, 0, parts_bytes(parts) - 4)
+    return parts
+
+
+def _request_start(
+    cls: type[Message], api_version: int, correlation_id: int, client_id: str | None
+) -> bytearray:
+    """The header of a request, whose size is still to come. Raises EncodeError."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     try:
@@ -97,9 +117,7 @@ def frame_request_parts(
     out += name
     if cls.FLEXIBLE_SINCE is not None and api_version >= cls.FLEXIBLE_SINCE:
         out.append(0)
-    parts = encode_onto(message, api_version, out)
-    _INT32.pack_into(out, 0, parts_bytes(parts) - 4)
-    return parts
+    return out
 
 
 def frame_response(
@@ -110,12 +128,28 @@ def frame_response(
 
     Raises EncodeError.
     """
-    out = bytearray(8)
-    if api_key != _API_VERSIONS and MESSAGES[api_key].is_flexible(api_version):
-        out.append(0)
+    out = _response_start(api_key, api_version)
     parts = encode_onto(message, api_version, out)
     _PREFIX.pack_into(out, 0, parts_bytes(parts) - 4, correlation_id)
     return parts
+
+
+def frame_response_in_turns(
+    message: Message, api_key: int, api_version: int, correlation_id: int
+) -> Turns[list[Part]]:
+    """As `frame_response`, with pauses."""
+    out = _response_start(api_key, api_version)
+    parts = yield from encode_in_turns(message, api_version, out)
+    _PREFIX.pack_into(out, 0, parts_bytes(parts) - 4, correlation_id)
+    return parts
+
+
+def _response_start(api_key: int, api_version: int) -> bytearray:
+    """The header of a response, whose size and correlation id are still to come."""
+    out = bytearray(8)
+    if api_key != _API_VERSIONS and MESSAGES[api_key].is_flexible(api_version):
+        out.append(0)
+    return out
 
 
 def parts_bytes(parts: list[Part]) -> int:

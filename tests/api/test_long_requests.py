@@ -23,7 +23,7 @@ from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core import turns
 from pk.core.api.forward import shows
-from pk.core.api.long_requests import let_go
+from pk.core.broker.turns import let_go
 from pk.core.config.views import STANDARD_AUTHORIZER
 from pk.core.meta.image import MetadataImage
 from pk.core.turns import AT_ONCE, FREED_AT_ONCE, Pace

@@ -30,6 +30,7 @@ from pk.core.meta.events import (
     encode,
 )
 from pk.core.meta.image import MetadataImage, PartitionImage
+from pk.core.turns import at_once
 from pk.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -360,7 +361,9 @@ class AnyHistory(RuleBasedStateMachine):
             if everything
             else [TopicPartitions(topic=name, partitions=[tp[1]])],
         )
-        self.commit(elections.elect_leaders(self.image, request, CONFIG), may_be_unclean=unclean)
+        self.commit(
+            at_once(elections.elect_leaders(self.image, request, CONFIG)), may_be_unclean=unclean
+        )
 
     @rule()
     def rebalance(self) -> None:
@@ -385,7 +388,7 @@ class AnyHistory(RuleBasedStateMachine):
                 )
             ]
         )
-        self.commit(reassignment.alter_reassignments(self.image, request, CONFIG))
+        self.commit(at_once(reassignment.alter_reassignments(self.image, request, CONFIG)))
 
     @rule(
         name=st.sampled_from(["three", "two", "five", ""]), value=st.sampled_from(["1", "2", "3"])
@@ -408,7 +411,7 @@ class AnyHistory(RuleBasedStateMachine):
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name="two", count=count, assignments=None)]
         )
-        self.commit(topics.create_partitions(self.image, request, Random(seed)))
+        self.commit(at_once(topics.create_partitions(self.image, request, Random(seed))))
 
     # --- what must hold ---
 

@@ -313,21 +313,21 @@ def test_filters_select_as_kip_546_says(asking: Asking) -> None:
 def test_quotas_are_in_the_snapshot_and_a_quota_without_keys_is_none() -> None:
     image = MetadataImage()
     one, two = entry({USER: "a", CLIENT_ID: None}, RATE), entry({IP: "1.2.3.4"})
-    image = image.apply(client_quotas.alter(image, altering(one, two)).records)
+    image = image.apply(at_once(client_quotas.alter(image, altering(one, two))).records)
     entity = entity_of({CLIENT_ID: None, USER: "a"})
     assert image.quotas == {entity: {"producer_byte_rate": 1000.0}}
     assert snapshot.load(snapshot.dump(image)) == image
-    assert client_quotas.alter(image, altering(one)).records == [], "it is so already"
-    gone = client_quotas.alter(
-        image, altering(entry({USER: "a", CLIENT_ID: None}, (RATE[0], None)))
+    assert at_once(client_quotas.alter(image, altering(one))).records == [], "it is so already"
+    gone = at_once(
+        client_quotas.alter(image, altering(entry({USER: "a", CLIENT_ID: None}, (RATE[0], None))))
     )
     assert gone.records == [ClientQuotaChanged(entity, RATE[0], None)]
     assert image.apply(gone.records).quotas == {}
 
 
 def test_a_request_that_would_only_be_checked_changes_nothing() -> None:
-    decision = client_quotas.alter(
-        MetadataImage(), altering(entry({USER: "a"}, RATE), validate_only=True)
+    decision = at_once(
+        client_quotas.alter(MetadataImage(), altering(entry({USER: "a"}, RATE), validate_only=True))
     )
     assert decision.records == []
 
@@ -335,7 +335,7 @@ def test_a_request_that_would_only_be_checked_changes_nothing() -> None:
 def test_too_many_changes_are_refused() -> None:
     entries = [entry({USER: f"u{n}"}, RATE) for n in range(client_quotas.CHANGES_MAX + 1)]
     with pytest.raises(KafkaError) as refusal:
-        client_quotas.alter(MetadataImage(), altering(*entries))
+        at_once(client_quotas.alter(MetadataImage(), altering(*entries)))
     assert refusal.value.code == ErrorCode.POLICY_VIOLATION
 
 

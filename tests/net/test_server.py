@@ -24,14 +24,14 @@ from nodes import (
 from pk.core.api import produce
 from pk.core.api.fetch_request import Fetch
 from pk.core.api.registry import Holding
-from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
 from pk.core.turns import Turns
-from pk.core.wire.codec import decode
+from pk.core.wire.codec import decode_in_turns
+from pk.core.wire.emit import ELEMENTS_IN_A_TURN
 from pk.core.wire.header import frame_request
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -202,22 +202,28 @@ async def test_bytes_behind_a_message_are_not_read() -> None:
         assert await is_served(caller)
 
 
-def test_large_requests_are_decoded_in_a_thread_one_at_a_time_and_answered_in_their_turn(
+def test_large_requests_are_decoded_in_turns_one_at_a_time_and_answered_in_their_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     decoded: list[str] = []
-    at_once = {decode: 0}
+    pauses, under_way = 0, 0
 
-    async def watched(work, *args):  # type: ignore[no-untyped-def]
-        if work is not decode:
-            return await offload(work, *args)
-        decoded.append(args[0].__name__)
-        at_once[decode] += 1
-        assert at_once[decode] == 1, "their objects take many times their bytes"
+    def watched(cls, *args):  # type: ignore[no-untyped-def]
+        nonlocal pauses, under_way
+        decoded.append(cls.__name__)
+        under_way += 1
+        assert under_way == 1, "their objects take many times their bytes"
+        work = decode_in_turns(cls, *args)
         try:
-            return await offload(work, *args)
+            while True:
+                try:
+                    next(work)
+                except StopIteration as done:
+                    return done.value
+                pauses += 1
+                yield
         finally:
-            at_once[decode] -= 1
+            under_way -= 1
 
     @trio_test
     async def run() -> None:
@@ -225,7 +231,7 @@ def test_large_requests_are_decoded_in_a_thread_one_at_a_time_and_answered_in_th
         large = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         async with running_node() as node, two_callers(node) as (caller, other):
             await make_topic(caller, "t")
-            monkeypatch.setattr(connection, "offload", watched)
+            monkeypatch.setattr(connection, "decode_in_turns", watched)
             await caller.send(produce_request(b"v" * connection.LARGE_BYTES), 9)
             for one in (caller, other):
                 await one.send(large, 9)
@@ -241,6 +247,7 @@ def test_large_requests_are_decoded_in_a_thread_one_at_a_time_and_answered_in_th
             )
             assert await caller.at_end(), "what is malformed closes the connection all the same"
         assert decoded == ["MetadataRequest"] * 3
+        assert pauses >= 2 * len(topics) // ELEMENTS_IN_A_TURN
 
     run()
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import field
 from typing import Any
 
@@ -37,13 +37,17 @@ from pk.core.broker.controller.token_expiry import TokenExpiry
 from pk.core.broker.offload import offload
 from pk.core.broker.peers import Peers
 from pk.core.broker.state import BrokerState
+from pk.core.broker.turns import finish, let_go
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.lazy_dataclass import dataclass
+from pk.core.machine import Decision
 from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, MetadataLost, MetadataStore, StoreFailed, StoreFull
+from pk.core.turns import at_once
 from pk.core.values import NO_NODE, NO_TIMESTAMP
+from pk.core.wire.schema import Struct
 
 logger = logging.getLogger("pk.controller")
 
@@ -53,20 +57,25 @@ Duty = Callable[[], Awaitable[None]]
 EVENTS_PER_APPEND_MAX = 20_000
 """Beyond this, queued decisions wait for the next append: one must not grow without end."""
 
-LARGE_IMAGE, LARGE_DECISION = 1000, 1000
-"""Partitions, events: what takes the loop milliseconds."""
+LARGE_IMAGE = 1000
+"""Partitions: to look at more of them takes the loop milliseconds."""
 AT_WORK = "decisions"
 """Threads of their own: no disk that is slow holds up a decision."""
 
 
 @dataclass(slots=True, eq=False)
 class _Submitted:
-    decide: Decide
+    decide: Decide | None
+    """None once it has decided."""
+    about: Struct | None = None
+    """The request that it looks at."""
     done: trio.Event = field(default_factory=trio.Event)
     reply: Any = None
     error: Exception | None = None
     offset: int = 0
     """Of the image that has its events."""
+    given_up: bool = False
+    """Nobody waits for the reply any more."""
 
 
 class Controller:
@@ -192,21 +201,27 @@ class Controller:
         finally:
             self._close("the controller has stopped")
 
-    async def submit(self, decide: Decide) -> Any:
+    async def submit(self, decide: Decide, *, about: Struct | None = None) -> Any:
         """Have `decide(image)` decided and its events made safe; its reply. The broker of this
         process may not have reacted to them yet.
 
-        Cancelling the wait does not undo a decision that is in the queue. Raises what `decide`
+        Cancelling the wait does not undo a decision that is in the queue. `about` is the request
+        that it looks at, which is freed in turns where nobody waits any more. Raises what `decide`
         raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), or
         KafkaError(KAFKA_STORAGE_ERROR) where the disk is full, and nothing happened; FateUnknown
         where it may have.
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
-        submitted = _Submitted(decide)
+        submitted = _Submitted(decide, about)
+        del decide, about
         self._queue.append(submitted)
         self._wake.set()
-        await submitted.done.wait()
+        try:
+            await submitted.done.wait()
+        except trio.Cancelled:
+            submitted.given_up = True
+            raise
         if submitted.error is not None:
             raise submitted.error
         return submitted.reply
@@ -241,17 +256,19 @@ class Controller:
         finally:
             if error is None and events:
                 self._commit_image(before, events, image)
-            for one in batch:
-                if one.error is None and error is not None and one.offset > before.offset:
-                    one.error = error
-                one.done.set()
+            _answer(batch, error, before)
+        given_up = [each for one in batch if one.given_up for each in (one.about, one.reply)]
+        unwanted: list[Any] = [each for each in given_up if isinstance(each, Struct)]
+        batch.clear()
+        given_up.clear()
+        await let_go(unwanted)
 
     async def _decide(self, batch: list[_Submitted], events: Appended) -> MetadataImage:
         """Decide what is queued, which goes into `batch`, and its events into `events`; the image
         with all of them.
 
-        What is large is done in a thread: only this task takes from the queue, and no reader sees
-        what is not in the store.
+        What takes long is done in turns, or in a thread: only this task takes from the queue, and
+        no reader sees what is not in the store.
         """
         image = self.image
         while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
@@ -259,22 +276,22 @@ class Controller:
             batch.append(one)
             one.error = _refusal("the controller stopped before it decided")
             try:
-                decide = one.decide
+                decide, one.decide = one.decide, None
+                assert decide is not None
                 if isinstance(decide, OffLoopDecision) and (
                     decide.large or image.partition_count > LARGE_IMAGE
                 ):
-                    decision = await offload(decide.ask(), image, directory=AT_WORK)
+                    decision = await offload(_whole, decide.ask(), image, directory=AT_WORK)
                 else:
                     decision = decide(image)
+                    if isinstance(decision, Generator):
+                        decision = await finish(decision)
+                del decide
                 records = decision.records
                 # A decision that contradicts the image is a fault of ours: it fails alone, and
                 # before it is in the store.
-                large = len(records) > LARGE_DECISION
-                image = (
-                    await offload(image.apply, records, directory=AT_WORK)
-                    if large
-                    else image.apply(records)
-                )
+                image = await finish(image.apply_in_turns(records))
+                await trio.lowlevel.checkpoint_if_cancelled()  # nothing has been appended yet
             except Exception as e:  # noqa: BLE001 - it is its submitter's
                 one.error = e
                 continue
@@ -345,6 +362,19 @@ class Controller:
         for one in queue:
             one.error = _refusal(why)
             one.done.set()
+
+
+def _whole(decide: Decide, image: MetadataImage) -> Decision[Event]:
+    decision = decide(image)
+    return at_once(decision) if isinstance(decision, Generator) else decision
+
+
+def _answer(batch: list[_Submitted], error: Exception | None, before: MetadataImage) -> None:
+    """Wake those who wait for a decision. One with events has failed with the append."""
+    for one in batch:
+        if one.error is None and error is not None and one.offset > before.offset:
+            one.error = error
+        one.done.set()
 
 
 def _refusal(why: str) -> KafkaError:

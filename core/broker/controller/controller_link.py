@@ -28,13 +28,13 @@ import trio
 
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.controller.client_identity import address_bytes, principal_bytes
-from pk.core.broker.offload import offload
 from pk.core.broker.peers import Channel, PeerLost, Peers
+from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import Endpoint
-from pk.core.wire.codec import decode_whole
-from pk.core.wire.elements import has_many
-from pk.core.wire.header import frame_request, parse_response_header
+from pk.core.turns import Turns
+from pk.core.wire.codec import decode_whole_in_turns
+from pk.core.wire.header import frame_request_in_turns, parse_response_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -81,8 +81,7 @@ LOOK_AGAIN_S: Final = 0.5
 
 
 LISTED_MAX: Final = 1000
-"""What names more is encoded and decoded in a thread; and so many of a list are looked at for an
-error."""
+"""So many of a list are looked at for an error."""
 
 
 class FateUnknown(KafkaError):
@@ -226,18 +225,9 @@ class ControllerLink:
                 if local:
                     response = await self._answer_here(client, request)
                 else:
-                    limit, large = self._request_bytes_max, has_many(request, LISTED_MAX)
-                    envelope = (
-                        await offload(_envelope, client, request, limit)
-                        if large
-                        else _envelope(client, request, limit)
-                    )
+                    envelope = await finish(_envelope(client, request, self._request_bytes_max))
                     answer = await self._ask(self._clients, envelope, timeout_ms)
-                    response = (
-                        await offload(_opened, answer, client, request)
-                        if large
-                        else _opened(answer, client, request)
-                    )
+                    response = await finish(_opened(answer, client, request))
             except PeerLost as e:
                 raise FateUnknown(f"the controller was lost before it answered: {e}") from e
             except KafkaError as e:
@@ -343,10 +333,12 @@ def says(response: Any, *codes: ErrorCode) -> bool:
     return False
 
 
-def _envelope(client: Client, request: Any, request_bytes_max: int) -> EnvelopeRequest:
+def _envelope(client: Client, request: Any, request_bytes_max: int) -> Turns[EnvelopeRequest]:
     """Raises KafkaError(INVALID_REQUEST) where the controller could not take it: it bounds its
     requests as we do ours, and an envelope is the larger."""
-    frame = frame_request(request, client.api_version, client.correlation_id, client.client_id)
+    frame = yield from frame_request_in_turns(
+        request, client.api_version, client.correlation_id, client.client_id
+    )
     limit = request_bytes_max - ENVELOPE_BYTES
     if len(frame) > limit:
         raise KafkaError(
@@ -363,7 +355,7 @@ def _envelope(client: Client, request: Any, request_bytes_max: int) -> EnvelopeR
     )
 
 
-def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Any:
+def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Turns[Any]:
     """The response inside; the envelope itself where it says NOT_CONTROLLER. Raises KafkaError."""
     if answer.error_code == ErrorCode.NOT_CONTROLLER:
         return answer
@@ -374,4 +366,4 @@ def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Any:
         )
     data, key, version = answer.response_data, request.API_KEY, client.api_version
     _, position = parse_response_header(data, key, version)
-    return decode_whole(MESSAGES[key].response, data, version, position)
+    return (yield from decode_whole_in_turns(MESSAGES[key].response, data, version, position))

@@ -18,6 +18,7 @@ from pk.core.broker.peers import PeerLost
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
 from pk.core.meta.events import BrokerChanged, BrokerRegistered, Endpoint, Event
 from pk.core.meta.image import MetadataImage
 from pk.core.values import NO_NODE
@@ -62,6 +63,7 @@ class ActiveController:
         if self.full:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
         decision = decide(self.image)
+        assert isinstance(decision, Decision)
         self.decisions.append(decision.records)
         self.commit(*decision.records)
         return decision.reply
