@@ -379,11 +379,11 @@ async def run_node(
     """
 
     def served(node: Node) -> None:
-        starting.close()
-        # Objects that exist now stay too. Looking through all of them finds nothing, and takes most
-        # of a second with 50,000 partitions.
+        # Objects that exist now stay too. Looking through all of them finds nothing, and takes
+        # seconds with 50,000 partitions; so collections are not frequent again before that.
         gc.collect(0)
         gc.freeze()
+        starting.close()
         ready(node)
         manager.ready()
 

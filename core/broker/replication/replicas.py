@@ -292,7 +292,7 @@ class Replicas:
                 changed[partition.tp] = new
         # Before the ISRs that come with it: how many of them are enough is what the controller
         # judged them by.
-        self._reconfigure(image, found)
+        self._reconfigure(image, found, opened)
         pace = Pace(COMMITTED_AT_ONCE)
         for tp, new in changed.items():
             if tp.topic in INTERNAL_TOPICS:
@@ -478,7 +478,8 @@ class Replicas:
     ) -> list[Log | KafkaError]:
         """In a thread, and in more of them where that helps to recover logs: each log, or why it
         cannot be opened."""
-        log_configs = {name: self._log_config(config) for name, config in configs.items()}
+        names = {change.topic.name for change in some}
+        log_configs = {name: self._log_config(configs[name]) for name in names}
         progress = None if recovery is None else recovery.progress
 
         def open_one(change: PartitionChange) -> Log | KafkaError:
@@ -534,11 +535,13 @@ class Replicas:
             high_watermark=self._dirs.high_watermark(change.tp),
         )
 
-    def _reconfigure(self, image: MetadataImage, found: Changes) -> None:
-        """Hand changed keys to the partitions they concern; a broker's keys concern all."""
+    def _reconfigure(self, image: MetadataImage, found: Changes, opened: list[Partition]) -> None:
+        """Hand changed keys to the partitions they concern; a broker's keys concern all. Those that
+        were opened for `image` have them."""
         topics = {name for kind, name in found.configs if kind == TOPIC}
         if any(kind == BROKER for kind, _ in found.configs):
             topics.update(self._by_topic)
+        new = frozenset(opened) if topics else frozenset[Partition]()
         for name in topics:
             held = self._by_topic.get(name)
             if not held:
@@ -546,8 +549,9 @@ class Replicas:
             config = self._config(image, name)
             log_config = self._log_config(config)
             for partition in held.values():
-                partition.config = config
-                partition.log.config = log_config
+                if partition not in new:
+                    partition.config = config
+                    partition.log.config = log_config
 
 
 def _recover_some(
