@@ -35,10 +35,13 @@ RUNS_MAX: Final = 1000
 _make_header = BatchHeader._make
 
 
-def checked_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from `position` on that ends by `end`. Raises CorruptBatch
-    at one that is damaged: a header that cannot be, a CRC that is wrong; OSError."""
-    chunk, chunk_at = b"", 0
+def checked_batches(
+    file: File, position: int, end: int, chunk: bytes = b""
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch from `position` on that ends by `end`; `chunk` is what has
+    been read from there already. Raises CorruptBatch at one that is damaged: a header that cannot
+    be, a CRC that is wrong; OSError."""
+    chunk_at = position
     while end - position >= HEADER_BYTES:
         at = position - chunk_at
         if at + HEADER_BYTES > len(chunk):

@@ -30,6 +30,7 @@ from pk.core.log import page_cache
 from pk.core.log.failures import is_fault
 from pk.core.log.file_slices import FileSlice
 from pk.core.log.files import (
+    UNMEASURED,
     Data,
     Disk,
     Entry,
@@ -363,11 +364,14 @@ class RealDisk:
             file.used = False
             self._ring.append(file)
 
-    def list(self, path: str) -> dict[str, Entry]:
+    def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
         # Written for speed: a start lists every log, and nothing else of one takes as long.
         found: dict[str, Entry] = {}
         with self.reading(path), os.scandir(path) as entries:
             for entry in entries:
+                if entry.name in unmeasured:
+                    found[entry.name] = UNMEASURED
+                    continue
                 try:
                     status = entry.stat()
                 except FileNotFoundError:

@@ -29,6 +29,10 @@ class Entry(NamedTuple):
     is_directory: bool
 
 
+UNMEASURED: Final = Entry(0, 0, False)
+"""A name of which nobody asks more than that it is there."""
+
+
 class Stamp(NamedTuple):
     """Changes when the bytes of a file or the names in a directory do, as finely as the file system
     tells the time."""
@@ -127,8 +131,9 @@ class Disk(Protocol):
         """A file by its path; nothing happens on the disk until it is used."""
         ...
 
-    def list(self, path: str) -> dict[str, Entry]:
-        """What is in a directory, by name in order."""
+    def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
+        """What is in a directory, by name in order; of the names in `unmeasured` nothing but that
+        they are there."""
         ...
 
     def exists(self, path: str) -> bool: ...

@@ -64,11 +64,11 @@ class IndexFile:
         """The bytes that the file is to have while it grows; 0 for one that has just its
         entries."""
 
-    def allocate(self, length: int) -> None:
-        """Give the file `length` bytes, but for what is no whole entry, until `trim`. Raises
-        OSError."""
+    def allocate(self, length: int, size: int | None = None) -> None:
+        """Give the file, which has `size` bytes if that is known, `length` bytes, but for what is
+        no whole entry, until `trim`. Raises OSError."""
         self._allocated = length - length % self.entry.size
-        if self.file.size() < self._allocated:
+        if (self.file.size() if size is None else size) < self._allocated:
             self.file.extend(self._allocated)
 
     def trim(self) -> None:

@@ -135,7 +135,7 @@ class Log:
                 if self.snapshot_bytes == EMPTY_SNAPSHOT_BYTES:
                     state.producers = Producers(end)
             else:
-                self._recover(recovery_point, progress)
+                self._recover(found, recovery_point, progress)
             state.begin_at(
                 min(max(log_start_offset, state.segments[0].base_offset), state.log_end_offset)
             )
@@ -144,7 +144,9 @@ class Log:
             self.durability.start(min(recovery_point, state.log_end_offset))
             return self
 
-    def _recover(self, recovery_point: int, progress: recovery.Progress | None) -> None:
+    def _recover(
+        self, found: recovery.Found, recovery_point: int, progress: recovery.Progress | None
+    ) -> None:
         """Check the segments, and cut what is torn. Raises OSError."""
         state = self.state
         state.changed = True
@@ -152,7 +154,9 @@ class Log:
         state.segments, self.recovered = recovery.recover(
             state.disk, state.directory, state.segments, recovery_point, interval, progress
         )
-        state.segments[-1].allocate_indexes(self.shape.index_bytes_max)
+        last = state.segments[-1]
+        sizes = None if self.recovered.rewritten else found.segments[last.base_offset]
+        last.allocate_indexes(self.shape.index_bytes_max, sizes)
         state.log_end_offset = self.recovered.end_offset
 
     def _rebuild(self, found: recovery.Found, recovery_point: int) -> None:

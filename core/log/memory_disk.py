@@ -17,7 +17,15 @@ from typing import Final, Literal
 from pk.core.lazy_dataclass import dataclass
 from pk.core.log.failures import is_fault
 from pk.core.log.file_slices import BytesSlice
-from pk.core.log.files import Data, Entry, Lock, LockHeld, Stamp, ignore_failed_read
+from pk.core.log.files import (
+    UNMEASURED,
+    Data,
+    Entry,
+    Lock,
+    LockHeld,
+    Stamp,
+    ignore_failed_read,
+)
 
 HOLE_BYTES_MAX: Final = 1 << 16
 """Holes up to this length are made, of zeros: what a disk does with them shows. Larger ones would
@@ -273,10 +281,12 @@ class MemoryDisk:
     def open(self, path: str) -> MemoryFile:
         return MemoryFile(self, path)
 
-    def list(self, path: str) -> dict[str, Entry]:
+    def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
         with self.mutex:
             return {
-                name: Entry(
+                name: UNMEASURED
+                if name in unmeasured
+                else Entry(
                     0 if isinstance(n, _Directory) else len(n.data), 0, isinstance(n, _Directory)
                 )
                 for name, n in sorted(self._directory(path).names.items())

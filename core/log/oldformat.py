@@ -24,7 +24,11 @@ _SIZE_END: Final = 12
 
 def holds_messages(file: File) -> bool:
     """Whether a segment's file begins with a message of an old format. Raises OSError."""
-    head = file.pread(_MAGIC_AT + 1, 0)
+    return begins_with_message(file.pread(_MAGIC_AT + 1, 0))
+
+
+def begins_with_message(head: bytes) -> bool:
+    """Whether a segment's file that begins with these bytes begins with such a message."""
     return len(head) > _MAGIC_AT and head[_MAGIC_AT] in MAGICS
 
 

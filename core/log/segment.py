@@ -13,7 +13,7 @@ there. Truncation excludes everything else.
 import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from errno import ENOENT
 from struct import Struct
 from struct import error as StructError
@@ -174,13 +174,14 @@ class Segment:
         self.index.start()
         self.time_index.start()
 
-    def allocate_indexes(self, length: int) -> None:
+    def allocate_indexes(self, length: int, sizes: Mapping[str, int] | None = None) -> None:
         """Give each index file its full length, as far as whole entries go, until `trim`; 0: leave
-        them as they are."""
+        them as they are. `sizes` are those of the segment's files, where they were just listed."""
         if length:
+            known = sizes or {}
             with self._lock:
-                self.index.allocate(length)
-                self.time_index.allocate(length)
+                self.index.allocate(length, known.get(INDEX))
+                self.time_index.allocate(length, known.get(TIME_INDEX))
         self._index_bytes_due = 0
 
     def deactivate(self) -> None:

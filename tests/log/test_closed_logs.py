@@ -3,7 +3,7 @@ opens, and one that cannot go by it lists and reads."""
 
 import errno
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -38,9 +38,9 @@ class WatchedDisk(MemoryDisk):
         super().__init__()
         self.asked = list[str]()
 
-    def list(self, path: str) -> dict[str, Entry]:
+    def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
         self.asked.append(f"list {path}")
-        return super().list(path)
+        return super().list(path, unmeasured)
 
     def read(self, path: str) -> bytes:
         self.asked.append(f"read {path}")

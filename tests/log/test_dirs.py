@@ -5,7 +5,7 @@ import itertools
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -604,9 +604,9 @@ class LockedOut:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._disk, name)
 
-    def list(self, path: str) -> dict[str, Entry]:
+    def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
         self._meet.wait()
-        return self._disk.list(path)
+        return self._disk.list(path, unmeasured)
 
 
 def test_a_relative_directory_becomes_a_data_directory(

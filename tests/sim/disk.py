@@ -58,8 +58,8 @@ class ProcessDisk:
     def open(self, path: str) -> File:
         return self._alive(path).open(path)
 
-    def list(self, path: str) -> dict[str, Entry]:
-        return self._alive(path).list(path)
+    def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
+        return self._alive(path).list(path, unmeasured)
 
     def exists(self, path: str) -> bool:
         return self._alive(path).exists(path)
