@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from pk.core.api.decide import LARGE_ELEMENTS, decided
+from pk.core.api.decide import decided
 from pk.core.api.forward import TIMEOUT_MS
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
@@ -31,9 +31,7 @@ LOOKED_UP_S: Final = 10.0
 async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Each entity by itself. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
     names: dict[str, None] = {}
-    longest = 0
     async for entry in in_turns(request.entries):
-        longest = max(longest, len(entry.entity), len(entry.ops))
         for part in entry.entity:
             if part.entity_type == IP and part.entity_name and not _is_address(part.entity_name):
                 names[part.entity_name] = None
@@ -43,7 +41,6 @@ async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterCl
         lambda image: client_quotas.alter(image, request, unknown),
         request,
         TIMEOUT_MS,
-        in_thread=longest > LARGE_ELEMENTS,
     )
 
 

@@ -59,7 +59,7 @@ async def _handle(
             check_configs(context, Operation.ALTER_CONFIGS, resource)
             check(context, resource)
         except KafkaError as e:
-            errors[id(resource)] = e
+            errors[id(resource)] = e.with_traceback(None)  # it holds this frame
     asked = AlterConfigsRequest(
         resources=[r async for r in in_turns(request.resources) if id(r) not in errors],
         validate_only=request.validate_only,

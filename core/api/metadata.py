@@ -20,7 +20,7 @@ from pk.core.api.authorized import NOT_ASKED, TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Large
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish, pause
+from pk.core.broker.turns import finish_in_line, pause
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.topic_names import is_name
@@ -115,7 +115,7 @@ async def _wait_first(
     answer: MetadataResponse | Large[MetadataResponse]
     just_fenced = context.broker.just_fenced.nodes()
     if _large(context, request):
-        answer = Large(await finish(_answer(context, request, just_fenced)))
+        answer = Large(await finish_in_line(_answer(context, request, just_fenced)))
         await _create_missing_in_turns(context, request)
     else:
         answer = at_once(_answer(context, request, just_fenced))
@@ -156,9 +156,12 @@ def _answer(
     answers: list[MetadataResponseTopic] = []
     pace = Pace()
     if wanted is None or _wants_all(request, version):
-        for topic in _visible(context, image):
-            answers.append((yield from _topic(topic, alive, version)))
-            if pace.due(1 + len(topic.partitions)):
+        for topic in image.topics.values():
+            if _is_visible(context, topic):
+                answers.append((yield from _topic(topic, alive, version)))
+                if pace.due(len(topic.partitions)):
+                    yield
+            if pace.due():
                 yield
     else:
         asked = yield from _asked(wanted, version)
@@ -180,13 +183,11 @@ def _answer(
     )
 
 
-def _visible(context: Context, image: MetadataImage) -> Iterable[TopicImage]:
-    """Those of all topics that the asker may know of."""
-    topics = image.topics.values()
-    if not is_on(context):
-        return topics
-    kind = ResourceType.TOPIC
-    return (t for t in topics if allows(context, Operation.DESCRIBE, kind, t.name, log=False))
+def _is_visible(context: Context, topic: TopicImage) -> bool:
+    """Whether the asker for all topics may know of this one."""
+    return not is_on(context) or allows(
+        context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name, log=False
+    )
 
 
 def _add_operations(context: Context, answers: Iterable[MetadataResponseTopic]) -> Turns[None]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from pk.core.lazy_dataclass import dataclass
 
@@ -244,7 +244,7 @@ class AclsEdit:
         self._acls = acls
         self.rules = dict(acls.rules)
         self._names: dict[tuple[int, int], dict[str, Entries]] = {}
-        self._own: dict[tuple[int, int, str], dict[str, tuple[Entry, ...]]] = {}
+        self._own: dict[tuple[int, int, str], dict[str, Iterable[Entry]]] = {}
 
     def add(self, rule: AclBinding) -> None:
         """Add a rule, unless it is one of them."""
@@ -252,7 +252,7 @@ class AclsEdit:
             return
         self.rules[rule] = None
         own, entry = self._principals_of(rule), (rule.operation, rule.permission, rule.host)
-        own[rule.principal] = (*own.get(rule.principal, ()), entry)
+        _entries_of(own, rule.principal)[entry] = None
 
     def remove(self, rule: AclBinding) -> None:
         """Remove a rule, if it is one of them."""
@@ -260,10 +260,9 @@ class AclsEdit:
             return
         del self.rules[rule]
         own, entry = self._principals_of(rule), (rule.operation, rule.permission, rule.host)
-        left = tuple(one for one in own[rule.principal] if one != entry)
-        if left:
-            own[rule.principal] = left
-        else:
+        entries = _entries_of(own, rule.principal)
+        del entries[entry]
+        if not entries:
             del own[rule.principal]
 
     def finish(self) -> Acls:
@@ -271,7 +270,7 @@ class AclsEdit:
         for (resource_type, pattern_type, name), own in self._own.items():
             names = self._names[resource_type, pattern_type]
             if own:
-                names[name] = own
+                names[name] = {principal: tuple(entries) for principal, entries in own.items()}
             else:
                 names.pop(name, None)
         by_type = dict(self._acls.by_type)
@@ -286,7 +285,7 @@ class AclsEdit:
                 by_type.pop(resource_type, None)
         return Acls(self.rules, by_type)
 
-    def _principals_of(self, rule: AclBinding) -> dict[str, tuple[Entry, ...]]:
+    def _principals_of(self, rule: AclBinding) -> dict[str, Iterable[Entry]]:
         key = (rule.resource_type, rule.pattern_type, rule.resource_name)
         own = self._own.get(key)
         if own is None:
@@ -302,6 +301,16 @@ class AclsEdit:
             names = dict(patterns.literal if literal else patterns.prefixed)
             self._names[resource_type, pattern_type] = names
         return names
+
+
+def _entries_of(own: dict[str, Iterable[Entry]], principal: str) -> dict[Entry, None]:
+    """A principal's entries, as they are while they change: of 10,000, a tuple would be copied for
+    each change."""
+    entries = own.get(principal, ())
+    if isinstance(entries, dict):
+        return cast(dict[Entry, None], entries)
+    own[principal] = changing = dict.fromkeys(entries)
+    return changing
 
 
 NO_ACLS: Final = Acls()

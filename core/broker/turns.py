@@ -5,7 +5,7 @@ made so far would be freed all at once.
 """
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import trio
 
@@ -13,6 +13,10 @@ from pk.core.turns import AT_ONCE, FREED_AT_ONCE, Pace, Turns
 from pk.core.wire.elements import arrays_of
 
 T = TypeVar("T")
+
+AT_WORK_MAX: Final = 4
+
+_line: trio.lowlevel.RunVar[trio.Semaphore] = trio.lowlevel.RunVar("line")
 
 
 async def pause() -> None:
@@ -28,6 +32,23 @@ async def finish(work: Turns[T]) -> T:
         except StopIteration as done:
             return done.value
         await pause()
+
+
+async def finish_in_line(work: Turns[T]) -> T:
+    """As `finish`, of what many clients may ask for at once: work that pauses waits until less than
+    `AT_WORK_MAX` others are under way. Each has a turn whenever the loop goes round, and what they
+    have made so far is in memory. May be cancelled while it waits."""
+    try:
+        next(work)
+    except StopIteration as done:
+        return done.value
+    try:
+        line = _line.get()
+    except LookupError:
+        line = trio.Semaphore(AT_WORK_MAX)
+        _line.set(line)
+    async with line:
+        return await finish(work)
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:

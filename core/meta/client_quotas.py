@@ -66,7 +66,7 @@ def alter(
     answers: dict[Entity, KafkaError | None] = {}
     pace = Pace()
     for entry in request.entries:
-        if pace.due(1 + len(entry.ops)):
+        if pace.due(1 + len(entry.entity) + len(entry.ops)):
             yield
         entity = entity_of({one.entity_type: one.entity_name for one in entry.entity})
         ops: dict[str, float | None] = {}
@@ -98,7 +98,7 @@ def alter(
     response = decision.reply = AlterClientQuotasResponse()
     for entity, error in answers.items():
         response.entries.append(_answer(entity, error))
-        if pace.due():
+        if pace.due(len(entity)):
             yield
     yield from cleared(answers)
     return decision

@@ -361,7 +361,7 @@ def _decide(
     decision: Decision[Event] = Decision()
     errors: list[KafkaError | None] = []
     seen = yield from counted((r.resource_type, r.resource_name) for r in resources)
-    pace = Pace()
+    pace, leads = Pace(), False
     for one in resources:
         if pace.due(1 + len(one.configs)):
             yield
@@ -380,13 +380,14 @@ def _decide(
             _check(resource, new, touched, config)
             _check_min_isr(resource, [*touched, *removed], new)
         except KafkaError as e:
-            errors.append(e)
+            errors.append(e.with_traceback(None))  # it holds this frame, which holds the errors
             continue
         errors.append(None)
         if not validate_only:
             decision.records += [ConfigChanged(*resource, n, new[n]) for n in touched]
             decision.records += [ConfigChanged(*resource, n, None) for n in removed]
-    if any(isinstance(e, ConfigChanged) and e.key in _LEADERSHIP for e in decision.records):
+        leads = leads or any(name in _LEADERSHIP for name in (*touched, *removed))
+    if leads and not validate_only:
         after = yield from image.apply_in_turns(decision.records)
         decision.records += yield from elections.rules_changed(image, after, config)
     yield from cleared(seen)

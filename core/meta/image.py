@@ -44,7 +44,7 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.quota.entity import Entity, Quotas
-from pk.core.turns import Pace, Turns
+from pk.core.turns import Pace, Turns, at_once
 from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, ZERO_UUID, TopicPartition, Uuid
 
 ConfigResource = tuple[int, str]
@@ -226,7 +226,7 @@ class MetadataImage:
         edit = _Edit(self)
         for event in events:
             edit.replay(event)
-        return edit.finish()
+        return at_once(edit.finish())
 
     def apply_in_turns(self, events: Iterable[Event]) -> Turns["MetadataImage"]:
         """As `apply`, with pauses."""
@@ -235,7 +235,11 @@ class MetadataImage:
             edit.replay(event)
             if pace.due():
                 yield
-        return edit.finish()
+        return (yield from edit.finish())
+
+
+COPIED_AS_ELEMENT: Final = 64
+"""So many references are copied while one element is looked at."""
 
 
 class _Edit:
@@ -306,13 +310,18 @@ class _Edit:
                 self._changed["controller_epoch"] = event.epoch
         self._offset += 1
 
-    def finish(self) -> MetadataImage:
+    def finish(self) -> Turns[MetadataImage]:
+        pace = Pace()
         for topic_id, partitions in self._partitions.items():
+            if pace.due(1 + len(partitions) // COPIED_AS_ELEMENT):
+                yield
             topics, by_id = self._edit_topics()
             old = by_id[topic_id]
             topic = TopicImage(old.name, topic_id, tuple(partitions))
             topics[topic.name] = by_id[topic_id] = topic
         for resource, own in self._own_configs.items():
+            if pace.due():
+                yield
             configs = self._edit_configs()
             if own:
                 configs[resource] = own

@@ -16,7 +16,7 @@ from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage, changed
 from pk.core.meta.partitions import Nodes, Rules, change
-from pk.core.turns import Pace, Turns
+from pk.core.turns import Pace, Turns, cleared
 from pk.core.values import Uuid
 from pk.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -104,6 +104,7 @@ def alter_reassignments(
             if event is not None:
                 done[key] = changed(partition, event)
                 decision.records.append(event)
+    yield from cleared(done)
     return decision
 
 

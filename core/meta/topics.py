@@ -108,7 +108,7 @@ def create_topics(
     results: list[CreatableTopicResult] = []
     whole, pace = _Request(image, config, random), Pace()
     for topic in request.topics:
-        if pace.due():
+        if pace.due(1 + len(topic.configs) + len(topic.assignments)):
             yield
         if names[topic.name] > 1:
             names[topic.name] = -1
@@ -399,6 +399,8 @@ def create_partitions(
             result.error_code, result.error_message = e.code, e.message
             continue
         budget -= len(events)
+        if pace.due(len(events) * CREATED_AS_ELEMENTS):
+            yield
         if not request.validate_only:
             decision.records += events
     decision.reply = CreatePartitionsResponse(results=results)

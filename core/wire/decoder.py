@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pk.core.errors import ProtocolError, TooManyElements
 from pk.core.values import STRING_BYTES_MAX
-from pk.core.wire.emit import Source, bytes_min, fields_of, uvarint_tail
+from pk.core.wire.emit import FIXED_IN_A_TURN, Source, bytes_min, fields_of, uvarint_tail
 from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Request, Struct
 from pk.core.wire.types import UUID, Fixed, Variable
 
@@ -173,11 +173,26 @@ class _Decoder(Source):
                 self.line(f"{target} = [bytes(buf[i:i+16]) for i in range(p, p + {n} * 16, 16)]")
                 self.line(f"p += {n} * 16")
             elif isinstance(kind.element, Fixed) and kind.element != UUID:
-                self.line(f"{target} = list(unpack(f'>{{{n}}}{kind.element.letter}', buf, p))")
-                self.line(f"p += {n} * {kind.element.size}")
+                self.read_fixed(kind.element, n, target)
             else:
                 self.read_elements(kind.element, n, target, field)
         self.read_null(nullable, target, field)
+
+    def read_fixed(self, element: Fixed, n: str, target: str) -> None:
+        """Elements of fixed width: all by one call, or some in each turn."""
+        if not self.in_turns:
+            self.line(f"{target} = list(unpack(f'>{{{n}}}{element.letter}', buf, p))")
+            self.line(f"p += {n} * {element.size}")
+            return
+        items, some = self.name("a"), self.name("k")
+        self.line(f"{target} = {items} = []")
+        with self.block(f"while {n}:"):
+            self.line(f"{some} = min({n}, {FIXED_IN_A_TURN})")
+            self.line(f"{items} += unpack(f'>{{{some}}}{element.letter}', buf, p)")
+            self.line(f"p += {some} * {element.size}")
+            self.line(f"{n} -= {some}")
+            with self.block(f"if {n}:"):
+                self.line("yield")
 
     def read_elements(self, element: Kind, n: str, target: str, field: str) -> None:
         """The loop over the elements of an array."""

@@ -23,6 +23,9 @@ from pk.core.wire.types import Fixed, Variable
 ELEMENTS_IN_A_TURN: Final = 512
 """Elements between two pauses: half a millisecond."""
 
+FIXED_IN_A_TURN: Final = 16_384
+"""The same of numbers, which are read and written together."""
+
 
 def fields_of(cls: type[Struct]) -> list[tuple[str, Kind, Field]]:
     """The fields of `cls` in wire order, their types resolved."""

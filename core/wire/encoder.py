@@ -11,7 +11,7 @@ from struct import pack
 from typing import Any
 
 from pk.core.values import STRING_BYTES_MAX
-from pk.core.wire.emit import Source, append_uvarint, fields_of
+from pk.core.wire.emit import FIXED_IN_A_TURN, Source, append_uvarint, fields_of
 from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Struct
 from pk.core.wire.types import UUID, EncodeError, Fixed, Variable
 
@@ -187,8 +187,7 @@ class _Encoder(Source):
             self.line(f"{n} = len({v})")
         self.length(n, wide=True)
         if isinstance(kind.element, Fixed) and kind.element != UUID:
-            count = f"len({v})"
-            self.line(f"{self.out} += pack(f'>{{{count}}}{kind.element.letter}', *{v})")
+            self.write_fixed(kind.element, v)
             return
         item = self.name("o")
         with self.block(f"for {item} in {v}:"):
@@ -198,6 +197,19 @@ class _Encoder(Source):
                 self.write(kind.element, False, item, field)
             self.flush()
             self.end_element()
+
+    def write_fixed(self, element: Fixed, v: str) -> None:
+        """Elements of fixed width: all by one call, or some in each turn."""
+        packed = "pack(f'>{{len({v})}}{letter}', *{v})"
+        if not self.in_turns:
+            self.line(f"{self.out} += {packed.format(v=v, letter=element.letter)}")
+            return
+        at, some = self.name("i"), self.name("k")
+        with self.block(f"for {at} in range(0, len({v}), {FIXED_IN_A_TURN}):"):
+            with self.block(f"if {at}:"):
+                self.line("yield")
+            self.line(f"{some} = {v}[{at}:{at} + {FIXED_IN_A_TURN}]")
+            self.line(f"{self.out} += {packed.format(v=some, letter=element.letter)}")
 
     def write_struct(self, cls: type[Struct], local: str) -> None:
         """Write the fields of a struct and its tagged ones; refuse what the version lacks."""

@@ -20,7 +20,7 @@ from pk.core.wire.codec import (
     encode_in_turns,
     join,
 )
-from pk.core.wire.emit import ELEMENTS_IN_A_TURN
+from pk.core.wire.emit import ELEMENTS_IN_A_TURN, FIXED_IN_A_TURN
 from pk.core.wire.header import (
     frame_request,
     frame_request_in_turns,
@@ -145,3 +145,15 @@ def test_what_is_small_does_not_pause() -> None:
     request = DescribeTopicPartitionsRequest(topics=[])
     assert turns(encode_in_turns(request, 0, bytearray())) == 0
     assert turns(decode_in_turns(type(request), encode(request, 0), 0)) == 0
+
+
+def test_many_numbers_are_read_and_written_in_turns() -> None:
+    numbers = list(range(3 * FIXED_IN_A_TURN + 1))
+    request = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=numbers)]
+    )
+    data = encode(request, 7)
+    assert join(at_once(encode_in_turns(request, 7, bytearray()))) == data
+    assert at_once(decode_whole_in_turns(OffsetFetchRequest, data, 7)) == request
+    assert turns(encode_in_turns(request, 7, bytearray())) == 3
+    assert turns(decode_in_turns(OffsetFetchRequest, data, 7)) == 3
