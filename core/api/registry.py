@@ -49,7 +49,7 @@ class Holding(Generic[Response]):
 
 @dataclass(slots=True)
 class Large(Generic[Response]):
-    """A response that is framed off the loop."""
+    """A response that is framed in turns."""
 
     response: Response
 

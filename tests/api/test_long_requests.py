@@ -111,7 +111,7 @@ async def longest_step(caller: Caller, request: Any, version: int) -> int:
 
 
 @pytest.fixture
-def decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def decoded_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LARGE_BYTES", 1 << 10)
 
 
@@ -127,7 +127,7 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(turns, name, size)
 
 
-@pytest.mark.usefixtures("decoded_in_a_thread", "short_turns")
+@pytest.mark.usefixtures("decoded_as_large", "short_turns")
 @pytest.mark.parametrize("kind", kinds(), ids=name_of)
 def test_the_longest_step_does_not_grow(kind: tuple[type[Request[Any]], int, Path]) -> None:
     @trio_test
@@ -143,7 +143,7 @@ def test_the_longest_step_does_not_grow(kind: tuple[type[Request[Any]], int, Pat
     run()
 
 
-@pytest.mark.usefixtures("decoded_in_a_thread", "short_turns")
+@pytest.mark.usefixtures("decoded_as_large", "short_turns")
 @pytest.mark.parametrize("kind", kinds(), ids=name_of)
 def test_nor_does_it_for_those_who_may_nothing(
     kind: tuple[type[Request[Any]], int, Path],
@@ -202,7 +202,7 @@ def test_a_look_for_what_was_made_takes_turns() -> None:
         assert pauses >= count // AT_ONCE, type(request).__name__
 
 
-@pytest.mark.usefixtures("decoded_in_a_thread", "short_turns")
+@pytest.mark.usefixtures("decoded_as_large", "short_turns")
 @pytest.mark.parametrize("session_epoch", [-1, 0])
 @pytest.mark.parametrize("max_wait_ms", [0, 1])
 def test_a_fetch_of_many_topics(max_wait_ms: int, session_epoch: int) -> None:
