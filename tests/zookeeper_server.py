@@ -39,6 +39,8 @@ JVM = (
 """Nothing is synced: no test takes the power away, and a disk that others use makes thousands of
 writes slow."""
 START_TIMEOUT_S = 240.0
+STARTING_ANSWER_S = 1.0
+"""A server that took a connection before it could serve never answers on it."""
 STOP_TIMEOUT_S = 60.0
 
 
@@ -130,17 +132,19 @@ class ZooKeeperServer:
         within START_TIMEOUT_S."""
         assert self.process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
-        while self.ask("ruok") != "imok" or "not currently serving" in self.ask("srvr"):
+        while self.ask("ruok", STARTING_ANSWER_S) != "imok" or "not currently serving" in self.ask(
+            "srvr", STARTING_ANSWER_S
+        ):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.05)
                 raise ZooKeeperError(f"ZooKeeper ended:\n{self.log_text[-3000:]}")
             if time.monotonic() > deadline:
                 raise ZooKeeperError(f"ZooKeeper does not answer:\n{self.log_text[-3000:]}")
 
-    def ask(self, command: str) -> str:
+    def ask(self, command: str, timeout_s: float = 30.0) -> str:
         """Its answer to a command of four letters, empty where there is none."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 30.0) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), timeout_s) as connection:
                 connection.sendall(command.encode())
                 answer = b""
                 while piece := connection.recv(4096):
