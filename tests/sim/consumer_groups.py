@@ -104,6 +104,11 @@ class ConsumerMember(Member):
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
             raise Rejoin
+        if code == ErrorCode.GROUP_ID_NOT_FOUND and "__consumer_offsets" in self.history.unsafe:
+            # All that were in sync crashed: the group is lost, and this member with it.
+            self.owners.gone(self.member_id)
+            self.member_id = ""
+            raise Rejoin
         if code == ErrorCode.STALE_MEMBER_EPOCH:
             return False
         return super()._check(code)
