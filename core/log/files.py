@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 UNMEASURED: Final = Entry(0, 0, False)
-"""A name of which nobody asks more than that it is there."""
+"""A name that is there, and was not measured."""
 
 
 class Stamp(NamedTuple):

@@ -53,6 +53,7 @@ class Operation(IntEnum):
 
 
 R = TypeVar("R", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
+A = TypeVar("A")
 
 
 class Change(Protocol):
@@ -296,19 +297,10 @@ def incremental_alter(
     decision, errors = yield from _decide(
         image, request.resources, changed, config, request.validate_only
     )
-    response = decision.reply = incremental.IncrementalAlterConfigsResponse()
-    pace = Pace()
-    for resource, error in zip(request.resources, errors, strict=True):
-        if pace.due():
-            yield
-        response.responses.append(
-            incremental.AlterConfigsResourceResponse(
-                error_code=error.code if error else 0,
-                error_message=error.message if error else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
+    answers = yield from _answers(
+        incremental.AlterConfigsResourceResponse, request.resources, errors
+    )
+    decision.reply = incremental.IncrementalAlterConfigsResponse(responses=answers)
     return decision
 
 
@@ -323,19 +315,8 @@ def alter(
     decision, errors = yield from _decide(
         image, request.resources, changed, config, request.validate_only
     )
-    response = decision.reply = legacy.AlterConfigsResponse()
-    pace = Pace()
-    for resource, error in zip(request.resources, errors, strict=True):
-        if pace.due():
-            yield
-        response.responses.append(
-            legacy.AlterConfigsResourceResponse(
-                error_code=error.code if error else 0,
-                error_message=error.message if error else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
+    answers = yield from _answers(legacy.AlterConfigsResourceResponse, request.resources, errors)
+    decision.reply = legacy.AlterConfigsResponse(responses=answers)
     return decision
 
 
@@ -392,6 +373,26 @@ def _decide(
         decision.records += yield from elections.rules_changed(image, after, config)
     yield from cleared(seen)
     return decision, errors
+
+
+def _answers(
+    answer: Callable[..., A], resources: Iterable[R], errors: Iterable[KafkaError | None]
+) -> Turns[list[A]]:
+    """What is said of each resource."""
+    answers: list[A] = []
+    pace = Pace()
+    for resource, error in zip(resources, errors, strict=True):
+        if pace.due():
+            yield
+        answers.append(
+            answer(
+                error_code=error.code if error else 0,
+                error_message=error.message if error else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+        )
+    return answers
 
 
 def _required(name: str, value: str | None) -> str:

@@ -75,7 +75,7 @@ class _Submitted:
     offset: int = 0
     """Of the image that has its events."""
     given_up: bool = False
-    """Nobody waits for the reply any more."""
+    """The submitter no longer waits for the reply."""
 
 
 class Controller:
@@ -206,7 +206,7 @@ class Controller:
         process may not have reacted to them yet.
 
         Cancelling the wait does not undo a decision that is in the queue. `about` is the request
-        that it looks at, which is freed in turns where nobody waits any more. Raises what `decide`
+        that it looks at, which is freed in turns if the wait was cancelled. Raises what `decide`
         raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), or
         KafkaError(KAFKA_STORAGE_ERROR) where the disk is full, and nothing happened; FateUnknown
         where it may have.
