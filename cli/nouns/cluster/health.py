@@ -239,7 +239,7 @@ def _preferred(partitions: Mapping[TopicPartition, PartitionDescription]) -> Che
         if p.leader_id >= 0 and p.replicas and p.leader_id != p.replicas[0]
     ]
     if bad:
-        what = f"{count(len(bad), 'partition')} not led by their preferred replica: {_some(bad)}"
+        what = f"{count(len(bad), 'partition')} not led by the preferred replica: {_some(bad)}"
         return Check("preferred leaders", WARNING, what, "pk partitions elect-leaders")
     return Check("preferred leaders", OK, "lead every partition")
 
