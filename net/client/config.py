@@ -1,7 +1,7 @@
 """The client's config keys: Kafka's own names, parsed into typed, frozen values.
 
 A key that Kafka's clients know and this one does not (yet) is refused with the reason, unless it is
-given its neutral value (`security.protocol=PLAINTEXT`); an unknown key is refused with the nearest
+given its neutral value (`enable.metrics.push=false`); an unknown key is refused with the nearest
 name. Nothing is accepted and ignored.
 """
 

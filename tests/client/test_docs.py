@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from clients.fixtures import Kafka
 from clients.topics import configure_group
 
 from pk.core.values import TopicPartition
-from pk.net.client.admin import open_admin
+from pk.net.client.admin import Admin, open_admin
 from pk.net.client.consumer import open_consumer
 from pk.net.client.producer import open_producer
 from pk.net.client.results import NewTopic
@@ -28,6 +29,17 @@ def program(heading: str) -> str:
     found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert found is not None
     return found[1]
+
+
+def test_the_table_of_operations_names_each() -> None:
+    text = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    table = text[text.index("| about | operations |") :].split("\n\n", 1)[0]
+    operations = {
+        name
+        for name, value in inspect.getmembers(Admin)
+        if not name.startswith("_") and callable(value)
+    }
+    assert set(re.findall(r"`(\w+)`", table)) == operations
 
 
 def test_read_process_write_copies_each_record_once(kafka: Kafka, tmp_path: Path) -> None:
