@@ -375,7 +375,7 @@ def test_the_schema_of_records_describes_them(at: Run, fresh: Fresh) -> None:
     for options in ((), ("--tail", "3")):
         schema = at("consume", topic, *options, "-f", "schema")
         assert schema.code == 0, schema.err
-        records = at("consume", topic, "-e", "-f", "json").json
+        records = at("consume", topic, *(options or ("-e",)), "-f", "json").json
         assert len(records) == 3
         jsonschema.validate(records, schema.json)
         with pytest.raises(jsonschema.ValidationError):
