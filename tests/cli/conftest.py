@@ -1,45 +1,18 @@
-"""Commands run in this process, through the entry point, with files for standard input, output and
-error."""
+"""Commands run in this process (`tests/commands.py`), with files of the test's own."""
 
-import io
-import json
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clients import topics
 from clients.fixtures import Kafka
+from commands import Ran, run_command
 from terminal import Terminal
 from up_process import Cluster
 
 from pk.cli.cluster import propagation
-from pk.cli.main import main
 from pk.cli.runtime import session
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command answered."""
-
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def text(self) -> str:
-        return self.out.decode()
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[str]:
-        return self.text.removesuffix("\n").split("\n") if self.out else []
-
 
 Run = Callable[..., Ran]
 _STRAGGLER_MS = session._STRAGGLER_MS
@@ -70,21 +43,11 @@ def usual_patience(_time_for_answers: None, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def pk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def pk(tmp_path: Path) -> Run:
     """`pk(*words, stdin=b"")`: runs a command line; no stream is a terminal."""
 
     def run(*words: str, stdin: bytes = b"") -> Ran:
-        source = tmp_path / "stdin"
-        source.write_bytes(stdin)
-        out = io.BytesIO()
-        with source.open("rb") as raw, monkeypatch.context() as patch:
-            error = io.StringIO()
-            patch.setattr(sys, "stdin", io.TextIOWrapper(raw))
-            patch.setattr(sys, "stdout", io.TextIOWrapper(out, write_through=True))
-            patch.setattr(sys, "stderr", error)
-            code = main(words)
-            sys.stdout.flush()
-            return Ran(code, out.getvalue(), error.getvalue())
+        return run_command(words, tmp_path, stdin)
 
     return run
 

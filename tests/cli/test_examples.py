@@ -7,14 +7,12 @@ that would go on until somebody stops it is run as a process of its own, and int
 shown something.
 """
 
-import io
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +20,12 @@ from pathlib import Path
 import pytest
 from clients.pk_broker import pk_command, pk_environment
 from clients.pk_cluster import PkCluster
+from commands import run_command
 from shapes import check_json
 
 from pk.cli.cluster import propagation
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import Command, commands, tree
-from pk.cli.main import main
 from pk.cli.runtime import session
 from pk.cli.shell.words import split_line
 
@@ -133,15 +131,8 @@ class World:
 
     def run(self, *words: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
         """A command line in this process: its exit code, output and errors."""
-        out, err = io.BytesIO(), io.StringIO()
-        (self.directory / "stdin").write_bytes(stdin)
-        with (self.directory / "stdin").open("rb") as raw, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "stdin", io.TextIOWrapper(raw))
-            patch.setattr(sys, "stdout", io.TextIOWrapper(out, write_through=True))
-            patch.setattr(sys, "stderr", err)
-            code = main(words)
-            sys.stdout.flush()
-            return code, out.getvalue(), err.getvalue()
+        ran = run_command(words, self.directory, stdin)
+        return ran.code, ran.out, ran.err
 
     def must(self, *words: str, stdin: bytes = b"") -> None:
         code, out, err = self.run(*words, stdin=stdin)

@@ -6,17 +6,15 @@ differs stands in DIFFERENCES with its reason, and a line there that no longer d
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from commands import run_command
 
 from clients.fixtures import Kafka, fresh_name
-from clients.pk_broker import pk_command, pk_environment
 
 pytestmark = pytest.mark.peer
 
@@ -121,18 +119,13 @@ def _ask(kafka: Kafka, step: str, prefix: str, home: Path) -> Answer:
     words = STEPS[step].replace("@", prefix).split()
     if step != "produce":
         words += ["-f", "json"]
-    ran = subprocess.run(
-        [*pk_command(*words), "-b", kafka.bootstrap],
-        input=STDIN.get(step, ""),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=pk_environment() | {"HOME": str(home), "XDG_STATE_HOME": str(home / "state")},
-    )
-    assert "Traceback" not in ran.stderr, ran.stderr
-    answer = json.loads(ran.stdout) if ran.stdout.strip() else None
-    return Answer(ran.returncode, dict(_flat(step, answer, step, prefix)), ran.stderr)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        ran = run_command([*words, "-b", kafka.bootstrap], home, STDIN.get(step, "").encode())
+    assert "Traceback" not in ran.err, ran.err
+    answer = ran.json if ran.out.strip() else None
+    return Answer(ran.code, dict(_flat(step, answer, step, prefix)), ran.err)
 
 
 def _flat(path: str, value: Any, step: str, prefix: str) -> Iterator[tuple[str, object]]:

@@ -1,17 +1,16 @@
 """`docs/switching.md`: each command on it is run, ours and the one it stands for."""
 
-import io
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from _pytest.mark.structures import ParameterSet
+from commands import run_command
 
 from clients import apache_kafka
 from clients.fixtures import Kafka, fresh_name
@@ -19,7 +18,6 @@ from clients.pk_broker import PkBroker
 from clients.streams.thread import Thread
 from clients.topics import wait_until
 from pk.cli.command_line.parse import parse
-from pk.cli.main import main
 from pk.core.config.views import STANDARD_AUTHORIZER
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "switching.md").read_text()
@@ -178,18 +176,12 @@ class World:
 
     def run(self, *words: str, stdin: bytes = b"") -> tuple[int, str]:
         """A command of ours, in this process: its exit code, and all it wrote."""
-        out, err = io.BytesIO(), io.StringIO()
-        (self.folder / "stdin").write_bytes(stdin)
-        with (self.folder / "stdin").open("rb") as raw, pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PK_BOOTSTRAP_SERVER", self.kafka.bootstrap)
             for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
                 patch.setenv(variable, str(self.folder / variable.lower()))
-            patch.setattr(sys, "stdin", io.TextIOWrapper(raw))
-            patch.setattr(sys, "stdout", io.TextIOWrapper(out, write_through=True))
-            patch.setattr(sys, "stderr", err)
-            code = main(words)
-            sys.stdout.flush()
-            return code, out.getvalue().decode(errors="replace") + err.getvalue()
+            ran = run_command(words, self.folder, stdin)
+        return ran.code, ran.out.decode(errors="replace") + ran.err
 
     def must(self, *words: str, stdin: bytes = b"") -> None:
         code, text = self.run(*words, stdin=stdin)
