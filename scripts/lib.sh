@@ -48,6 +48,12 @@ make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that 
   say ".venv is ready: .venv/bin/pk"
 }
 
+archive_classes() {  # archive_classes ROOT: Apache Kafka's programs start in half the time, where java and mvn are
+  command -v java >/dev/null && command -v mvn >/dev/null || return 0
+  PK_CLASS_ARCHIVES=$(cd "$1/tests" && "$1/.venv/bin/python" -m clients.class_archives) || return 0
+  export PK_CLASS_ARCHIVES
+}
+
 show_install() {  # what pip says, on one line of a terminal: which package it is at, and how far a download is
   local line count=0
   while IFS= read -r line; do

@@ -46,6 +46,8 @@ SERVER_JVM = (
 # A tool that runs for a second or two spends most of it in the optimising compiler.
 SHORT_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 PERF_JVM = ("-Xmx768m",)
+ARCHIVES = "PK_CLASS_ARCHIVES"
+"""Names the folder that clients/class_archives.py made. Without it no JVM has one."""
 
 _LOG4J = """\
 rootLogger.level=WARN
@@ -289,7 +291,25 @@ def java_command(
     libs = jars() if libs is None else libs
     classes = os.pathsep.join(f"{folder}/*" for folder in (libs, *more_jars))
     options = [*jvm, f"-Dlog4j2.configurationFile={log4j}", "-cp", classes]
+    archives = os.environ.get(ARCHIVES)
+    if archives and libs == jars():
+        options += _from_archive(class_name, Path(archives))
     return [program, *options, class_name, *args]
+
+
+def archive_of(class_name: str, folder: Path) -> Path:
+    """Where the classes that a program loads are archived."""
+    return folder / f"{class_name}.jsa"
+
+
+def _from_archive(class_name: str, folder: Path) -> list[str]:
+    """The options of a JVM that takes its classes from an archive: the program's own, or that of a
+    tool, which has the most of what another one needs. Without a word: a JVM that cannot use it
+    starts as ever."""
+    for name in (class_name, "org.apache.kafka.tools.TopicCommand"):
+        if (path := archive_of(name, folder)).exists():
+            return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:disable"]
+    return []
 
 
 def run_tool(
@@ -487,14 +507,17 @@ class ApacheKafka:
         Raises ApacheKafkaError if the storage tool refuses.
         """
         cluster_id = base64.urlsafe_b64encode(b"\x40" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        tools: list[subprocess.Popen[str]] = []
         for node_id in range(1, self.brokers + 1):
             path = self._properties_path(node_id)
             path.parent.mkdir(parents=True, exist_ok=True)
             lines = (f"{key}={value}\n" for key, value in self.server_properties(node_id).items())
             path.write_text("".join(lines))
-            ran = run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(path))
-            if ran.returncode:
-                raise ApacheKafkaError(f"format failed: {ran.stdout}{ran.stderr}")
+            words = ("format", "-t", cluster_id, "-c", str(path))
+            tools.append(start_tool("kafka.tools.StorageTool", *words, stderr=subprocess.STDOUT))
+        said = [tool.communicate()[0] for tool in tools]
+        if failed := [said[i] for i, tool in enumerate(tools) if tool.returncode]:
+            raise ApacheKafkaError(f"format failed: {failed[0]}")
 
     def start(self, node_id: int, *, wait: bool = True) -> None:
         """Starts a node that is not running; with `wait`, returns when the cluster lists it."""
