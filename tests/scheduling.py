@@ -23,7 +23,6 @@ TOGETHER = frozenset(
     (
         "tests/cli/test_perf.py",  # each loads both cores
         "tests/clients/test_matrix.py",  # what each client wrote is written once
-        "tests/test_house.py",  # which parses all files
     )
 )
 """Files whose tests stay together, besides those that start a broker, a cluster or a session of

@@ -30,7 +30,6 @@ from pk.core.wire.messages.produce import (
 )
 
 NOW_MS = int(time.time() * 1000)
-SEQUENCE_AT = 53
 
 
 def batch(*values: bytes | None, key: bytes | None = None, **options: object) -> bytearray:

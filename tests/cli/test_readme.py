@@ -106,6 +106,7 @@ class Shell:
             encoding="utf-8",
             timeout=WAIT_S,
         )
+        self.bash.delaybeforesend = None
         self.bash.expect_exact(PROMPT)
 
     def type(self, line: str) -> list[str]:

@@ -115,9 +115,9 @@ def test_what_only_it_knows_is_missing_and_the_command_fails(
 )
 def test_apache_s_timeout_is_kept(pk: Run, line: str) -> None:
     with listening(lambda _: None) as port:
-        ran = pk("groups", *line.split(), "--timeout", "4000", "-b", f"127.0.0.1:{port}")
+        ran = pk("groups", *line.split(), "--timeout", "1000", "-b", f"127.0.0.1:{port}")
     assert ran.code == Exit.TIMED_OUT
-    assert "did not answer within 4 s" in ran.err
+    assert "did not answer within 1 s" in ran.err
 
 
 def test_features_of_the_others_are_shown(pk: Run) -> None:
@@ -145,22 +145,22 @@ def test_a_terminal_says_whom_it_waits_for_until_there_is_more_to_say(
     monkeypatch.setattr(waiting, "_EVERY_S", 0.02)
     monkeypatch.setenv("TERM", "xterm-256color")
     with listening(lambda _: None) as port:
-        patience = ("-X", "default.api.timeout.ms=4000")
+        patience = ("-X", "default.api.timeout.ms=1000")
         shown = on_terminal(main, ("topics", "list", "-b", f"127.0.0.1:{port}", *patience))
     assert shown.code == Exit.TIMED_OUT
     assert re.search(rf"Waiting for 127\.0\.0\.1:{port}, \d s; Ctrl-C stops\.", shown.raw)
     assert "Waiting" not in shown.screen
-    assert shown.screen.startswith(f"127.0.0.1:{port} did not answer within 4 s; give another")
+    assert shown.screen.startswith(f"127.0.0.1:{port} did not answer within 1 s; give another")
 
 
 def test_top_gives_up_where_there_is_no_first_answer(
     pk: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect, "_FIRST_S", 4)
+    monkeypatch.setattr(collect, "_FIRST_S", 1)
     with listening(lambda _: None) as port:
         ran = pk("top", "-n", "1", "-b", f"127.0.0.1:{port}")
     assert (ran.code, ran.out) == (Exit.TIMED_OUT, b"")
-    assert ran.err.startswith(f"127.0.0.1:{port} did not answer within 4 s; give another with -b")
+    assert ran.err.startswith(f"127.0.0.1:{port} did not answer within 1 s; give another with -b")
 
 
 def test_who_is_silent_to_several_clients_of_a_session_is_named_once() -> None:

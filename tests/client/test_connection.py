@@ -114,9 +114,6 @@ async def test_an_idle_connection_closes() -> None:
         assert not connection.usable
 
 
-GOOD = HeartbeatResponse()
-
-
 @pytest.mark.parametrize(
     ("answer", "error"),
     [

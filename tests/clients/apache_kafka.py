@@ -14,6 +14,7 @@ import argparse
 import base64
 import contextlib
 import fcntl
+import functools
 import os
 import random
 import re
@@ -72,6 +73,7 @@ def java() -> str | None:
     return shutil.which("java")
 
 
+@functools.cache
 def _java_version(program: str) -> int | None:
     ran = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "(\d+)(?:\.(\d+))?', ran.stderr + ran.stdout)

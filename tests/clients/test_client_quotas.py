@@ -24,10 +24,7 @@ TOLERANCE = 0.1
 RECORD_BYTES = 12
 """About what a record takes beside its value."""
 
-needs_java = [
-    pytest.mark.peer,
-    pytest.mark.skipif(apache_kafka.available() is not None, reason="needs java and mvn"),
-]
+needs_java = pytest.mark.skipif(apache_kafka.available() is not None, reason="needs java and mvn")
 
 Limit = Callable[[str, float], str]
 
@@ -95,7 +92,7 @@ def test_kafka_python_reports_that_it_is_throttled(kafka: Kafka, limit: Limit) -
 
 
 @pytest.mark.peer
-@pytest.mark.skipif(apache_kafka.available() is not None, reason="needs java and mvn")
+@needs_java
 def test_kafka_configs_sets_a_quota_that_pk_lists(pk_kafka: Kafka) -> None:
     user = fresh_name("user")
     words = ("--bootstrap-server", pk_kafka.bootstrap, "--entity-type", "users")
@@ -227,7 +224,7 @@ class Measured:
 
 @pytest.mark.slow
 @pytest.mark.peer
-@pytest.mark.skipif(apache_kafka.available() is not None, reason="needs java and mvn")
+@needs_java
 def test_kafka_producer_perf_keeps_to_its_quota(pk_kafka: Kafka) -> None:
     client, topic = fresh_name("perf"), fresh_name("perf")
     with Asking(pk_kafka) as asking:

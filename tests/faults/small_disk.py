@@ -8,6 +8,7 @@ the machine allows it.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import shutil
 import subprocess
@@ -92,6 +93,7 @@ class BrokerInside(PkBroker):
         return self._disk.inside(*super().command())
 
 
+@functools.cache
 def why_not(commands: Sequence[str] = ("unshare", "nsenter", "mount")) -> str | None:
     """Why there can be no small disk here, if so."""
     for command in commands:

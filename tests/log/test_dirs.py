@@ -444,7 +444,7 @@ def test_few_logs_to_sync_among_many_are_synced_by_themselves() -> None:
 
 @pytest.mark.parametrize("syncs", [0, 1])
 def test_a_crash_while_logs_are_closed_together_finds_the_old_epochs_or_the_new(
-    syncs: int, monkeypatch: pytest.MonkeyPatch
+    syncs: int,
 ) -> None:
     disk = MemoryDisk()
     open_with_records(disk).close({})

@@ -182,9 +182,6 @@ def test_the_first_protocol_keeps_its_epoch(c: Coordinator) -> None:
     assert c.end(producer, version=4) == ProducerKey(-1, -1)
 
 
-SETTLED = [State.PREPARE_COMMIT, State.COMPLETE_COMMIT, State.PREPARE_ABORT, State.COMPLETE_ABORT]
-
-
 @pytest.mark.parametrize(
     ("state", "commit", "abort"),
     [

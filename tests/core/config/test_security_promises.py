@@ -6,11 +6,6 @@ from pk.core.config import BrokerConfig, ConfigError
 from pk.core.config.security_promises import check_security, promised_security
 
 
-def promised(**given: str) -> list[str]:
-    keys = {name.replace("__", "."): text for name, text in given.items()}
-    return promised_security(BrokerConfig.parse({"node.id": "1", **keys}))
-
-
 @pytest.mark.parametrize(
     "key, value",
     [
