@@ -38,7 +38,9 @@ PARTS = ("start", "produce", "requests", "latency", "java", "cli", "console", "h
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="scripts/bench", description=DESCRIPTION, epilog="`scripts/bench --log` measures logs."
+        prog="scripts/bench",
+        description=DESCRIPTION,
+        epilog="docs/benchmarks.md lists the other measurements, such as --cluster and --scale.",
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, three rounds")
     parser.add_argument("--rounds", type=int, help="rounds a measurement (default 5; --quick 3)")
