@@ -6,15 +6,11 @@ What the store promises besides is in tests/meta/test_store.py, with the other s
 
 from __future__ import annotations
 
-import logging
-import subprocess
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from clients.pk_broker import pk_command, pk_environment
 from zookeeper_server import START_TIMEOUT_S, ZooKeeperServer, skip_without_zookeeper
 from zookeeper_stores import SHORT_MS, ZooKeeperStores
 
@@ -30,7 +26,6 @@ from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, Leader, StoreFailed
 from pk.net import zookeeper as module
 from pk.net.zookeeper import ZooKeeperStore
-from pk.net.zookeeper_session import parse_address
 
 pytestmark = pytest.mark.peer
 TEST_S = 4 * START_TIMEOUT_S
@@ -616,20 +611,6 @@ def _received(reported: str) -> int:
     )
 
 
-def test_without_a_server_it_is_said_what_to_look_at(unused: int = 1) -> None:
-    async def main() -> None:
-        store = ZooKeeperStore(
-            f"127.0.0.1:{unused}/x", 1, Endpoint("C", "h", 1, 0), connect_timeout_ms=200
-        )
-        for asked in (store.campaign(1), store.load(), store.leader()):
-            with pytest.raises(StoreFailed, match="pk.metadata.store"):
-                await asked
-        assert await store.locator.find() is None
-        await store.close()
-
-    run(main)
-
-
 def test_a_server_that_comes_late_is_waited_for(own_server: ZooKeeperServer) -> None:
     own_server.stop()
     stores = ZooKeeperStores(own_server)
@@ -682,71 +663,3 @@ def test_who_takes_the_epoch_ends_the_leadership_of_the_one_before(stores: ZooKe
         await store.close()
 
     run(main)
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("zookeeper://h:1,i:2/a/b", ("h:1,i:2", "/a/b")),
-        ("zookeeper://h", ("h", "/pk")),
-        ("h:2181/", ("h:2181", "/pk")),
-        ("zookeeper://[::1]:5/p/", ("[::1]:5", "/p")),
-    ],
-)
-def test_an_address_is_hosts_and_a_path(text: str, expected: tuple[str, str]) -> None:
-    assert parse_address(text) == expected
-
-
-@pytest.mark.parametrize(
-    "text", ["", "zookeeper://", "zookeeper:///p", "h:p", "h:70000", "h,,i", "h/a//b", "h/../b"]
-)
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
-        parse_address(text)
-
-
-@pytest.mark.parametrize(
-    "key, value, says",
-    [
-        ("pk.metadata.store", "zookeeper://127.0.0.1:1/x", "pip install 'pk-broker[zookeeper]'"),
-        ("pk.metadata.store", "zookeeper:/h", "must be embedded or zookeeper://HOST:PORT"),
-        ("metadata.store", "zookeeper://h:1/x", "did you mean pk.metadata.store?"),
-    ],
-)
-def test_a_node_that_cannot_use_zookeeper_says_what_to_do(
-    key: str, value: str, says: str, tmp_path: Path
-) -> None:
-    """A machine without kazoo; a key or an address that is none."""
-    tmp_path.joinpath("kazoo").mkdir()
-    tmp_path.joinpath("kazoo", "__init__.py").write_text(
-        "raise ModuleNotFoundError('No module named kazoo', name='kazoo')\n"
-    )
-    environment = pk_environment()
-    environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
-    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
-    words = ["broker", "start", "--data", str(tmp_path / "data"), "-X", "node.id=1"]
-    words += ["-X", f"listeners={listeners}", "-X", "controller.listener.names=CONTROLLER"]
-    ran = subprocess.run(
-        pk_command(*words, "-X", f"{key}={value}"),
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode and says in ran.stderr, ran.stderr
-    assert "Traceback" not in ran.stderr
-
-
-def test_kazoo_says_nothing_of_its_attempts(caplog: pytest.LogCaptureFixture) -> None:
-    """One line when the connection goes, none for every attempt to have it back."""
-
-    async def main() -> None:
-        store = ZooKeeperStore("127.0.0.1:1/x", 1, Endpoint("C", "h", 1, 0), connect_timeout_ms=300)
-        with pytest.raises(StoreFailed):
-            await store.load()
-        await store.close()
-
-    with caplog.at_level(logging.INFO):
-        run(main)
-    assert not [record for record in caplog.records if record.levelno >= logging.INFO]

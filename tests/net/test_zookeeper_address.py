@@ -1,0 +1,106 @@
+"""Addresses of ZooKeeper, and what is said where there is none: no server is needed."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+from clients.pk_broker import pk_command, pk_environment
+
+from pk.core.broker.offload import inline
+from pk.core.meta.events import Endpoint
+from pk.core.meta.store import StoreFailed
+from pk.net.zookeeper import ZooKeeperStore
+from pk.net.zookeeper_session import parse_address
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def inside() -> None:
+        with inline(), trio.fail_after(60):
+            await main()
+
+    trio.run(inside)
+
+
+def test_without_a_server_it_is_said_what_to_look_at() -> None:
+    async def main() -> None:
+        store = ZooKeeperStore("127.0.0.1:1/x", 1, Endpoint("C", "h", 1, 0), connect_timeout_ms=200)
+        for asked in (store.campaign(1), store.load(), store.leader()):
+            with pytest.raises(StoreFailed, match="pk.metadata.store"):
+                await asked
+        assert await store.locator.find() is None
+        await store.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("zookeeper://h:1,i:2/a/b", ("h:1,i:2", "/a/b")),
+        ("zookeeper://h", ("h", "/pk")),
+        ("h:2181/", ("h:2181", "/pk")),
+        ("zookeeper://[::1]:5/p/", ("[::1]:5", "/p")),
+    ],
+)
+def test_an_address_is_hosts_and_a_path(text: str, expected: tuple[str, str]) -> None:
+    assert parse_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "zookeeper://", "zookeeper:///p", "h:p", "h:70000", "h,,i", "h/a//b", "h/../b"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    "key, value, says",
+    [
+        ("pk.metadata.store", "zookeeper://127.0.0.1:1/x", "pip install 'pk-broker[zookeeper]'"),
+        ("pk.metadata.store", "zookeeper:/h", "must be embedded or zookeeper://HOST:PORT"),
+        ("metadata.store", "zookeeper://h:1/x", "did you mean pk.metadata.store?"),
+    ],
+)
+def test_a_node_that_cannot_use_zookeeper_says_what_to_do(
+    key: str, value: str, says: str, tmp_path: Path
+) -> None:
+    """A machine without kazoo; a key or an address that is none."""
+    tmp_path.joinpath("kazoo").mkdir()
+    tmp_path.joinpath("kazoo", "__init__.py").write_text(
+        "raise ModuleNotFoundError('No module named kazoo', name='kazoo')\n"
+    )
+    environment = pk_environment()
+    environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
+    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    words = ["broker", "start", "--data", str(tmp_path / "data"), "-X", "node.id=1"]
+    words += ["-X", f"listeners={listeners}", "-X", "controller.listener.names=CONTROLLER"]
+    ran = subprocess.run(
+        pk_command(*words, "-X", f"{key}={value}"),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode and says in ran.stderr, ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_kazoo_says_nothing_of_its_attempts(caplog: pytest.LogCaptureFixture) -> None:
+    """One line when the connection goes, none for every attempt to have it back."""
+
+    async def main() -> None:
+        store = ZooKeeperStore("127.0.0.1:1/x", 1, Endpoint("C", "h", 1, 0), connect_timeout_ms=300)
+        with pytest.raises(StoreFailed):
+            await store.load()
+        await store.close()
+
+    with caplog.at_level(logging.INFO):
+        run(main)
+    assert not [record for record in caplog.records if record.levelno >= logging.INFO]
