@@ -82,7 +82,7 @@ def test_a_rate_in_the_words_of_people(text: str, rate: int) -> None:
     assert parse_rate(text, "--throttle") == rate
 
 
-@pytest.mark.parametrize("text", ["", "fast", "0", "-5", "5 parsecs", "0.1"])
+@pytest.mark.parametrize("text", ["", "fast", "0", "-5", "5 parsecs", "0.1", "50i", "50iB/s"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(Unusable, match="--throttle needs bytes a second"):
         parse_rate(text, "--throttle")

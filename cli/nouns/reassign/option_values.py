@@ -10,7 +10,7 @@ from pk.cli.runtime.context import partition_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?(?:/s|ps)?", re.IGNORECASE)
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[kmgt]i?)?)b?(?:/s|ps)?", re.IGNORECASE)
 _BITS = re.compile(r"[KMGT]i?b(/s|ps)?$|[kmgt]i?bps$|bits?(/s|ps)?$")
 """`50Mb/s` and `50mbps` mean megabits in networking; read as bytes, they would be eight times as
 much."""
