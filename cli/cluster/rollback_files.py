@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pk.cli.cluster.reassignment_json import apache_json, assignments_of, read_json
 from pk.cli.cluster.replicas import Replicas
@@ -19,6 +19,15 @@ from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.paths import make_user_dir, user_dir
 from pk.core.values import TopicPartition
 
+DONE: Final = "done"
+CANCELLED: Final = "cancelled"
+REFUSED: Final = "refused"
+"""The controller accepted none of the moves."""
+
+NOT_STARTED: Final = "not started"
+"""The throttle could not be set, so nothing was submitted."""
+
+_NOTHING_MOVED = frozenset((REFUSED, NOT_STARTED))
 _KEEP_FILES = 50
 
 
@@ -32,11 +41,16 @@ class Rollback(NamedTuple):
     after: Mapping[TopicPartition, Replicas]
     throttled: Throttled = Throttled()
     finished: str | None = None
-    """How it ended (`done`, `cancelled`, …); None if pk has not seen its end."""
+    """How it ended, `DONE` or another; None if pk has not seen its end."""
 
     @property
     def name(self) -> str:
         return os.path.basename(self.path).removesuffix(".json")
+
+    @property
+    def moved_nothing(self) -> bool:
+        """Whether it ended before anything moved, so that there is nothing to restore."""
+        return self.finished in _NOTHING_MOVED
 
 
 def _directory() -> str:

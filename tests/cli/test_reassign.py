@@ -463,6 +463,21 @@ def test_a_plan_of_one_broker(at: Run, fresh: Fresh, tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == {"version": 1, "partitions": []}
 
 
+def test_a_rollback_is_of_the_last_reassignment_that_moved_something(at: Run, fresh: Fresh) -> None:
+    topic = fresh("rollback")
+    assert at("topics", "create", topic, "-p", "3").code == 0
+    cluster_id = at("cluster", "describe", "-f", "json").json[0]["cluster_id"]
+    broker = at("brokers", "list", "-f", "json").json[0]["broker"]
+    for n, ending in enumerate(("done", "refused", "not started")):
+        here = {TopicPartition(topic, n): (broker,)}
+        path = rollback_files.new_path(1000 + n)
+        rollback_files.write(
+            rollback_files.Rollback(path, cluster_id, n, here, here, finished=ending)
+        )
+    ran = at("reassign", "rollback", "--dry-run")
+    assert (ran.code, "Restoring the replicas in reassign-1000-" in ran.err) == (0, True), ran.err
+
+
 def test_a_saved_plan_keeps_its_throttle(at: Run, fresh: Fresh, tmp_path: Path) -> None:
     topic = fresh("plan")
     at("topics", "create", topic)

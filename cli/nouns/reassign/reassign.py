@@ -311,7 +311,7 @@ async def rollback(context: Context, options: RollBack) -> int | None:
     if options.file is not None:
         wanted = rollback_files.find(options.file, cluster.cluster_id)
     else:
-        known = [r for r in rollback_files.rollbacks(cluster.cluster_id) if r.finished != "refused"]
+        known = [r for r in rollback_files.rollbacks(cluster.cluster_id) if not r.moved_nothing]
         if not known:
             raise CommandError(
                 "No reassignment of this cluster was made from here; give a rollback file."

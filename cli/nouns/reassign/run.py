@@ -109,7 +109,7 @@ class Moving:
         failed = await set_throttles(self.admin, throttled)
         if failed:
             await self.unthrottle()
-            self.finish("not started")
+            self.finish(rollback_files.NOT_STARTED)
             what, error = next(iter(failed.items()))
             raise CommandError(
                 f"The throttle cannot be set on {what}, so nothing was moved: {sentence(error)}",
@@ -392,7 +392,7 @@ async def start(
             await moving.submit(moving.batch)
             if not moving.moved and not moving.pending:
                 await moving.unthrottle()
-                moving.finish("refused")
+                moving.finish(rollback_files.REFUSED)
                 moving.show()
                 context.say(sentence(context.failures[0]))
                 return Exit.OK
@@ -436,7 +436,7 @@ async def attend(moving: Moving, interrupts: Interrupts) -> int:
     with trio.CancelScope(shield=True):
         await moving.unthrottle()
         await moving.settle()
-        moving.finish("done")
+        moving.finish(rollback_files.DONE)
     moving.show()
     _say_failures(moving)
     if not moving.context.streams.err_terminal:
@@ -499,7 +499,7 @@ async def _interrupted(
             await moving.take_back()
             await moving.unthrottle()
             await moving.settle()
-            moving.finish("cancelled")
+            moving.finish(rollback_files.CANCELLED)
         moving.show()
         moving.say_rollback()  # for the moves that are done
         return Exit.INTERRUPTED

@@ -408,7 +408,8 @@ async def _after_cancel(
         failed = await remove_throttles(admin, rollback.throttled)
         _say_failed(context, failed)
         if not failed:
-            rollback_files.write(rollback._replace(throttled=Throttled(), finished="cancelled"))
+            ended = rollback._replace(throttled=Throttled(), finished=rollback_files.CANCELLED)
+            rollback_files.write(ended)
             if rollback.throttled.any:
                 context.say(f"The throttle of {describe(rollback.throttled)} is removed.")
     if not running and not left:
