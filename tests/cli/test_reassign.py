@@ -313,7 +313,8 @@ def test_removing_everything_brings_back_what_a_rollback_file_remembers() -> Non
         (("--to", "2"), "Topics are missing"),
         (("--rf", "2"), "Topics are missing"),
         (("-t", "x", "--to", "2", "--drain", "1"), "cannot be combined with it"),
-        (("-t", "x", "--set", "t/0=1"), "lists its partitions"),
+        (("-t", "x", "--set", "t/0=1"), "lists its partitions and their replicas; -t"),
+        (("--no-rack-aware", "--set", "t/0=1"), "replicas; --no-rack-aware cannot be combined"),
         (("--set", "t/0=1", "--drain", "3"), "cannot be combined"),
         (("-t", "x", "--all", "--rf", "2"), "not both"),
         (("--drain", "three"), "broker ids"),
@@ -327,6 +328,19 @@ def test_an_intent_that_makes_no_sense_is_refused_before_anybody_is_asked(
 ) -> None:
     refused = pk("reassign", "plan", *words, "-b", "127.0.0.1:1")
     assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.parametrize(
+    "words", [("-t", "orders"), ("--all",), ("--no-rack-aware",), ("--drain", "3")]
+)
+def test_a_plan_s_file_is_applied_as_a_whole(
+    pk: Run, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(reassignment_json.apache_json({A: (1,)})))
+    refused = pk("reassign", "apply", str(file), *words, "-b", "127.0.0.1:1")
+    assert refused.code == 2, refused.err
+    assert f"contains the whole plan; {words[0]} cannot be combined with it." in refused.err
 
 
 def test_what_does_not_go_together_elsewhere(pk: Run) -> None:

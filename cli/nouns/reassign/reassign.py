@@ -43,6 +43,9 @@ _ASKED_ROWS = 40
 
 _PLACING = ("to", "drain", "add")
 _INTENTS = (*_PLACING, "rf", "balance", "set", "from_json")
+_EXACT = ("set", "from_json")
+_CHOOSING = ("topics", "all", "no_rack_aware")
+"""Options that say how a plan is made; one that is given as a whole takes none of them."""
 
 
 class Wanted(NamedTuple):
@@ -54,19 +57,26 @@ class Wanted(NamedTuple):
     """The --throttle with which the plan was saved."""
 
 
-def _given(goal: Goal) -> list[str]:
-    """The given options that set the goal."""
-    return [name for name in _INTENTS if getattr(goal, name) not in (None, ())]
+def _given(options: Goal, names: Iterable[str] = _INTENTS) -> list[str]:
+    """The given options of `names`; by default those that set the goal."""
+    return [name for name in names if getattr(options, name) not in (None, (), False)]
+
+
+def _option(name: str) -> str:
+    """The option in the words of the command line."""
+    return "-t" if name == "topics" else f"--{name.replace('_', '-')}"
 
 
 def wanted_of(goal: Goal, path: str | None = None) -> Wanted:
     """The goal of the options, or of the file at `path`. Raises Unusable."""
     given = _given(goal)
-    options = [f"--{name.replace('_', '-')}" for name in given]
+    choosing = _given(goal, _CHOOSING)
+    options = [_option(name) for name in given]
     if path is not None:
-        if given:
+        if given or choosing:
             raise Unusable(
-                f"The file contains the whole plan; {options[0]} cannot be combined with it."
+                f"The file contains the whole plan; {_option((given + choosing)[0])} cannot be "
+                "combined with it."
             )
         return _from_file(path)
     if not given:
@@ -74,15 +84,16 @@ def wanted_of(goal: Goal, path: str | None = None) -> Wanted:
             "A goal is missing: --to 4,5 · --drain 3 · --add 6 · --rf 3 · --balance · "
             "--set orders/0=1,2,3 · --from-json FILE."
         )
-    exact = [name for name in given if name in ("set", "from_json")]
+    exact = [name for name in given if name in _EXACT]
     if exact and len(given) > 1:
         raise Unusable(f"{options[0]} and {options[1]} cannot be combined.")
     if goal.to and (goal.drain or goal.add):
         raise Unusable("--to lists all brokers; --drain and --add cannot be combined with it.")
     if exact:
-        if goal.topics or goal.all:
+        if choosing:
             raise Unusable(
-                f"{options[0]} lists its partitions; -t and --all cannot be combined with it."
+                f"{options[0]} lists its partitions and their replicas; {_option(choosing[0])} "
+                "cannot be combined with it."
             )
         if goal.from_json is not None:
             return _from_file(goal.from_json)
