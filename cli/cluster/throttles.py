@@ -5,8 +5,8 @@ A throttle has two halves: a rate on every broker that sends or receives
 replicas to which it applies (`….throttled.replicas`, entries PARTITION:BROKER). Either alone has no
 effect, and both outlive the reassignment they were set for: the next replica that falls behind
 catches up at that rate only. So pk first writes what it sets into the rollback file, removes it
-when the moves are over, and restores the previous values. It never touches throttles that it did
-not set.
+when the moves are over, and restores the previous values. A reassignment leaves throttles that it
+did not set as they are; only `pk reassign throttle` changes or removes all of them.
 """
 
 from collections.abc import Collection, Iterable, Mapping

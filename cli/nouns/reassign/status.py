@@ -75,7 +75,7 @@ async def status(context: Context, watch_s: float | None) -> int | None:
         context.failed(error, what)
     if watch_s is not None:
         assert context.session is not None
-        return await _watch(context, context.session.thorough(admin), live, present, watch_s)
+        return await _watch(context, context.session.thorough(admin), present, watch_s)
     tracker = Tracker()
     if live.unknown is not None:
         _show(context, tracker, live, present)
@@ -129,9 +129,7 @@ def say_orphans(context: Context, present: Present, cluster_id: str | None) -> N
     )
 
 
-async def _watch(
-    context: Context, admin: Admin, live: Live, present: Present, watch_s: float
-) -> int | None:
+async def _watch(context: Context, admin: Admin, present: Present, watch_s: float) -> int | None:
     """Shows the moves in progress until there are none."""
     tracker = Tracker()
 
