@@ -37,6 +37,7 @@ from pk.cli.nouns.reassign.cautions import cautions
 from pk.cli.nouns.reassign.cluster_state import Live
 from pk.cli.nouns.reassign.option_values import parse_rate, parse_sets
 from pk.cli.nouns.reassign.plan import Change, State
+from pk.cli.nouns.reassign.reassign import show_unfinished
 from pk.cli.nouns.reassign.run import restore_order, resume
 from pk.cli.nouns.reassign.view import LiveView
 from pk.cli.output.amounts import show_bytes
@@ -343,12 +344,29 @@ def test_a_plan_s_file_is_applied_as_a_whole(
     assert f"contains the whole plan; {words[0]} cannot be combined with it." in refused.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--drain", "3"),
+        ("--detach",),
+        ("--max-moves", "5"),
+        ("--batch", "5"),
+        ("-t", "orders"),
+        ("--all",),
+        ("--no-rack-aware",),
+    ],
+)
+def test_what_was_started_before_is_resumed_as_it_is(pk: Run, words: tuple[str, ...]) -> None:
+    refused = pk("reassign", "apply", "--resume", *words, "-b", "127.0.0.1:1")
+    said = f"--resume continues what was started before; {words[0]} cannot be combined with it."
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
 def test_what_does_not_go_together_elsewhere(pk: Run) -> None:
     for words in (
         ("reassign", "throttle", "5MB/s", "--remove"),
         ("reassign", "cancel"),
         ("reassign", "cancel", "t/0", "--all"),
-        ("reassign", "apply", "--resume", "--drain", "3"),
         ("partitions", "elect-leaders", "t", "--all"),
         ("partitions", "elect-leaders", "--unclean"),
         ("partitions", "elect-leaders", "--unclean", "--election-type", "preferred", "--all"),
@@ -490,6 +508,52 @@ def test_a_rollback_is_of_the_last_reassignment_that_moved_something(at: Run, fr
         )
     ran = at("reassign", "rollback", "--dry-run")
     assert (ran.code, "Restoring the replicas in reassign-1000-" in ran.err) == (0, True), ran.err
+
+
+def test_a_dry_run_of_resume_leaves_the_throttle_and_the_rollback_file(pk: Run) -> None:
+    def ran(*words: str) -> Any:
+        done = pk(*words, "-b", broker.bootstrap)
+        assert done.code == 0, done.err
+        return done
+
+    with PkBroker() as broker:
+        ran("topics", "create", "t")
+        ran("configs", "alter", "broker", "1", "-c", f"{LEADER_RATE}=5", "-y")
+        cluster_id = ran("cluster", "describe", "-f", "json").json[0]["cluster_id"]
+        throttled = Throttled(5, {1: {LEADER_RATE: None}})
+        path = rollback_files.new_path(1)
+        rollback = rollback_files.Rollback(path, cluster_id, 1, {A: (1,)}, {A: (1,)}, throttled)
+        rollback_files.write(rollback)
+        dry = ran("reassign", "apply", "--resume", "--dry-run")
+        assert "the throttle of broker 1 would be removed" in dry.err
+        assert dry.err.endswith("Nothing was changed.\n")
+        assert rollback_files.read(path) == rollback
+        words = ("reassign", "apply", "--resume", "--dry-run", "-f", "json")
+        assert check_json(words, ran(*words).out)[0]["partitions"] == []
+        assert [row["value"] for row in ran("reassign", "throttle", "-f", "json").json] == ["5"]
+        ran("reassign", "apply", "--resume")
+        assert ran("reassign", "throttle", "-f", "json").json == []
+        assert rollback_files.read(path).finished == "done"
+
+
+def test_a_dry_run_of_resume_shows_what_still_moves() -> None:
+    words = ("reassign", "apply", "--resume", "--dry-run", "-f", "json")
+    parsed = parse(words)
+    out, said = io.BytesIO(), io.StringIO()
+    context = Context(parsed.values, parsed.path, Streams(out, said))
+    state = State({1: None, 2: None, 3: None}, {A: (2, 3), B: (2, 3)}, {A: 500})
+    partition = PartitionDescription(0, 2, 0, (1, 2, 3), (1, 2))
+    live = Live("c", {}, state, {A: partition}, {A: Reassignment((2, 3, 1), (3,), (1,))}, {})
+    rollback = rollback_files.Rollback(
+        "r.json", "c", 1, dict.fromkeys((A, B), (1, 2)), dict.fromkeys((A, B), (2, 3))
+    )
+    show_unfinished(context, live, rollback)
+    (plan,) = check_json(words, out.getvalue())
+    (row,) = plan["partitions"]
+    assert (row["partition"], row["before"], row["after"]) == (0, [1, 2], [2, 3])
+    brokers = [(b["replicas_before"], b["replicas_after"]) for b in plan["brokers"]]
+    assert brokers == [(1, 0), (2, 2), (1, 2)]
+    assert "1 of 2 partitions of r is still moving." in said.getvalue()
 
 
 def test_a_saved_plan_keeps_its_throttle(at: Run, fresh: Fresh, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pk.cli.cluster import reassignment_json, rollback_files
 from pk.cli.cluster.brokers import parse_brokers
 from pk.cli.cluster.min_isr import min_isrs
+from pk.cli.cluster.throttles import describe
 from pk.cli.nouns.reassign.cautions import cautions
 from pk.cli.nouns.reassign.cluster_state import Live, load, selected_partitions
 from pk.cli.nouns.reassign.option_values import parse_sets
@@ -33,7 +34,7 @@ from pk.cli.output.formats import Document, Section
 from pk.cli.output.question_table import say_limited_table
 from pk.cli.output.rows import listing
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context
+from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
@@ -46,6 +47,8 @@ _INTENTS = (*_PLACING, "rf", "balance", "set", "from_json")
 _EXACT = ("set", "from_json")
 _CHOOSING = ("topics", "all", "no_rack_aware")
 """Options that say how a plan is made; one that is given as a whole takes none of them."""
+_STARTING = ("max_moves", "batch", "detach")
+"""Options that say how a plan is started."""
 
 
 class Wanted(NamedTuple):
@@ -243,22 +246,9 @@ async def plan_command(context: Context, options: PlanMoves) -> None:
 
 async def apply(context: Context, options: ApplyMoves) -> int | None:
     """`pk reassign apply`."""
-    from pk.cli.nouns.reassign.run import resume
-
     throttle = parse_throttle(options.throttle)
     if options.resume:
-        if _given(options):
-            raise Unusable(
-                "--resume continues what was started before; it cannot be combined with a new goal."
-            )
-        if options.batch is not None:
-            raise Unusable("--resume starts nothing new; --batch cannot be combined with it.")
-        if options.throttle not in (None, AUTO):
-            raise Unusable("--resume keeps the throttle; `pk reassign throttle RATE` changes it.")
-        admin = await context.admin()
-        live = await load(context, admin)
-        rollback = unfinished(options.file, live.cluster_id)
-        return await resume(context, admin, live, rollback, auto=throttle.auto)
+        return await _resume(context, options, throttle)
     if options.detach and options.batch is not None:
         raise Unusable("--batch must stay in the foreground; --detach cannot be combined with it.")
     wanted = wanted_of(options, options.file)
@@ -269,6 +259,55 @@ async def apply(context: Context, options: ApplyMoves) -> int | None:
     made = await make_plan(context, admin, wanted.intent, options.topics, options.max_moves)
     how = RunOptions(throttle, options.batch, options.detach, wanted.directories)
     return await carry_out(context, admin, made, how)
+
+
+async def _resume(context: Context, options: ApplyMoves, throttle: Throttle) -> int | None:
+    """`pk reassign apply --resume`."""
+    from pk.cli.nouns.reassign.run import resume
+
+    given = _given(options, (*_INTENTS, *_CHOOSING, *_STARTING))
+    if given:
+        raise Unusable(
+            f"--resume continues what was started before; {_option(given[0])} cannot be combined "
+            "with it."
+        )
+    if options.throttle not in (None, AUTO):
+        raise Unusable("--resume keeps the throttle; `pk reassign throttle RATE` changes it.")
+    admin = await context.admin()
+    live = await load(context, admin)
+    rollback = unfinished(options.file, live.cluster_id)
+    if context.change.dry_run:
+        show_unfinished(context, live, rollback)
+        return None
+    return await resume(context, admin, live, rollback, auto=throttle.auto)
+
+
+def show_unfinished(context: Context, live: Live, rollback: rollback_files.Rollback) -> None:
+    """Shows what still moves of a reassignment, and what --resume does at its end."""
+    running = [
+        Change(tp, rollback.before.get(tp, ()), after, live.state.sizes.get(tp))
+        for tp, after in sorted(rollback.after.items())
+        if tp in live.running
+    ]
+    # The live state counts what is being moved as moved; the brokers are shown before and after.
+    old = {c.tp: c.before for c in running}
+    before = live.state._replace(replicas={**live.state.replicas, **old})
+    made = Plan(live, running, broker_changes(before, running, live.leaders), ())
+    if running or context.output.format not in ("table", "wide"):
+        context.show_document(document(made, rollback.throttled.rate))
+    verb = "is" if len(running) == 1 else "are"
+    context.say(
+        f"{len(running):,} of {count(len(rollback.after), 'partition')} of {rollback.name} {verb} "
+        "still moving."
+    )
+    if rollback.throttled.any:
+        context.say(
+            f"At the end, the throttle of {describe(rollback.throttled)} would be removed, and the "
+            "preferred replicas would be elected."
+        )
+    else:
+        context.say("At the end, the preferred replicas would be elected.")
+    context.say("Nothing was changed.")
 
 
 def unfinished(path: str | None, cluster_id: str | None) -> rollback_files.Rollback:
