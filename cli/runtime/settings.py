@@ -230,28 +230,36 @@ def settings_of(reach: "Reach") -> Settings:
     in_environment = None if reach.profile else os.environ.get("PK_BOOTSTRAP_SERVER")
     if typed is None:
         check_address(in_environment, "PK_BOOTSTRAP_SERVER")
-    in_profile = profile.bootstrap if profile else None
-    if profile and typed is None and in_environment is None:
-        check_address(in_profile, f"The bootstrap of profile {profile.name!r}")
-    bootstrap = in_environment or in_profile
-    properties: dict[str, str] = dict(profile.properties) if profile else {}
+    given = dict(reach.client_properties)
+    check_security(given, "-X")
+    named = check_address(given.pop("bootstrap.servers", None), "-X bootstrap.servers")
+    settings = settings_from(profile, reach.config_file, given, typed or named or in_environment)
+    return settings if settings.bootstrap else settings._replace(bootstrap=DEFAULT_BOOTSTRAP)
+
+
+def settings_from(
+    profile: Profile | None,
+    config_file: str | None,
+    given: Mapping[str, str],
+    address: str | None = None,
+) -> Settings:
+    """The settings for the cluster at `address`, or else at that of the profile or the file; an
+    empty address if none of them has one. Fetches the profile's secrets. Raises CommandError."""
+    properties: dict[str, str] = {}
     if profile:
+        if not address:
+            check_address(profile.bootstrap, f"The bootstrap of profile {profile.name!r}")
+            address = profile.bootstrap
         check_security({**profile.properties, **profile.secrets}, f"profile {profile.name!r}")
+        properties.update(profile.properties)
+    in_config: dict[str, str] = {}
+    if config_file:
+        in_config = read_properties(config_file)
+        check_security(in_config, config_file)
     if profile and profile.secrets:
         from pk.cli.runtime.secrets import secret_values
 
         properties.update(secret_values(profile.name, profile.secrets))
-    if reach.config_file:
-        in_config = read_properties(reach.config_file)
-        check_security(in_config, reach.config_file)
-        properties.update(in_config)
-    given = dict(reach.client_properties)
-    check_security(given, "-X")
+    properties.update(in_config)
     in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
-    named = check_address(given.pop("bootstrap.servers", None), "-X bootstrap.servers")
-    return Settings(
-        typed or named or bootstrap or in_file or DEFAULT_BOOTSTRAP,
-        properties,
-        given,
-        profile,
-    )
+    return Settings(address or in_file or "", properties, given, profile)

@@ -3,12 +3,13 @@
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
+from clients.pk_broker import PkBroker
 from terminal import Terminal
 
 Run = Callable[..., Any]
@@ -18,6 +19,30 @@ OurTerminal = Callable[..., Terminal]
 
 def file_of() -> Path:
     return Path(os.environ["XDG_CONFIG_HOME"]) / "pk" / "profiles.toml"
+
+
+SASL = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=admin")
+ADD = ("profile", "add", *(word for pair in SASL for word in ("-X", pair)))
+PASSWORD = "sasl.password=command:echo hush"
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[PkBroker]:
+    """A broker that only admin may talk to, with a password."""
+    jaas = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="admin" password="hush" user_admin="hush";'
+    )
+    config = {
+        "listeners": "CLIENTS://127.0.0.1:0",
+        "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "CLIENTS",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": jaas,
+    }
+    with PkBroker(config=config) as broker:
+        yield broker
 
 
 def test_a_profile_s_life(pk: Run) -> None:
@@ -189,15 +214,18 @@ def test_an_empty_address_is_refused_wherever_it_stands(
 ) -> None:
     config = tmp_path / "client.properties"
     config.write_text("bootstrap.servers=\n")
+    file_of().parent.mkdir(parents=True)
+    file_of().write_text("[profiles.empty]\nbootstrap = ' '\n")
     for words in (
         ("topics", "list", "--config-file", str(config)),
         ("profile", "add", "p", "-b", ""),
         ("cp", "orders", "copy", "--once", "--to-bootstrap-server", ""),
         ("cp", "orders", "copy", "--once", "--to-profile", ""),
+        ("cp", "orders", "copy", "--once", "--to-profile", "empty"),
     ):
         ran = pk(*words)
         assert (ran.code, "is empty; it must be" in ran.err) == (2, True), ran.err
-    assert not file_of().exists()
+    assert "profiles.p" not in file_of().read_text()
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", "")
     ran = pk("topics", "list")
     assert (ran.code, "PK_BOOTSTRAP_SERVER is empty" in ran.err) == (2, True), ran.err
@@ -322,6 +350,19 @@ def test_secrets_come_from_elsewhere(at: Run, kafka: Kafka, tmp_path: Path) -> N
     at("profile", "add", "s", "--secret", "client.id=prompt")
     ran = at("topics", "list", "--profile", "s")
     assert ran.code == 5 and "no terminal to ask for client.id of profile s" in ran.err
+
+
+def test_a_copy_s_target_gets_the_secrets_of_its_profile(
+    at: Run, kafka: Kafka, secured: PkBroker, fresh: Fresh
+) -> None:
+    topic = fresh("secret")
+    assert at("topics", "create", topic).code == 0
+    at("produce", topic, "v")
+    assert at(*ADD, "to", "-b", secured.bootstrap, "--secret", PASSWORD).code == 0
+    words = ("cp", topic, topic, "--once", "--create", "-y", "--to-profile", "to")
+    ran = at(*words)
+    assert (ran.code, "Copied 1 record" in ran.err) == (0, True), ran.err
+    assert at("consume", topic, "-e", "--profile", "to").lines == ["v"]
 
 
 def test_a_secret_is_asked_for_and_not_shown(at: Run, kafka: Kafka, terminal: OurTerminal) -> None:

@@ -8,11 +8,10 @@ from pk.cli.cluster.topics import is_unknown, unknown_topic
 from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import (
-    Settings,
     check_address,
     check_security,
     choose_profile,
-    read_properties,
+    settings_from,
 )
 from pk.net.client.admin import Admin
 from pk.net.client.config import ProducerConfig, keys
@@ -48,22 +47,13 @@ def target_context(context: Context, options: "Copy") -> Context:
     else:
         # Not the chosen profile nor that of the environment: their secrets belong to the source.
         profile = choose_profile(options.to_profile) if options.to_profile else None
-        properties: dict[str, str] = dict(profile.properties) if profile else {}
-        if profile:
-            check_security({**profile.properties, **profile.secrets}, f"profile {profile.name!r}")
-        if options.to_config_file:
-            in_config = read_properties(options.to_config_file)
-            check_security(in_config, options.to_config_file)
-            properties.update(in_config)
-        in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
-        bootstrap = (
-            options.to_bootstrap_server or (profile.bootstrap if profile else None) or in_file
-        )
-        if bootstrap is None:
+        given = dict(options.to_property)
+        address = options.to_bootstrap_server
+        settings = settings_from(profile, options.to_config_file, given, address)
+        if not settings.bootstrap:
             raise Unusable(
                 f"Profile {options.to_profile} has no brokers; give --to-bootstrap-server."
             )
-        settings = Settings(bootstrap, properties, dict(options.to_property), profile)
         target = context.for_cluster(settings)
     target.about = ProducerConfig
     return target
