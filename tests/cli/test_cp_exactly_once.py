@@ -89,6 +89,18 @@ def test_what_the_filter_leaves_out_counts_as_read(at: Run, source: str) -> None
     assert (again.code, "Copied 0 records" in again.err) == (0, True), again.err
 
 
+def test_what_was_deleted_before_it_was_copied_is_reported_once(at: Run, fresh: Fresh) -> None:
+    source = fresh("source")
+    assert at("topics", "create", source).code == 0
+    produce(at, source, range(6))
+    assert at(*words(source, "-n", "2")).code == 0
+    assert at("topics", "trim", source, "-o", "4", "-y").code == 0
+    ran = at(*words(source))
+    assert ran.code == 1
+    assert ran.err.count("2 offsets from 2 on were deleted before they were copied.") == 1, ran.err
+    assert copied(at, f"{source}-copy") == [0, 1, 4, 5]
+
+
 def test_kill_9_again_and_again(at: Run, kafka: Kafka, source: str) -> None:
     draw = random.Random(1)
     command = pk_command(*endless(source, "--rate", "100"), "-b", kafka.bootstrap)

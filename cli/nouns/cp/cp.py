@@ -142,7 +142,7 @@ async def copy(context: Context, options: "Copy") -> int | None:
         if not context.change.dry_run:
             stack.enter_context(state.held())
         plan = plan._replace(spans=state.resumed(context, plan.spans, plan.starts, topics))
-        missing = await target_description(context, target, plan.targets, topics, options)
+        missing = await target_description(target, plan.targets, topics, options)
         if options.keep_timestamp:
             made = {plan.targets[t.name] for t in missing}
             await say_stamped(context, target, sorted({*plan.targets.values()} - made))

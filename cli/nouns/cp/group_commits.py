@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 import trio
 
+from pk.cli.nouns.cp.resumed_spans import report_deleted, resumed_spans
 from pk.cli.records.range_reader import Span
-from pk.cli.runtime.context import Context, count, partition_name
-from pk.cli.runtime.exits import CommandError, Refused
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import Refused
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
@@ -57,29 +58,19 @@ class GroupCommits:
         admin: Admin,
         spans: Mapping[TopicPartition, Span],
         starts: Mapping[TopicPartition, int],
+        *,
+        report: bool = True,
     ) -> dict[TopicPartition, Span]:
         """`spans`, starting at the group's offsets. Records deleted since then, before `starts`,
-        are reported as a failure.
+        are a failure, which a caller that asks again does not `report` again.
 
         Raises KafkaError, ClientError.
         """
         self._committed = await self._offsets(admin)
-        out: dict[TopicPartition, Span] = {}
-        for tp, span in spans.items():
-            at = self._committed.get(tp)
-            if at is None:
-                out[tp] = span
-                continue
-            self.found = True
-            start = starts[tp]
-            if at < start:
-                gone = (
-                    f"{count(start - at, 'offset')} from {at} on were deleted before they were "
-                    "copied."
-                )
-                context.failed(CommandError(gone), partition_name(tp))
-            out[tp] = Span(max(at, start), span.end)
-        return out
+        self.found = not self._committed.keys().isdisjoint(spans)
+        if report:
+            report_deleted(context, spans, starts, self._committed)
+        return resumed_spans(spans, starts, self._committed)
 
     async def _offsets(self, admin: Admin) -> dict[TopicPartition, int]:
         """What the group has committed, once no transaction is about to change it."""
@@ -99,10 +90,6 @@ class GroupCommits:
         raise RequestTimedOut(
             f"group {self.group} has offsets of an unfinished transaction after {_STABLE_S:.0f} s"
         )
-
-    def is_behind(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Whether `positions` are further than what is committed."""
-        return any(self._committed.get(tp) != offset for tp, offset in positions.items())
 
     async def send(self, producer: Producer, positions: Mapping[TopicPartition, int]) -> None:
         """Commit `positions` with the producer's open transaction. Raises KafkaError,

@@ -12,8 +12,9 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from pk.cli.nouns.cp.resumed_spans import report_deleted, resumed_spans
 from pk.cli.records.range_reader import Span
-from pk.cli.runtime.context import Context, count, partition_name
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Refused
 from pk.core.values import TopicPartition, uuid_text
 from pk.net.client.results import TopicDescription
@@ -103,21 +104,13 @@ class StateFile:
             )
             self._check(known, "topic_id", uuid_text(topic.topic_id), topic.name)
             self._check(known, "target", self._targets[topic.name], topic.name)
-        out: dict[TopicPartition, Span] = {}
-        for tp, span in spans.items():
-            at = self._topics[tp.topic]["positions"].get(str(tp.partition))
-            if at is None:
-                out[tp] = span
-                continue
-            start = starts[tp]
-            if at < start:
-                gone = (
-                    f"{count(start - at, 'offset')} from {at} on were deleted before they were "
-                    "copied."
-                )
-                context.failed(CommandError(gone), partition_name(tp))
-            out[tp] = Span(max(at, start), span.end)
-        return out
+        positions = {
+            tp: int(known)
+            for tp in spans
+            if (known := self._topics[tp.topic]["positions"].get(str(tp.partition))) is not None
+        }
+        report_deleted(context, spans, starts, positions)
+        return resumed_spans(spans, starts, positions)
 
     def _check(self, known: Mapping[str, Any], what: str, now: str, topic: str) -> None:
         if known.get(what) != now:

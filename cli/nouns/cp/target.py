@@ -60,7 +60,6 @@ def target_context(context: Context, options: "Copy") -> Context:
 
 
 async def target_description(
-    context: Context,
     target: Context,
     targets: Mapping[str, str],
     sources: Sequence[TopicDescription],

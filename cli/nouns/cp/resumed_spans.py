@@ -1,0 +1,36 @@
+"""Where a copy that continues an earlier one begins to read."""
+
+from collections.abc import Mapping
+
+from pk.cli.records.range_reader import Span
+from pk.cli.runtime.context import Context, count, partition_name
+from pk.cli.runtime.exits import CommandError
+from pk.core.values import TopicPartition
+
+
+def resumed_spans(
+    spans: Mapping[TopicPartition, Span],
+    starts: Mapping[TopicPartition, int],
+    positions: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, Span]:
+    """`spans`, starting at `positions`, or at `starts` where the records from there on were
+    deleted."""
+    return {
+        tp: Span(max(positions[tp], starts[tp]), span.end) if tp in positions else span
+        for tp, span in spans.items()
+    }
+
+
+def report_deleted(
+    context: Context,
+    spans: Mapping[TopicPartition, Span],
+    starts: Mapping[TopicPartition, int],
+    positions: Mapping[TopicPartition, int],
+) -> None:
+    """Reports as a failure what was deleted of `spans`, before `starts`, and not copied."""
+    for tp in spans:
+        at = positions.get(tp)
+        if at is not None and at < starts[tp]:
+            gone = count(starts[tp] - at, "offset")
+            error = CommandError(f"{gone} from {at} on were deleted before they were copied.")
+            context.failed(error, partition_name(tp))
