@@ -26,5 +26,6 @@ def say_table(context: Context, listing: Listing) -> None:
         limit=None,
         terminal=context.streams.err_terminal,
         colour=context.streams.err_colour,
+        width=context.streams.err_width,
     )
     context.say(render(listing, look).decode(errors="replace").rstrip("\n"))

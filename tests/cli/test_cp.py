@@ -23,10 +23,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from listeners import scripted
 from shapes import check_json
-from terminal import Terminal
+from terminal import Terminal, on_terminal
 from trio.testing import MockClock
 from two_partitions import KNOWN, Two
 
+from pk.cli.main import main
 from pk.cli.nouns.cp import run as cp_run
 from pk.cli.nouns.cp.options import Copy
 from pk.core.record.batch import Record
@@ -223,6 +224,19 @@ def test_nothing_is_copied_without_a_yes(
     assert asked.end() == 0
     assert asked.traces() == []
     assert len(at("consume", target, "-e").lines) == 20
+
+
+def test_the_plan_in_the_question_takes_the_width_of_the_terminal(
+    at: Run, kafka: Kafka, fresh: Fresh
+) -> None:
+    source = f"{fresh('wide')}-{'x' * 60}"
+    assert at("topics", "create", source, f"{source}-copy").code == 0
+    words = ("cp", source, f"{source}-copy", "--once", "-b", kafka.bootstrap)
+    asked = on_terminal(main, words, (200, 24), "n\n")
+    assert asked.code == 5
+    assert [source, "0", f"{source}-copy"] in [
+        line.split()[:3] for line in asked.screen.splitlines()
+    ]
 
 
 def test_a_partition_without_a_leader_is_named_while_it_is_waited_for(pk: Run) -> None:

@@ -1,13 +1,18 @@
 """Formats, columns, sorting: the shape of results that scripts rely on."""
 
 import csv
+import fcntl
 import io
 import json
+import os
+import struct
 import sys
+import termios
 
 import cbor2
 import pytest
 
+from pk.cli.command_line.parse import parse
 from pk.cli.output.amounts import show_rate
 from pk.cli.output.formats import (
     Column,
@@ -21,7 +26,10 @@ from pk.cli.output.formats import (
     terminal_table,
     yaml,
 )
+from pk.cli.output.question_table import say_table
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.terminal.streams import Streams
 
 COLUMNS = (
     Column("topic"),
@@ -152,6 +160,25 @@ def test_what_is_too_long_is_folded_between_words_else_within_them() -> None:
         "über       1",
         "zwei",
     ]
+
+
+@pytest.mark.parametrize("columns", [30, 200])
+def test_a_table_with_a_question_has_the_width_of_standard_error(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    names = ["a" * 60, "b" * 60]
+    table = Listing((Column("one"), Column("other")), [{"one": names[0], "other": names[1]}])
+    parsed = parse(("topics", "list"))
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with os.fdopen(slave, "w") as err:
+        say_table(Context(parsed.values, parsed.path, Streams(io.BytesIO(), err)), table)
+        err.flush()
+        lines = os.read(master, 65536).decode().splitlines()
+    os.close(master)
+    assert max(map(len, lines)) <= columns
+    assert (" ".join(names) in [" ".join(line.split()) for line in lines]) == (columns == 200)
 
 
 def test_thousands_of_rows_are_laid_out_at_a_few_calls_each() -> None:

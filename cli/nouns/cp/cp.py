@@ -26,6 +26,7 @@ from pk.cli.nouns.cp.target import (
     target_description,
 )
 from pk.cli.output.formats import render
+from pk.cli.output.question_table import say_table
 from pk.cli.output.rows import listing
 from pk.cli.positions.grammar import END, START, Positions, everywhere
 from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
@@ -314,12 +315,7 @@ async def _agree(
     """Shows what would be copied, and asks. Raises Refused."""
     if not context.change.yes:
         if len(plan.spans) <= _PLAN_ROWS:
-            from pk.cli.output.formats import OutputOptions
-
-            streams = context.streams
-            look = OutputOptions(terminal=streams.err_terminal, colour=streams.err_colour)
-            rows = listing(CopiedRow, _rows(plan, None), without=("copied",))
-            context.say(render(rows, look).decode().rstrip())
+            say_table(context, listing(CopiedRow, _rows(plan, None), without=("copied",)))
         if missing:
             context.say(f"{count(len(missing), 'topic')} will be created.")
     await target.agree(f"Copy {_summary(plan, target)}?", name=name)
