@@ -263,7 +263,8 @@ def _offset_row(
 
 
 async def add_time_lag(admin: Admin, rows: Sequence[OffsetRow]) -> None:
-    """Adds the age of the next unread record to rows that lag; unknown stays None."""
+    """Adds the age of the next unread record to rows that lag: 0 if no record lies ahead, but
+    markers of transactions; unknown stays None."""
     unread: dict[tuple[TopicPartition, int], list[OffsetRow]] = {}
     for row in rows:
         if row["lag"]:
@@ -276,9 +277,9 @@ async def add_time_lag(admin: Admin, rows: Sequence[OffsetRow]) -> None:
     found = await admin.record_times(unread, within_ms=_WITHIN_MS)
     now = now_ms()
     for position, time in found.items():
-        if isinstance(time, int) and time >= 0:
+        if time is None or (isinstance(time, int) and time >= 0):
             for row in unread[position]:
-                row["time_lag_ms"] = max(now - time, 0)
+                row["time_lag_ms"] = 0 if time is None else max(now - time, 0)
 
 
 def longest_lag(rows: Sequence[Mapping[str, Any]] | Sequence[OffsetRow]) -> int | None:

@@ -1,19 +1,35 @@
 """`pk wait`: 0 as soon as it holds, 124 when the time is up, and what is missing on standard
 error."""
 
+import io
 import os
 import re
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import trio
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, pk_command, pk_environment
 from group_parts import Fresh, Reader, Run
+from trio.testing import MockClock
 
+from pk.cli.command_line.parse import parse
 from pk.cli.main import main
+from pk.cli.nouns.wait.options import WaitForLag
+from pk.cli.nouns.wait.wait import lag
+from pk.cli.positions.resolve import now_ms
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.streams import Streams
+from pk.core.values import TopicPartition
+from pk.net.client.errors import RequestTimedOut
+from pk.net.client.results import GroupDescription, ListedOffset, Node, OffsetAndMetadata
+
+if TYPE_CHECKING:
+    from pk.cli.runtime.session import Session
 
 
 class Waiting:
@@ -129,6 +145,54 @@ def test_for_a_group_to_have_committed(at: Run, fresh: Fresh, timed_topic: str) 
     assert f"group {group} does not exist yet" in ran.err
     at("groups", "reset-offsets", group, "-t", f"{timed_topic}:1", "--to", "end", "-y")
     assert at("wait", "lag", group, "--timeout", "0").code == 0
+
+
+class LateTimes:
+    """A session with a cluster whose leader of t/0 says only when it is asked a third time how old
+    the records are. In t/1 nothing but a marker is ahead of the group."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def admin(self, *_: object) -> "LateTimes":
+        return self
+
+    async def describe_groups(self, names: list[str]) -> dict[str, GroupDescription]:
+        node = Node(1, "h", 1)
+        return {
+            name: GroupDescription(name, "Classic", "Empty", "consumer", "", (), node)
+            for name in names
+        }
+
+    async def list_groups_offsets(self, names: list[str]) -> dict[str, Any]:
+        commits = {TopicPartition("t", p): OffsetAndMetadata(3) for p in (0, 1)}
+        return dict.fromkeys(names, commits)
+
+    async def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> dict[Any, Any]:
+        return {tp: ListedOffset(4, -1, 0) for tp in wanted}
+
+    async def record_times(self, places: Iterable[Any], **_: Any) -> dict[Any, Any]:
+        self.asked += 1
+        silent = RequestTimedOut("no answer")
+        answers = {0: silent if self.asked < 3 else now_ms(), 1: None}
+        return {(tp, offset): answers[tp.partition] for tp, offset in places}
+
+
+def test_for_records_of_an_age_that_is_unknown_at_first() -> None:
+    said = io.StringIO()
+    parsed = parse(("wait", "lag", "g", "--max-time", "30s"))
+    session = LateTimes()
+    context = Context(
+        parsed.values, parsed.path, Streams(io.BytesIO(), said), cast("Session", session)
+    )
+    options = WaitForLag(group="g", max_time="30s")
+    trio.run(lag, context, options, clock=MockClock(autojump_threshold=0))
+    first, last = said.getvalue().splitlines()
+    assert first == (
+        "Waiting: group g is 2 records behind, by an unknown time in t/0, at most 30.0 s allowed."
+    )
+    assert "Group g is no more than 30.0 s behind" in last
+    assert session.asked == 3
 
 
 def test_for_a_group_to_be_empty(

@@ -283,8 +283,13 @@ async def _behind(
     said = f"group {name} is {count(total, 'record')} behind"
     if most is not None and total > most:
         return f"{said}, at most {most:,} allowed"
-    if most_ms is not None and late > most_ms:
+    if most_ms is None:
+        return None
+    if late > most_ms:
         return f"{said}, by {show_span(late)}, at most {show_span(most_ms)} allowed"
+    if unknown := [row for row in rows if row["lag"] and row["time_lag_ms"] is None]:
+        where = _some([f"{row['topic']}/{row['partition']}" for row in unknown])
+        return f"{said}, by an unknown time in {where}, at most {show_span(most_ms)} allowed"
     return None
 
 
