@@ -90,7 +90,7 @@ def read_profiles() -> tuple[dict[str, Profile], str | None]:
     except ValueError as e:  # no TOML, or not even UTF-8
         raise CommandError(f"{path} cannot be read: {e}.") from e
     tables = _table(path, data, "profiles", "the file")
-    profiles = {name: _profile(path, name, tables) for name in tables}
+    profiles = {name: profile_in(tables, name, path) for name in tables}
     return profiles, _string(path, data, "use", "the file")
 
 
@@ -110,7 +110,9 @@ def _string(path: str, outer: dict[str, Any], key: str, whose: str) -> str | Non
     return found
 
 
-def _profile(path: str, name: str, tables: dict[str, Any]) -> Profile:
+def profile_in(tables: dict[str, Any], name: str, path: str) -> Profile:
+    """The profile in the table `name` of `tables`, which are in the file at `path`. Raises
+    CommandError if it is invalid."""
     whose = f"profile {name!r}"
     table = _table(path, tables, name, "profiles")
     guard = table.get("guard", "confirm")

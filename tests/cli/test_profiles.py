@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
 from terminal import Terminal
+
+from pk.cli.runtime import secrets
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -294,6 +297,38 @@ def test_a_pinned_profile_talks_to_its_own_cluster_only(at: Run, kafka: Kafka) -
     assert f"expects cluster another, but cluster {found} answers" in ran.err
     link = at("consume", "pk://pinned/t/0/0")
     assert (link.code, "expects cluster another" in link.err) == (5, True), link.err
+
+
+def test_a_cluster_that_wants_a_password_is_pinned(pk: Run, secured: PkBroker) -> None:
+    added = pk(*ADD, "safe", "-b", secured.bootstrap, "--secret", PASSWORD, "--pin")
+    assert added.code == 0, added.err
+    found = pk("profile", "show", "safe", "-f", "json").json[0]["cluster_id"]
+    described = pk("cluster", "describe", "--profile", "safe", "-f", "json").json[0]
+    assert found == described["cluster_id"]
+    pk("profile", "add", "safe", "--cluster-id", "another")
+    again = pk("profile", "add", "safe", "--pin")  # with what the profile has already
+    assert again.code == 0, again.err
+    assert pk("profile", "show", "safe", "-f", "json").json[0]["cluster_id"] == found
+    kept = file_of().read_text()
+    wrong = pk("profile", "add", "safe", "--secret", f"{PASSWORD}, they say", "--pin")
+    assert wrong.code == 4, wrong.err
+    assert file_of().read_text() == kept
+
+
+def test_a_password_for_the_keyring_pins_a_cluster_before_it_is_kept(
+    pk: Run, secured: PkBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = iter(("hash", "hush"))
+    monkeypatch.setattr(secrets, "ask_secret", lambda _: next(typed))
+    kept: dict[str, str] = {}
+    library = types.ModuleType("keyring")
+    library.__dict__["set_password"] = lambda _, name, password: kept.update({name: password})
+    monkeypatch.setitem(sys.modules, "keyring", library)
+    words = (*ADD, "safe", "-b", secured.bootstrap, "--secret", "sasl.password=keyring", "--pin")
+    wrong = pk(*words)
+    assert (wrong.code, kept, file_of().exists()) == (4, {}, False), wrong.err
+    right = pk(*words)
+    assert (right.code, kept) == (0, {"safe/sasl.password": "hush"}), right.err
 
 
 def test_no_guard_asks_nothing(at: Run, kafka: Kafka, fresh: Fresh) -> None:

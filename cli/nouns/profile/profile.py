@@ -20,9 +20,11 @@ from pk.cli.runtime.settings import (
     check_secret,
     check_security,
     choose_profile,
+    profile_in,
     profile_named,
     profiles_file,
     read_profiles,
+    settings_from,
 )
 from pk.cli.terminal.stdin import wait_for_input
 
@@ -97,13 +99,11 @@ async def add(context: Context, options: AddProfile) -> None:
     profiles = document.setdefault("profiles", tomlkit.table(is_super_table=True))
     known = options.name in profiles
     table = profiles.setdefault(options.name, tomlkit.table())
-    bootstrap = options.bootstrap_server or table.get("bootstrap") or DEFAULT_BOOTSTRAP
-    cluster_id = await _cluster_id(str(bootstrap)) if options.pin else options.cluster_id
     for key, value in (
         ("bootstrap", options.bootstrap_server),
         ("guard", options.guard),
         ("colour", options.colour),
-        ("cluster_id", cluster_id),
+        ("cluster_id", options.cluster_id),
         ("schema_registry", options.schema_registry),
     ):
         if value is not None:
@@ -113,7 +113,11 @@ async def add(context: Context, options: AddProfile) -> None:
             inner = table.setdefault(name, tomlkit.table())
             for key, value in pairs:
                 inner[key] = value
-    _keep_in_keyring(options.name, secrets)
+    typed = _typed_for_keyring(secrets)
+    if options.pin:
+        changed = profile_in(document.unwrap()["profiles"], options.name, profiles_file())
+        table["cluster_id"] = await _cluster_id(context, changed, typed)
+    _keep_in_keyring(options.name, typed)
     write_document(document)
     context.say(
         f"Profile {options.name} was {'changed' if known else 'added'}; `pk profile use "
@@ -121,24 +125,40 @@ async def add(context: Context, options: AddProfile) -> None:
     )
 
 
-async def _cluster_id(bootstrap: str) -> str:
-    """The id of the cluster that answers there."""
-    from pk.net.client.admin import open_admin
-
-    async with open_admin(bootstrap, {"default.api.timeout.ms": "15000"}) as admin:
-        found = (await admin.describe_cluster()).cluster_id
+async def _cluster_id(context: Context, profile: Profile, typed: Mapping[str, str]) -> str:
+    """The id of the cluster that answers a client with this profile; `typed` are secrets that its
+    source does not have yet."""
+    elsewhere = {key: source for key, source in profile.secrets.items() if key not in typed}
+    settings = settings_from(profile._replace(secrets=elsewhere), None, {})
+    settings = settings._replace(
+        bootstrap=settings.bootstrap or DEFAULT_BOOTSTRAP,
+        properties={**settings.properties, **typed},
+    )
+    assert context.session is not None
+    admin = await context.session.admin(settings)
+    found = (await admin.describe_cluster()).cluster_id
     if not found:
-        raise CommandError(f"The cluster at {bootstrap} has no id.")
+        raise CommandError(f"The cluster at {settings.bootstrap} has no id.")
     return found
 
 
-def _keep_in_keyring(name: str, secrets: Mapping[str, str]) -> None:
-    """Asks for the secrets that belong in the keyring, and stores them."""
+def _typed_for_keyring(secrets: Mapping[str, str]) -> dict[str, str]:
+    """Asks for the secrets that belong in the keyring. Raises CommandError if there is none."""
+    typed: dict[str, str] = {}
     for key, source in secrets.items():
         if source == "keyring":
-            from pk.cli.runtime.secrets import SERVICE, ask_secret, keyring
+            from pk.cli.runtime.secrets import ask_secret, keyring
 
-            keyring().set_password(SERVICE, f"{name}/{key}", ask_secret(f"{key}: "))
+            keyring()  # before the user types anything
+            typed[key] = ask_secret(f"{key}: ")
+    return typed
+
+
+def _keep_in_keyring(name: str, typed: Mapping[str, str]) -> None:
+    for key, secret in typed.items():
+        from pk.cli.runtime.secrets import SERVICE, keyring
+
+        keyring().set_password(SERVICE, f"{name}/{key}", secret)
 
 
 def use(context: Context, name: str) -> None:
