@@ -41,9 +41,11 @@ def handler_of(parsed: Parsed) -> Work:
     if parsed.node.blocking:
         return handler
     if any(option.dest == "profile" for option in parsed.node.options):
-        from pk.cli.runtime.guards import guarded
+        from pk.cli.runtime.guards import explained, guarded
 
-        handler = guarded(handler)
+        if parsed.declared is None or not parsed.declared.guards_itself:
+            handler = guarded(handler)
+        handler = explained(handler)
     if seconds is None:
         from pk.cli.runtime.slow_answer import showing_waits
 

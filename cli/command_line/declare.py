@@ -69,11 +69,13 @@ class Noun:
         shows: RowsByOption = (),
         rows: RowsByOption = (),
         blocking: bool = False,
+        guards_itself: bool = False,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declares a command by its names; without any, the noun itself is the command.
 
-        A `blocking` command runs without an event loop. `shows` and `rows` are the row types of its
-        JSON (see `pk.cli.output.schema`): every command with -f has them.
+        A `blocking` command runs without an event loop. One that `guards_itself` chooses its
+        profile first, and then applies it (`pk.cli.runtime.guards.guarding`). `shows` and `rows`
+        are the row types of its JSON (see `pk.cli.output.schema`): every command with -f has them.
         """
         self._one_word = self._one_word or not names
 
@@ -87,6 +89,7 @@ class Noun:
                 shows,
                 rows,
                 blocking,
+                guards_itself,
             )
 
             bound = _taking(declared.parameters)

@@ -33,6 +33,7 @@ class Declared:
         shows: RowsByOption,
         rows: RowsByOption,
         blocking: bool,
+        guards_itself: bool = False,
     ) -> None:
         self.function = function
         self.names = names
@@ -42,6 +43,7 @@ class Declared:
         self.shows = shows
         self.rows = rows
         self.blocking = blocking
+        self.guards_itself = guards_itself
         own = [p for name, p in inspect.signature(function).parameters.items() if name != "context"]
         self.own = [p.name for p in own]
         self.spread: dict[str, type] = {}

@@ -71,6 +71,11 @@ class Context:
             self._settings = settings_of(self.connection)
         return self._settings
 
+    @property
+    def chosen(self) -> Settings | None:
+        """The cluster to talk to, if it is chosen already, as in the shell."""
+        return self._settings
+
     def use(self, settings: Settings) -> None:
         """Talks to this cluster, whatever the environment says: the shell's own."""
         self._settings = settings

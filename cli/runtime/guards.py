@@ -76,12 +76,21 @@ def forbid_changes(context: Context) -> Callable[[Any], None]:
 
 
 def guarded(handler: Handler) -> Handler:
-    """`handler`, restricted by the profile; if it finds no broker, reports what listens instead."""
+    """`handler`, restricted by the profile."""
+
+    async def run(context: Context) -> int | None:
+        async with guarding(context):
+            return await handler(context)
+
+    return run
+
+
+def explained(handler: Handler) -> Handler:
+    """`handler`; if it finds no broker, reports what listens instead."""
 
     async def run(context: Context) -> int | None:
         try:
-            async with guarding(context):
-                return await handler(context)
+            return await handler(context)
         except Exception as error:
             from pk.cli.runtime.failures import explain
 

@@ -299,6 +299,24 @@ def test_a_pinned_profile_talks_to_its_own_cluster_only(at: Run, kafka: Kafka) -
     assert (link.code, "expects cluster another" in link.err) == (5, True), link.err
 
 
+def test_a_link_does_not_ask_the_cluster_of_the_current_profile(
+    pk: Run, kafka: Kafka, fresh: Fresh
+) -> None:
+    topic = fresh("linked")
+    pk("profile", "add", "there", "-b", kafka.bootstrap)
+    assert pk("topics", "create", topic, "--profile", "there").code == 0
+    pk("produce", topic, "v", "--profile", "there")
+    pk("profile", "add", "down", "-b", "127.0.0.1:1", "--cluster-id", "x")
+    pk("profile", "use", "down")
+    for words in ((), ("--secret", "client.id=command:false")):
+        pk("profile", "add", "down", *words)
+        assert pk("consume", topic, "-e").code in (1, 3)
+        ran = pk("consume", f"pk://there/{topic}/0/0")
+        assert (ran.code, ran.lines) == (0, ["v"]), ran.err
+    other = pk("consume", f"pk://there/{topic}/0/0", "--profile", "down")
+    assert (other.code, "belongs to profile there, not to down" in other.err) == (2, True)
+
+
 def test_a_cluster_that_wants_a_password_is_pinned(pk: Run, secured: PkBroker) -> None:
     added = pk(*ADD, "safe", "-b", secured.bootstrap, "--secret", PASSWORD, "--pin")
     assert added.code == 0, added.err

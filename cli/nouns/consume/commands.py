@@ -16,6 +16,7 @@ CONSOLE_CONSUMER = Noun("console-consumer")
 
 @CONSOLE_CONSUMER.command(
     takes=(Connection,),
+    guards_itself=True,  # a permalink chooses the profile
     examples=(
         "pk consume orders -o -10..end",
         "pk consume orders -o '@yesterday 14:00..@-1h' --where 'value.amount > 100' -f jsonl",

@@ -21,6 +21,7 @@ from pk.cli.records.permalinks import SCHEME, profile_of
 from pk.cli.records.range_reader import RangeReader, Span, last_records, merged
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.runtime.guards import guarding
 from pk.cli.terminal.progress import Progress
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.config import ConsumerConfig, parse
@@ -47,10 +48,11 @@ async def consume(context: Context, options: "Consume") -> int | None:
     )
     config = consumer_config(context, options, request.reset if request.joins else None)
     try:
-        if request.joins:
-            timed_out = await consume_in_group(context, request, config, output)
-        else:
-            timed_out = await _consume_spans(context, request, config, output)
+        async with guarding(context):
+            if request.joins:
+                timed_out = await consume_in_group(context, request, config, output)
+            else:
+                timed_out = await _consume_spans(context, request, config, output)
     except BaseException:
         # BaseException: an interrupt in one of the client's tasks arrives as an exception group.
         with suppress(OSError):

@@ -52,14 +52,15 @@ def _links(context: Context, options: "Consume") -> list[Link]:
 
 
 def _use_profile(context: Context, name: str | None) -> None:
-    """Switches to the links' profile. Raises Unusable if the profile does not exist, or --profile
-    names another."""
-    if name is None or profile_of(context.settings) == name:
+    """Chooses the links' profile, and asks for no secrets of another. Raises Unusable if the
+    profile does not exist, or --profile names another."""
+    if name is None:
         return
     connection = context.connection
     if connection.profile not in (None, name):
         raise Unusable(f"The link belongs to profile {name}, not to {connection.profile}.")
-    context.use(settings_of(replace(connection, profile=name)))
+    if context.chosen is None or profile_of(context.chosen) != name:
+        context.use(settings_of(replace(connection, profile=name)))
 
 
 async def consume_links(context: Context, options: "Consume") -> int:
@@ -68,7 +69,7 @@ async def consume_links(context: Context, options: "Consume") -> int:
     links = _links(context, options)
     _use_profile(context, links[0].profile)
     context.about = ConsumerConfig
-    async with guarding(context):  # by the profile that the links name, too
+    async with guarding(context):
         return await _show_all(context, options, links)
 
 
