@@ -105,7 +105,8 @@ Guards, from weak to strict:
 cluster_id (--pin sets it to the cluster that answers now): if another cluster answers, commands refuse with exit code 5.
 
 security.protocol, ssl.* and sasl.* are those of Apache's clients: TLS with stores of type PEM, PKCS12 and JKS; SASL with
-sasl.mechanism (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512), and sasl.username and sasl.password, or sasl.jaas.config.
+sasl.mechanism (MECHANISMS); PLAIN and SCRAM need
+sasl.username and sasl.password, or sasl.jaas.config.
 
 pk keeps no secret in a file and takes none on the command line. A profile names the source that pk reads when needed:
   --secret KEY=prompt              pk asks for it
@@ -157,7 +158,9 @@ def page(name: str, words: Sequence[str] = (), width: int = 100) -> str:
         from pk.cli.records.fake import page as fake_page
 
         return folded(fake_page(), width)
-    texts = {"positions": POSITIONS, "formats": FORMATS, "profiles": PROFILES, "trace": TRACE}
+    if name == "profiles":
+        return folded(_profiles(), width)
+    texts = {"positions": POSITIONS, "formats": FORMATS, "trace": TRACE}
     return folded(texts[name], width)
 
 
@@ -195,6 +198,12 @@ def _continues(line: str, column: int) -> bool:
     does not."""
     text = line.strip()
     return line.find(text) == column and "  " not in text and not text.startswith("(")
+
+
+def _profiles() -> str:
+    from pk.core.values import SASL_MECHANISMS
+
+    return PROFILES.replace("MECHANISMS", ", ".join(SASL_MECHANISMS))
 
 
 def _exit_codes() -> str:

@@ -211,6 +211,7 @@ def check_security(keys: Mapping[str, str], source: str) -> None:
     secure = [key for key in keys if key.startswith(("ssl.", "sasl."))]
     if not secure:
         return
+    from pk.core.values import SASL_MECHANISMS
     from pk.net.client.config import ClientConfig
     from pk.net.client.config import keys as keys_of
 
@@ -219,7 +220,7 @@ def check_security(keys: Mapping[str, str], source: str) -> None:
         if key not in known:
             raise Unusable(
                 f"{source}: {key} is not supported; pk has no classes of Java's, and of SASL only "
-                "PLAIN, SCRAM and OAUTHBEARER."
+                f"{', '.join(SASL_MECHANISMS)}."
             )
 
 

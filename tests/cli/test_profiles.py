@@ -14,6 +14,7 @@ from clients.pk_broker import PkBroker
 from terminal import Terminal
 
 from pk.cli.runtime import secrets
+from pk.core.values import SASL_MECHANISMS
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -149,7 +150,7 @@ def test_security_that_is_not_built_is_refused_wherever_it_is_asked_for(
         ("cp", "o", "c", "--once", "--to-bootstrap-server", "h:1", "--to-config-file", str(config)),
     ):
         ran = at(*words)
-        known = "PLAIN, SCRAM and OAUTHBEARER"
+        known = ", ".join(SASL_MECHANISMS)
         said = f"{key} is not supported; pk has no classes of Java's, and of SASL only {known}"
         assert (ran.code, said in ran.err) == (2, True), (words, ran.err)
     assert not file_of().exists()
@@ -160,6 +161,11 @@ def test_security_that_is_not_built_is_refused_wherever_it_is_asked_for(
     file_of().write_text(f"[profiles.p.secrets]\n'{key}' = 'prompt'")
     ran = at("topics", "list", "--profile", "p")
     assert (ran.code, f"profile 'p': {key} is not supported" in ran.err) == (2, True), ran.err
+
+
+def test_the_page_on_profiles_names_the_sasl_mechanisms(pk: Run) -> None:
+    said = " ".join(pk("help", "profiles").text.split())
+    assert f"sasl.mechanism ({', '.join(SASL_MECHANISMS)})" in said
 
 
 def test_plaintext_may_be_asked_for(at: Run) -> None:
