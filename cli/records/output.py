@@ -1,7 +1,9 @@
 """The output of `consume` and `log cat`: filters records, decodes internal topics, counts, stops at
 -n, and writes."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pk.cli.records.filter import record_filter
@@ -10,7 +12,7 @@ from pk.cli.records.range_reader import Part
 from pk.cli.records.source import Source
 from pk.cli.records.writers import Simple, Writer, apache_writer, formatter, parsing_writer, writer
 from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.terminal.text import escaped_bytes
 from pk.core.record.batch import Record
@@ -156,47 +158,74 @@ class Output:
     def full(self) -> bool:
         return self.left is not None and self.left <= 0
 
+    def _is_internal(self, part: Part) -> bool:
+        """Whether pk knows what the bytes of these records mean, and shows that."""
+        return self._decodes and part.source.topic in DECODED
+
     def wanted(self, part: Part) -> Sequence[Record]:
         """The records of `part` that pass the filters; those of internal topics are decoded."""
         source, found = part.source, part.records
-        if self._decodes and source.topic in DECODED:
+        if self._is_internal(part):
             found = decoded(source.topic, found)
         elif self._schemas is not None:
-            found = list(self._decoded(source, found))
+            return list(self._by_schema(source, found, self._schemas))
         if self._filter is not None:
             test = self._filter
             found = [r for r in found if test(source, r)]
         return found
 
-    def _decoded(self, source: Source, found: Iterable[Record]) -> Iterator[Record]:
-        """The records with JSON for what their schemas describe; those that cannot be decoded fail,
-        or are skipped."""
-        assert self._schemas is not None
+    def _by_schema(
+        self, source: Source, found: Iterable[Record], schemas: "RecordDecoder"
+    ) -> Iterator[Record]:
+        """The records that pass the filters, with JSON for what their schemas describe; those that
+        cannot be decoded fail, or are skipped. Decodes each only when it is asked for."""
         for each in found:
             try:
-                yield self._schemas.decoded(each)
+                record = schemas.decoded(each)
             except ValueError as e:
                 self._cannot_show(source, each, e)
+                continue
+            if self._filter is None or self._filter(source, record):
+                yield record
 
     def take(self, parts: Iterable[Part]) -> None:
         """Writes the records of `parts` that pass the filters. Raises CommandError, KafkaError."""
         for part in parts:
             if self.full:
                 break
-            if self._values is not None and not (self._decodes and part.source.topic in DECODED):
-                values = self._counted(part.values)
-                data = self._values(values)
+            if self._values is not None and not self._is_internal(part):
+                self._put(self._values(self._counted(part.values)))
+            elif self._schemas is not None and not self._is_internal(part):
+                self._put_decodable(part, self._schemas)
             else:
-                data = self._format(part.source, self._counted(self.wanted(part)))
-            if data:
-                self._put(data)
+                self.put(part.source, self.wanted(part))
         self._flush()
+
+    def _put_decodable(self, part: Part, schemas: "RecordDecoder") -> None:
+        """Writes what -n leaves of `part`. Decodes no record beyond that, and writes those before
+        one that ends the command."""
+        found: list[Record] = []
+        try:
+            for record in islice(self._by_schema(part.source, part.records, schemas), self.left):
+                found.append(record)  # noqa: PERF402 - what came before an error counts
+        finally:
+            self.put(part.source, found)
 
     def put(self, source: Source, found: Sequence[Record]) -> None:
         """Writes records that `wanted` returned."""
         found = self._counted(found)
-        if found:
-            self._put(self._format(source, found))
+        if not found:
+            return
+        if self._pairs and source.topic in DECODED:
+            self._put(pairs(found))
+            return
+        try:
+            data = self._writer.batch(source, found)
+        except ValueError:
+            for record in found:
+                self._put_single(source, record)
+        else:
+            self._put(data)
 
     def _counted(self, found: Sequence[T]) -> Sequence[T]:
         if self.left is not None:
@@ -206,6 +235,8 @@ class Output:
         return found
 
     def _put(self, data: bytes) -> None:
+        if not data:
+            return
         if self.before_write is not None:
             self.before_write()
         if not self._begun:
@@ -215,22 +246,13 @@ class Output:
         if self._terminal:
             self.mid_line = not data.endswith(b"\n")
 
-    def _format(self, source: Source, found: Sequence[Record]) -> bytes:
-        if not found:
-            return b""
-        if self._pairs and source.topic in DECODED:
-            return pairs(found)
+    def _put_single(self, source: Source, record: Record) -> None:
         try:
-            return self._writer.batch(source, found)
-        except ValueError:
-            return b"".join(self._single(source, record) for record in found)
-
-    def _single(self, source: Source, record: Record) -> bytes:
-        try:
-            return self._writer.batch(source, (record,))
+            data = self._writer.batch(source, (record,))
         except ValueError as e:
             self._cannot_show(source, record, e)
-            return b""
+        else:
+            self._put(data)
 
     def _cannot_show(self, source: Source, record: Record, error: ValueError) -> None:
         where = f"{source.topic}/{source.partition} @ {record.offset}"
@@ -242,19 +264,41 @@ class Output:
         self._context.fail(error)
         self._context.say(f"{where} cannot be shown: {error}.")
 
-    def end(self) -> None:
+    @contextmanager
+    def completed(self) -> Generator[None]:
+        """Completes the output at the end of the block, and however the block fails."""
+        try:
+            yield
+        except BaseException:
+            # BaseException: an interrupt in one of the client's tasks comes in an exception group.
+            with suppress(OSError):
+                self._break_off()
+            raise
+        self._end()
+
+    def check_timeout(self, timeout_ms: int | None) -> None:
+        """Raises CommandError if a timeout came before all records that -n asks for. Otherwise a
+        timeout is a success, as in Apache's tool."""
+        if self.left:
+            wanted = count(self.shown + self.left, "record")
+            raise CommandError(
+                f"Timed out after {timeout_ms} ms with {self.shown:,} of {wanted}.",
+                Exit.TIMED_OUT,
+            )
+
+    def _end(self) -> None:
         """Completes the output, even if it is an empty array, and on a terminal prints the number
         of records."""
         if not self._begun:
             self._begun = True
             self._write(self._head)
-        self.break_off()
+        self._break_off()
         if self._context.streams.err_terminal:
             if self.mid_line:
                 self._context.say()
             self._context.say(f"{count(self.shown, 'record')}.")
 
-    def break_off(self) -> None:
+    def _break_off(self) -> None:
         """Completes what was written so far, so that it is valid; writes nothing if nothing was
         written."""
         if self._begun:

@@ -232,22 +232,26 @@ async def last_records(
     """The last `number` records over all of `spans`, by time; with `wanted`, only records that it
     returns count.
 
-    Reads further back if holes in the offsets or the filter leave too few.
+    Reads further back if holes in the offsets or the filter leave too few, and no record twice.
     """
-    kept: dict[TopicPartition, deque[Pair]] = {}
-    todo = {tp: s for tp, s in spans.items() if s.end is not None and s.begin < s.end}
+    todo = {tp: s.end for tp, s in spans.items() if s.end is not None and s.begin < s.end}
+    kept: dict[TopicPartition, deque[Pair]] = {tp: deque() for tp in todo}
     reach = number
     while todo:
-        window = {tp: Span(max(s.begin, (s.end or 0) - reach), s.end) for tp, s in todo.items()}
-        kept |= {tp: deque(maxlen=number) for tp in window}
+        window = {tp: Span(max(spans[tp].begin, end - reach), end) for tp, end in todo.items()}
+        older = {tp: deque[Pair](maxlen=number - len(kept[tp])) for tp in window}
         reader = RangeReader(consumer, window, profile)
         while reader.open:
             for part in await reader.parts():
                 found = part.records if wanted is None else wanted(part)
                 tp = TopicPartition(part.source.topic, part.source.partition)
-                kept[tp].extend((part.source, r) for r in found)
+                older[tp].extend((part.source, r) for r in found)
+        for tp, pairs in older.items():
+            kept[tp].extendleft(reversed(pairs))
         todo = {
-            tp: s for tp, s in todo.items() if len(kept[tp]) < number and window[tp].begin > s.begin
+            tp: span.begin
+            for tp, span in window.items()
+            if len(kept[tp]) < number and span.begin > spans[tp].begin
         }
         reach *= 8
     return _newest(kept.values(), number)

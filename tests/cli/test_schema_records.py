@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -35,6 +36,22 @@ def add(at: Run, subject: str, schema: str, kind: str) -> None:
     """Adds a schema."""
     added = at("schema", "add", subject, "-", "--type", kind, "-y", stdin=schema.encode())
     assert added.code == 0, added.err
+
+
+def encoded(at: Run, topic: str, values: list[str]) -> list[bytes]:
+    """The bytes that --schema makes of JSON."""
+    add(at, f"{topic}-value", SCHEMA, "avro")
+    model = f"{topic}-encoded"
+    done = at("produce", model, "--create", "--schema", f"{topic}-value", *values)
+    assert done.code == 0, done.err
+    return at("consume", model, "-e", "-f", "%s|").out.split(b"|")[:-1]
+
+
+def write(at: Run, topic: str, values: list[bytes]) -> None:
+    """Writes these values in one batch."""
+    lines = [json.dumps({"value_b64": base64.b64encode(v).decode()}) for v in values]
+    done = at("produce", topic, "--create", "-f", "jsonl", stdin="\n".join(lines).encode())
+    assert done.code == 0, done.err
 
 
 def test_what_pk_writes_confluents_deserializer_reads(at: Run, served: Running) -> None:
@@ -125,3 +142,28 @@ def test_nulls_and_keys(at: Run) -> None:
     ]
     keys = at("consume", "keys", "-o", "start..end", "--decode-key", "auto")
     assert keys.code == 1
+
+
+def test_a_record_that_cannot_be_decoded_fails_only_who_asked_for_it(at: Run) -> None:
+    """All four are in one batch; what came before the bad one is shown."""
+    good = encoded(at, "half", ['{"a": 1}'])
+    write(at, "half", [*good * 2, b"bad", *good])
+    read = ("consume", "half", "--decode", "auto")
+    few = at(*read, "--from-beginning", "-n", "2", "--skip-message-on-error")
+    assert (few.code, few.lines) == (0, ['{"a":1}'] * 2), few.err
+    cut = at(*read, "-e", "-f", "json")
+    assert (cut.code, [each["offset"] for each in cut.json]) == (1, [0, 1])
+    chosen = at(*read, "-e", "--where", "offset != 1")
+    assert (chosen.code, chosen.lines) == (1, ['{"a":1}'])
+    skipped = at(*read, "-e", "-n", "3", "--skip-message-on-error")
+    assert (skipped.code, skipped.lines) == (1, ['{"a":1}'] * 3)
+
+
+def test_the_newest_are_looked_for_without_reading_a_record_twice(at: Run) -> None:
+    """The last record cannot be decoded, and is reported once though --tail looks further
+    back."""
+    good = encoded(at, "twice", [json.dumps({"a": i}) for i in range(19)])
+    write(at, "twice", [*good, b"bad"])
+    newest = at("consume", "twice", "--tail", "3", "--decode", "auto", "--skip-message-on-error")
+    assert (newest.code, newest.lines) == (1, ['{"a":16}', '{"a":17}', '{"a":18}'])
+    assert newest.err.count("cannot be shown") == 1

@@ -5,7 +5,7 @@ reads the partitions directly. A range ends by itself; otherwise the command run
 interrupted.
 """
 
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import trio
@@ -19,8 +19,7 @@ from pk.cli.records.idle_reason import Silence
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import SCHEME, profile_of
 from pk.cli.records.range_reader import RangeReader, Span, last_records, merged
-from pk.cli.runtime.context import Context, count, join
-from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.guards import guarding
 from pk.cli.terminal.progress import Progress
 from pk.core.errors import ErrorCode, KafkaError
@@ -47,25 +46,14 @@ async def consume(context: Context, options: "Consume") -> int | None:
         formatter_config=options.formatter_config,
     )
     config = consumer_config(context, options, request.reset if request.joins else None)
-    try:
+    with output.completed():
         async with guarding(context):
             if request.joins:
                 timed_out = await consume_in_group(context, request, config, output)
             else:
                 timed_out = await _consume_spans(context, request, config, output)
-    except BaseException:
-        # BaseException: an interrupt in one of the client's tasks arrives as an exception group.
-        with suppress(OSError):
-            output.break_off()
-        raise
-    output.end()
-    # As Apache's tool, a timeout is a success, unless -n asked for more records than came.
-    if timed_out and output.left:
-        wanted = count(options.num or 0, "record")
-        raise CommandError(
-            f"Timed out after {options.timeout_ms} ms with {output.shown:,} of {wanted}.",
-            Exit.TIMED_OUT,
-        )
+    if timed_out:
+        output.check_timeout(options.timeout_ms)
     return None
 
 

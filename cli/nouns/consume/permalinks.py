@@ -84,14 +84,14 @@ async def _show_all(context: Context, options: "Consume", links: list[Link]) -> 
     admin = await context.admin()
     described = {t.name: t for t in await existing_topics(context, admin, sorted(topics))}
     config = consumer_config(context, options)
-    async with open_consumer(context.settings.bootstrap, config) as consumer:
-        for link in links:
-            check_partitions(described[link.topic], [link.partition])
-            why = await _show(consumer, link, output, profile_of(context.settings))
-            if why is not None:
-                error = CommandError(f"there is no record at offset {link.offset}: {why}")
-                context.failed(error, f"{link.topic}/{link.partition}")
-    output.end()
+    with output.completed():
+        async with open_consumer(context.settings.bootstrap, config) as consumer:
+            for link in links:
+                check_partitions(described[link.topic], [link.partition])
+                why = await _show(consumer, link, output, profile_of(context.settings))
+                if why is not None:
+                    error = CommandError(f"there is no record at offset {link.offset}: {why}")
+                    context.failed(error, f"{link.topic}/{link.partition}")
     return 0
 
 

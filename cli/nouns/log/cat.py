@@ -83,11 +83,11 @@ def cat(context: Context, options: "CatRecords") -> None:
     request = _request(options)
     logs = _logs(options.partition_dir, request.numbers)
     output = Output(context, options)
-    for log in logs:
-        _copy(context, log, request, output)
-        if output.full:
-            break
-    output.end()
+    with output.completed():
+        for log in logs:
+            _copy(context, log, request, output)
+            if output.full:
+                break
 
 
 def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:

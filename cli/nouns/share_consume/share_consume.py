@@ -7,7 +7,6 @@ the group at once.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -18,8 +17,8 @@ from pk.cli.records.permalinks import profile_of
 from pk.cli.records.range_reader import Part
 from pk.cli.records.source import Source
 from pk.cli.runtime.client_config import client_config
-from pk.cli.runtime.context import Context, count, join
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.context import Context, join
+from pk.cli.runtime.exits import Unusable
 from pk.core.record.batch import Record
 from pk.net.client.config import ShareConsumerConfig
 from pk.net.client.share_consumer import (
@@ -84,23 +83,12 @@ async def share_consume(context: Context, options: "ShareConsume") -> None:
     config["group.id"] = options.group
     config["share.acknowledgement.mode"] = "explicit"
     config["share.acquire.mode"] = "record_limit" if options.num else "batch_optimized"
-    try:
+    with output.completed():
         async with open_share_consumer(context.settings.bootstrap, config) as consumer:
             consumer.subscribe(topics)
             timed_out = await _read(context, options, consumer, output)
-    except BaseException:
-        # BaseException: an interrupt in one of the client's tasks arrives as an exception group.
-        with suppress(OSError):
-            output.break_off()
-        raise
-    output.end()
-    # As Apache's tool, a timeout is a success, unless -n asked for more records than came.
-    if timed_out and output.left:
-        wanted = count(options.num or 0, "record")
-        raise CommandError(
-            f"Timed out after {options.timeout_ms} ms with {output.shown:,} of {wanted}.",
-            Exit.TIMED_OUT,
-        )
+    if timed_out:
+        output.check_timeout(options.timeout_ms)
 
 
 async def _read(
@@ -142,7 +130,7 @@ def _show(
     *,
     lenient: bool,
 ) -> None:
-    """Write a record, then acknowledge it."""
+    """Writes a record, then acknowledges it."""
     source = Source(
         record.topic,
         record.partition,
