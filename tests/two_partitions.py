@@ -47,6 +47,9 @@ class Two:
         self.ends: dict[int, list[int]] = {}
         """Where epochs of the past ended."""
 
+        self.silent: set[int] = set()
+        """The partitions whose leader never sends a record."""
+
         self.broker: ScriptedBroker | None = None
 
     async def handle(self, request: Any, version: int) -> Any:
@@ -104,7 +107,7 @@ class Two:
             )
             if self.leaders[p.partition] < 0:
                 data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif p.fetch_offset < self.records[p.partition]:
+            elif p.partition not in self.silent and p.fetch_offset < self.records[p.partition]:
                 record = (0, None, b"%d" % p.partition, ())
                 data.records = memoryview(
                     build_batch([record], base_offset=p.fetch_offset, leader_epoch=self.epoch)

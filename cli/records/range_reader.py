@@ -114,7 +114,15 @@ def part_of(batch: FetchedBatch, end: int | None = None, profile: str | None = N
 class RangeReader:
     """Reads `spans`. If all of them have an end, it is finished once all are read."""
 
-    def __init__(self, consumer: Consumer, spans: Spans, profile: str | None = None) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        spans: Spans,
+        profile: str | None = None,
+        *,
+        silence_ms: int | None = None,
+    ) -> None:
+        """`silence_ms` is how long to wait for a record; None waits for ever."""
         self.consumer = consumer
         self._profile = profile
         self.spans = spans
@@ -126,6 +134,11 @@ class RangeReader:
         self.positions = {tp: s.begin for tp, s in self.open.items()}
         """The next offset to read in each partition, at most its end."""
 
+        self.timed_out = False
+        """Whether no record came for `silence_ms`."""
+
+        self._silence_ms = silence_ms
+        self._silent_since: float | None = None
         self._ids: dict[str, Uuid] = {}
         self._missing_since: float | None = None
         consumer.assign(self.open)
@@ -160,8 +173,9 @@ class RangeReader:
         Raises KafkaError, ClientError, and CommandError if a topic is deleted meanwhile.
         """
         wait = _TICK_MS if any(s.end is not None for s in self.open.values()) else _LOOK_MS
-        if timeout_ms is not None:
-            wait = min(wait, timeout_ms)
+        wait = min(ms for ms in (wait, timeout_ms, self._silence_ms) if ms is not None)
+        if self._silent_since is None:
+            self._silent_since = trio.current_time()
         batches = await self.consumer.poll_batches(timeout_ms=wait)
         found: list[Part] = []
         for batch in batches:
@@ -172,8 +186,13 @@ class RangeReader:
                 if part is not None:
                     found.append(part)
         self._close_finished()
-        if not found:
-            self._check_topics()
+        if found:
+            self._silent_since = None  # the time that the caller takes for them is no silence
+            return found
+        self._check_topics()
+        if self._silence_ms is not None:
+            silent_ms = (trio.current_time() - self._silent_since) * 1000
+            self.timed_out = silent_ms >= self._silence_ms
         return found
 
     def _check_topics(self) -> None:
@@ -219,6 +238,12 @@ class RangeReader:
         self.consumer.resume(partitions)
 
 
+def silence_limit(timeout_ms: int | None) -> int | None:
+    """How long to wait for a record, as --timeout-ms says; None for ever. As in Apache's tool, a
+    negative value means for ever."""
+    return None if timeout_ms is None or timeout_ms < 0 else timeout_ms
+
+
 Pair = tuple[Source, Record]
 
 
@@ -228,24 +253,28 @@ async def last_records(
     number: int,
     wanted: Callable[[Part], Sequence[Record]] | None = None,
     profile: str | None = None,
-) -> list[Pair]:
+    silence_ms: int | None = None,
+) -> tuple[list[Pair], bool]:
     """The last `number` records over all of `spans`, by time; with `wanted`, only records that it
-    returns count.
+    returns count. Whether it gave up because no record came for `silence_ms`; it has the last of
+    those that came then.
 
     Reads further back if holes in the offsets or the filter leave too few, and no record twice.
     """
+    timed_out = False
     todo = {tp: s.end for tp, s in spans.items() if s.end is not None and s.begin < s.end}
     kept: dict[TopicPartition, deque[Pair]] = {tp: deque() for tp in todo}
     reach = number
-    while todo:
+    while todo and not timed_out:
         window = {tp: Span(max(spans[tp].begin, end - reach), end) for tp, end in todo.items()}
         older = {tp: deque[Pair](maxlen=number - len(kept[tp])) for tp in window}
-        reader = RangeReader(consumer, window, profile)
-        while reader.open:
+        reader = RangeReader(consumer, window, profile, silence_ms=silence_ms)
+        while reader.open and not reader.timed_out:
             for part in await reader.parts():
                 found = part.records if wanted is None else wanted(part)
                 tp = TopicPartition(part.source.topic, part.source.partition)
                 older[tp].extend((part.source, r) for r in found)
+        timed_out = reader.timed_out
         for tp, pairs in older.items():
             kept[tp].extendleft(reversed(pairs))
         todo = {
@@ -254,7 +283,7 @@ async def last_records(
             if len(kept[tp]) < number and span.begin > spans[tp].begin
         }
         reach *= 8
-    return _newest(kept.values(), number)
+    return _newest(kept.values(), number), timed_out
 
 
 def _newest(queues: Iterable[deque[Pair]], number: int) -> list[Pair]:
@@ -284,18 +313,19 @@ def _age(pair: Pair) -> tuple[int, str, int, int]:
 
 
 async def merged(reader: RangeReader) -> AsyncGenerator[list[Part], None]:
-    """The records of all partitions by time, in portions; keeps the order within a partition.
+    """The records of all partitions by time, in portions; keeps the order within a partition. Ends
+    with those that came if the reader times out.
 
     Fetching from a partition pauses while more than `_BUFFERED_MAX` of its records wait.
     """
     waiting: dict[TopicPartition, deque[Pair]] = {tp: deque() for tp in reader.open}
     paused: set[TopicPartition] = set()
-    while reader.open or any(waiting.values()):
-        if reader.open:
+    while (reader.open and not reader.timed_out) or any(waiting.values()):
+        if reader.open and not reader.timed_out:
             for part in await reader.parts():
                 tp = TopicPartition(part.source.topic, part.source.partition)
                 waiting[tp].extend((part.source, r) for r in part.records)
-        ready = _ready(waiting, set(reader.open))
+        ready = _ready(waiting, set() if reader.timed_out else set(reader.open))
         yield [Part(source, [r for _, r in run]) for source, run in groupby(ready, itemgetter(0))]
         full = {tp for tp in reader.open if len(waiting[tp]) > _BUFFERED_MAX}
         if full - paused:

@@ -107,6 +107,12 @@ def test_a_link_of_a_profile_leads_to_its_cluster(
     assert (missing.code, "did you mean here" in missing.err) == (2, True)
 
 
+@pytest.mark.parametrize("words", [("-k", "k", "--key-partition"), ("-p", "1"), ("-e",)])
+def test_what_a_link_says_is_not_said_twice(pk: Run, words: tuple[str, ...]) -> None:
+    wrong = pk("consume", "pk://orders/0/1", *words)
+    assert (wrong.code, "A permalink says what to read" in wrong.err) == (2, True), wrong.err
+
+
 def test_a_link_to_nothing_is_reported_and_the_others_are_shown(at: Run, kept: str) -> None:
     (good,) = at("consume", kept, "-p", "0", "-e", "-n", "1", "-f", r"%L\n").lines
     some = at("consume", f"pk://{kept}/0/999", good, "-f", r"%L\n")
@@ -269,6 +275,30 @@ def test_a_partition_that_gets_a_leader_is_read_from_where_it_stood_without_one(
         read = pk("consume", "t", "-b", cluster.broker.address, "-f", "%p@%o\\n", "-n", "2")
     assert (read.code, sorted(read.lines)) == (0, ["0@4", "1@4"])
     assert "t/1 has a leader now" in read.err or "t/0 and t/1 have a leader now" in read.err
+
+
+@pytest.mark.parametrize(
+    ("words", "lines", "code", "said"),
+    [
+        (("t", "-e", "--merge"), ["0@0"], 0, ""),
+        (("t", "-e", "--merge", "-n", "2"), ["0@0"], 124, "Timed out after 300 ms with 1 of 2"),
+        (("t", "--tail", "2"), ["0@0"], 0, ""),
+        (("t", "--tail", "2", "--follow"), ["0@0"], 0, ""),
+        (("t", "--tail", "2", "-n", "2"), ["0@0"], 124, "Timed out after 300 ms with 1 of 2"),
+        (("pk://t/0/0", "pk://t/1/0"), ["0@0"], 124, "offset 0: none came within 300 ms"),
+    ],
+)
+def test_a_partition_that_sends_nothing_does_not_keep_it_from_ending(
+    pk: Run, words: tuple[str, ...], lines: list[str], code: int, said: str
+) -> None:
+    cluster = Two()
+    cluster.silent = {1}
+    with scripted(lambda _: cluster.handle) as cluster.broker:
+        cluster.broker.versions = {k: v for k, v in cluster.broker.versions.items() if k in KNOWN}
+        where = ("-b", cluster.broker.address, "--timeout-ms", "300")
+        read = pk("consume", *words, *where, "-f", "%p@%o\\n")
+    assert (read.code, read.lines) == (code, lines), read.err
+    assert said in read.err
 
 
 def test_a_topic_that_is_deleted_meanwhile_ends_it(at: Run, kafka: Kafka, orders: str) -> None:

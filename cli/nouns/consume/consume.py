@@ -8,8 +8,6 @@ interrupted.
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-import trio
-
 from pk.cli.nouns.consume.consumer_config import consumer_config
 from pk.cli.nouns.consume.group_member import consume_in_group
 from pk.cli.nouns.consume.later_partitions import LaterPartitions
@@ -70,20 +68,22 @@ async def _consume_spans(
     async with open_consumer(context.settings.bootstrap, config) as consumer:
         profile = profile_of(context.settings)
         if options.tail is not None:
-            last = await last_records(consumer, spans, options.tail, output.wanted, profile)
+            last, timed_out = await last_records(
+                consumer, spans, options.tail, output.wanted, profile, request.timeout_ms
+            )
             for source, record in last:
                 output.put(source, (record,))
             context.streams.out.flush()
-            if not options.follow:
-                return False
+            if timed_out or not options.follow:
+                return timed_out
             spans = {tp: Span(span.end or 0, None) for tp, span in spans.items()}
-        reader = RangeReader(consumer, spans, profile)
+        reader = RangeReader(consumer, spans, profile, silence_ms=request.timeout_ms)
         _say_waiting(context, options, reader)
         if options.merge:
             return await _read_merged(context, reader, output)
         waiting = {tp: lead.epoch for tp, lead in known.items() if tp not in spans}
         later = LaterPartitions(context, request, reader, isolation, waiting if endless else {})
-        return await _read(context, reader, output, later, request.timeout_ms)
+        return await _read(context, reader, output, later)
 
 
 def _say_waiting(context: Context, options: "Consume", reader: RangeReader) -> None:
@@ -101,22 +101,17 @@ async def _read(
     reader: RangeReader,
     output: Output,
     later: LaterPartitions,
-    timeout_ms: int | None,
 ) -> bool:
     """Reads the partitions; returns whether the timeout ended it."""
-    last = trio.current_time()
     silence = Silence(context, reader.consumer)
     with _progress(context, reader, output) as progress:
         while (reader.open or later.waiting) and not output.full:
-            parts = await reader.parts(timeout_ms)
+            parts = await reader.parts()
             output.take(parts)
             _show_progress(progress, reader, output)
             await silence.look(bool(parts))
             await later.check()
-            now = trio.current_time()
-            if parts:
-                last = now
-            elif timeout_ms is not None and (now - last) * 1000 >= timeout_ms:
+            if reader.timed_out:
                 if later.waiting:
                     context.fail(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
                 return True
@@ -124,6 +119,7 @@ async def _read(
 
 
 async def _read_merged(context: Context, reader: RangeReader, output: Output) -> bool:
+    """Reads the partitions by time; returns whether the timeout ended it."""
     silence = Silence(context, reader.consumer)
     with _progress(context, reader, output) as progress:
         async with aclosing(merged(reader)) as rounds:
@@ -133,7 +129,7 @@ async def _read_merged(context: Context, reader: RangeReader, output: Output) ->
                 _show_progress(progress, reader, output)
                 if output.full:
                     break
-    return False
+    return reader.timed_out
 
 
 def _progress(context: Context, reader: RangeReader, output: Output) -> Progress:

@@ -7,9 +7,9 @@ from pk.cli.cluster.topics import check_partitions, existing_topics
 from pk.cli.nouns.consume.consumer_config import consumer_config
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import Link, parse_link, profile_of
-from pk.cli.records.range_reader import RangeReader, Span
+from pk.cli.records.range_reader import RangeReader, Span, silence_limit
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.guards import guarding
 from pk.cli.runtime.settings import settings_of
 from pk.core.values import TopicPartition
@@ -28,6 +28,7 @@ _ELSEWHERE = {
     "merge": "--merge",
     "group": "--group",
     "partitions": "--partitions",
+    "key_partition": "--key-partition",
     "include": "--include",
     "exit": "--exit",
     "topics": "--topic",
@@ -84,19 +85,29 @@ async def _show_all(context: Context, options: "Consume", links: list[Link]) -> 
     admin = await context.admin()
     described = {t.name: t for t in await existing_topics(context, admin, sorted(topics))}
     config = consumer_config(context, options)
+    silence_ms = silence_limit(options.timeout_ms)
     with output.completed():
         async with open_consumer(context.settings.bootstrap, config) as consumer:
             for link in links:
                 check_partitions(described[link.topic], [link.partition])
-                why = await _show(consumer, link, output, profile_of(context.settings))
-                if why is not None:
-                    error = CommandError(f"there is no record at offset {link.offset}: {why}")
-                    context.failed(error, f"{link.topic}/{link.partition}")
+                try:
+                    await _show(consumer, link, output, profile_of(context.settings), silence_ms)
+                except _NoRecord as e:
+                    context.failed(e, f"{link.topic}/{link.partition}")
     return 0
 
 
-async def _show(consumer: Consumer, link: Link, output: Output, profile: str | None) -> str | None:
-    """Shows one record; returns why there is none, or None."""
+class _NoRecord(CommandError):
+    """A link leads to no record, for the reason `why`."""
+
+    def __init__(self, link: Link, why: str, code: Exit = Exit.FAILED) -> None:
+        super().__init__(f"there is no record at offset {link.offset}: {why}", code)
+
+
+async def _show(
+    consumer: Consumer, link: Link, output: Output, profile: str | None, silence_ms: int | None
+) -> None:
+    """Shows one record. Raises _NoRecord."""
     tp = TopicPartition(link.topic, link.partition)
     starts = await consumer.beginning_offsets([tp])
     ends = await consumer.end_offsets([tp])
@@ -106,15 +117,18 @@ async def _show(consumer: Consumer, link: Link, output: Output, profile: str | N
             raise bound
     assert isinstance(start, ListedOffset) and isinstance(end, ListedOffset)
     if link.offset < start.offset:
-        return f"the partition now begins at {start.offset}."
+        raise _NoRecord(link, f"the partition now begins at {start.offset}.")
     if link.offset >= end.offset:
-        return f"the partition ends before {end.offset}."
-    reader = RangeReader(consumer, {tp: Span(link.offset, link.offset + 1)}, profile)
+        raise _NoRecord(link, f"the partition ends before {end.offset}.")
+    span = Span(link.offset, link.offset + 1)
+    reader = RangeReader(consumer, {tp: span}, profile, silence_ms=silence_ms)
     found = False
-    while reader.open:
+    while reader.open and not reader.timed_out:
         for part in await reader.parts():
             found = True
             output.take([part])
     if found:
-        return None
-    return "it was compacted away, or it marked the end of a transaction."
+        return
+    if reader.timed_out:
+        raise _NoRecord(link, f"none came within {silence_ms} ms.", Exit.TIMED_OUT)
+    raise _NoRecord(link, "it was compacted away, or it marked the end of a transaction.")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pk.cli.positions.grammar import END, START, Anchor, Positions, Range, everywhere
 from pk.cli.positions.resolve import positions_option
 from pk.cli.records.permalinks import SCHEME
+from pk.cli.records.range_reader import silence_limit
 from pk.cli.runtime.exits import Unusable
 
 if TYPE_CHECKING:
@@ -25,10 +26,8 @@ class Request(NamedTuple):
 
     @property
     def timeout_ms(self) -> int | None:
-        """How long to wait for a record; None for ever. As in Apache's tool, a negative value means
-        for ever."""
-        timeout_ms = self.options.timeout_ms
-        return None if timeout_ms is None or timeout_ms < 0 else timeout_ms
+        """How long to wait for a record; None for ever."""
+        return silence_limit(self.options.timeout_ms)
 
 
 def request_of(options: "Consume") -> Request:

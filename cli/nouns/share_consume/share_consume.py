@@ -14,7 +14,7 @@ import trio
 from pk.cli.cluster.topics import existing_topics
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import profile_of
-from pk.cli.records.range_reader import Part
+from pk.cli.records.range_reader import Part, silence_limit
 from pk.cli.records.source import Source
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context, join
@@ -95,9 +95,7 @@ async def _read(
     context: Context, options: "ShareConsume", consumer: ShareConsumer, output: Output
 ) -> bool:
     """Shows records until there are enough; returns whether --timeout-ms ended it."""
-    timeout_ms = options.timeout_ms
-    if timeout_ms is not None and timeout_ms < 0:
-        timeout_ms = None  # as in Apache's tool: for ever
+    timeout_ms = silence_limit(options.timeout_ms)
     kind = AcknowledgeType.ACCEPT
     if options.release:
         kind = AcknowledgeType.RELEASE
