@@ -96,6 +96,8 @@ def _writer(
 
 def _decoder(context: Context, options: OutputOptions) -> "RecordDecoder | None":
     if options.decode is None and options.decode_key is None:
+        if options.schema_registry is not None:
+            raise Unusable("--schema-registry has no effect without --decode or --decode-key.")
         return None
     from pk.cli.schemas.records import RecordDecoder
 

@@ -54,6 +54,7 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
         (("--to", "x", "-t", "u", "--table", "c.n.t"), "only one"),
         (("--to", "x", "--follow", "-o", "1..9"), "--follow has no end"),
         (("--to", "x", "--follow", "-o", "0=1..5"), "--follow has no end"),
+        (("--to", "x", "--interval", "5"), "no effect without --follow"),
         (("--to", "x", "--follow", "--overwrite"), "--overwrite without it"),
         (("--to", "x", "--master", "yarn", "--remote", "sc://h"), "give only one"),
         (("--to", "x", "--remote", "spark://h:1"), "--remote must be sc://HOST:PORT"),

@@ -92,6 +92,21 @@ def test_brokers_come_up_are_killed_restarted_and_go(
     assert "No cluster runs" in pk("broker", "stop", "1").err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("start", "2", "--port", "9999"),
+        ("start", "2", "-X", "log.retention.ms=1"),
+        ("start", "2", "--detach"),
+        ("start", "2", "--config-file", "server.properties"),
+        ("stop", "2", "-X", "log.retention.ms=1"),
+    ],
+)
+def test_a_node_takes_no_option_that_says_what_a_broker_is(pk: Run, words: tuple[str, ...]) -> None:
+    refused = pk("broker", *words)
+    assert (refused.code, f"{words[2]} does not go" in refused.err) == (2, True), refused.err
+
+
 def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
     config = {
         "process.roles": "broker,controller",

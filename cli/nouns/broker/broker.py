@@ -53,6 +53,7 @@ def _directory(given: dict[str, str]) -> str:
 def start(context: Context, options: StartBroker) -> int | None:
     """`pk broker start`."""
     if options.node is not None:
+        _check_node(context)
         return _of_cluster(context, "start", options.node, options.data, options.timeout_s)
     given = _given(options.config_file, options.properties, options.data, options.port)
     if options.detach:
@@ -181,6 +182,7 @@ def running_pid(directory: str) -> int | None:
 def stop(context: Context, options: StopBroker) -> int | None:
     """`pk broker stop`."""
     if options.node is not None:
+        _check_node(context)
         return _of_cluster(context, "stop", options.node, options.data, options.timeout_s)
     directory = _directory(_given(options.config_file, options.properties, options.data))
     pid = running_pid(directory)
@@ -269,6 +271,22 @@ _DONE = {
     "pause": "is paused",
     "resume": "has resumed",
 }
+
+
+_OF_A_BROKER = {
+    "config_file": "--config-file",
+    "properties": "-X",
+    "port": "--port",
+    "detach": "--detach",
+}
+"""Options that say what a broker is, which `pk up` has said of its nodes."""
+
+
+def _check_node(context: Context) -> None:
+    """Raises Unusable if an option does not go with a node."""
+    for dest, name in _OF_A_BROKER.items():
+        if context.given(dest):
+            raise Unusable(f"A node is as `pk up` made it; {name} does not go with its number.")
 
 
 def _of_cluster(context: Context, do: str, number: int, data: str | None, timeout_s: float) -> int:

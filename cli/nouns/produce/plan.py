@@ -141,6 +141,10 @@ class Plan:
             raise Unusable(f"-p must be a partition number, not {self.partition}.")
         if self.partition is not None and self.keep_partition:
             raise Unusable("-p and --keep-partition do not go together.")
+        if options.value and options.file is not None:
+            raise Unusable("VALUE and -F both name the records; give only one.")
+        if options.schema_registry is not None and options.schema is None:
+            raise Unusable("--schema-registry has no effect without --schema.")
         if options.seed is not None and options.fake is None:
             raise Unusable("--seed belongs to --fake.")
         if options.fake is None:

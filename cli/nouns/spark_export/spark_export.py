@@ -122,6 +122,8 @@ def export(context: Context, options: "SparkExport") -> None:
     if len(options.topics) > 1 and options.table is not None:
         raise Unusable("--table names the table of one topic; give only one.")
     positions = _positions(options)
+    if context.given("interval") and not options.follow:
+        raise Unusable("--interval has no effect without --follow.")
     _check_follow(options, positions)
     context.about = ConsumerConfig
     if context.change.dry_run:
