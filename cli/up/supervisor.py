@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -213,13 +214,15 @@ class Supervisor:
         self._nursery.start_soon(self._watch, node, child)
 
     async def _begin(self, node: NodeState) -> None:
+        """Sends the process its config. One that has ended by now is reported when it should be
+        ready."""
+        child = self._children.get(node.node)
+        if child is None:
+            return
         job = {"config": dict(self._config_of(node)), "memory": self._memory}
-        stdin = self._children[node.node].process.stdin
-        assert stdin is not None
-        try:
-            await stdin.send_all(json.dumps(job).encode() + b"\n")
-        except trio.BrokenResourceError:
-            return  # it has ended; `_watch` reports that
+        assert child.process.stdin is not None
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await child.process.stdin.send_all(json.dumps(job).encode() + b"\n")
 
     async def _await_ready(self, node: NodeState) -> None:
         child = self._children.get(node.node)

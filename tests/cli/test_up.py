@@ -21,6 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from shapes import check_json
 from up_process import WAIT_S, Cluster
 
+from pk.cli.runtime.exits import CommandError
 from pk.cli.up.cluster_files import ClusterState, NodeState, read_state
 from pk.cli.up.supervisor import Supervisor
 
@@ -107,14 +108,42 @@ def test_a_node_takes_no_option_that_says_what_a_broker_is(pk: Run, words: tuple
     assert (refused.code, f"{words[2]} does not go" in refused.err) == (2, True), refused.err
 
 
-def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
-    config = {
+def config_in(directory: Path) -> dict[str, str]:
+    """The configs of a node that needs no other."""
+    return {
         "process.roles": "broker,controller",
         "node.id": "1",
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(tmp_path / "data"),
+        "log.dirs": str(directory / "data"),
     }
+
+
+def test_a_node_that_dies_before_it_gets_its_configs_is_said_not_to_have_started(
+    tmp_path: Path,
+) -> None:
+    first = NodeState(0, "controller", str(tmp_path))
+    other = NodeState(1, "broker", str(tmp_path))
+    state = ClusterState(os.getpid(), str(tmp_path), 1, "embedded", "", [first, other])
+
+    def config_of(node: NodeState) -> dict[str, str]:
+        if node is first:
+            assert other.pid is not None
+            os.kill(other.pid, signal.SIGKILL)
+        return config_in(tmp_path)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            supervisor = Supervisor(state, config_of, nursery, memory=True, say=lambda _: None)
+            with pytest.raises(CommandError, match="broker 1 did not start"):
+                await supervisor.start_all()
+            supervisor.kill_all()
+
+    trio.run(main)
+
+
+def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
     node = NodeState(1, "broker,controller", str(tmp_path))
     state = ClusterState(os.getpid(), str(tmp_path), 1, "embedded", "", [node])
     reported: list[tuple[str, NodeState]] = []
