@@ -6,7 +6,6 @@ A stop, by `pk pipeline stop`, Ctrl-C or SIGTERM, waits for the end of the runni
 """
 
 import json
-import os
 import re
 import signal
 import threading
@@ -144,6 +143,9 @@ def run_pipeline(
                     if options.where.on_cluster:
                         _send_steps(session, pipeline, places)
                     stopped = _Run(pipeline, places, options, session, status, signals).run()
+        except KeyboardInterrupt:  # who stops it twice does not wait for the batches
+            status.write("stopped")
+            raise
         except BaseException as e:
             status.write("failed", str(e) or type(e).__name__)
             raise
@@ -209,7 +211,9 @@ class _Run:
         self._signals = signals
         self._offsets = GroupOffsets(pipeline, options.kafka)
         self._identity = _identity(places, pipeline)
-        self._seen: set[tuple[str, int]] = set()
+        self._seen: dict[str, int] = {}
+        """The last batch of each query whose report was taken over."""
+
         self._connects = 0
         self._grown = 0
         self._written = 0.0
@@ -356,12 +360,12 @@ class _Run:
         for name, query in running.items():
             for report in query.recentProgress:
                 progress: dict[str, Any] = json.loads(report.json)
-                if (name, progress["batchId"]) in self._seen:
+                if progress["batchId"] <= self._seen.get(name, -1):
                     continue
                 done = last_batch(self._places.query(name))
                 if done is None or done < progress["batchId"]:
                     continue  # no batch: a report that there was nothing to do
-                self._seen.add((name, progress["batchId"]))
+                self._seen[name] = progress["batchId"]
                 self._status.see(name, progress, rows_of(progress))
                 new = True
         if new:
@@ -514,8 +518,3 @@ class _Watcher:
             except Exception as e:  # noqa: BLE001 (the main thread raises it)
                 self.problem = jdbc_sentence(e)
                 return
-
-
-def default_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

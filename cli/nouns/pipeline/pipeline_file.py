@@ -51,7 +51,8 @@ def explained(context: Context, work: Callable[[], T]) -> T:
 
 def run_options(context: Context, pipeline: Pipeline, cores: int | None) -> "RunOptions":
     """How to run a pipeline: -b and -X win over its file, and its file over the profile."""
-    from pk.spark.pipeline.run import RunOptions, default_cores
+    from pk.spark.pipeline.run import RunOptions
+    from pk.spark.session.cores import cores as usable_cores
 
     settings = context.settings
     given = client_config(ConsumerConfig, settings, {})
@@ -65,5 +66,5 @@ def run_options(context: Context, pipeline: Pipeline, cores: int | None) -> "Run
         bootstrap = in_file
     kafka = {f"kafka.{name}": value for name, value in client.items()}
     return RunOptions(
-        {**kafka, "kafka.bootstrap.servers": bootstrap}, cores=cores or default_cores()
+        {**kafka, "kafka.bootstrap.servers": bootstrap}, cores=cores or usable_cores()
     )

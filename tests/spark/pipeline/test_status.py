@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -158,3 +159,23 @@ def test_what_a_checkpoint_says_of_a_topic(tmp_path: Path) -> None:
         TopicPartition("orders", 1): 2,
     }
     assert last_batch(tmp_path) == 1
+
+
+class _Interrupted:
+    """A Spark that is used when a second Ctrl-C comes."""
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def test_who_stops_a_pipeline_at_once_has_stopped_it(places: Places) -> None:
+    pytest.importorskip("pyspark")
+    from pk.spark.pipeline.run import RunOptions, run_pipeline
+
+    options = RunOptions({"kafka.bootstrap.servers": "127.0.0.1:1"})
+    pipeline = parse_pipeline(FILE, str(places.own.parent.parent / "p.toml"))
+    with pytest.raises(KeyboardInterrupt):
+        run_pipeline(pipeline, options, cast(Any, _Interrupted()))
+    status = read_status(places)
+    assert status is not None
+    assert (status["state"], status["error"]) == ("stopped", None)
