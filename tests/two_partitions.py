@@ -50,6 +50,9 @@ class Two:
         self.silent: set[int] = set()
         """The partitions whose leader never sends a record."""
 
+        self.deleted = False
+        """Whether the topic is gone."""
+
         self.broker: ScriptedBroker | None = None
 
     async def handle(self, request: Any, version: int) -> Any:
@@ -63,6 +66,7 @@ class Two:
             topics=[
                 MetadataResponseTopic(
                     name="t",
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.deleted else 0,
                     topic_id=TOPIC_ID,
                     partitions=[
                         MetadataResponsePartition(

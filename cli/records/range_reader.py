@@ -30,7 +30,7 @@ _TICK_MS = 100
 _LOOK_MS = 1000
 """The same if no range has an end: then only to check that the topics still exist."""
 
-_GONE_S = 3.0
+GONE_S = 3.0
 """A topic unknown for this long was deleted; for a shorter time, one broker may not have heard of
 it yet."""
 
@@ -214,7 +214,7 @@ class RangeReader:
             self._missing_since = None
         elif self._missing_since is None:
             self._missing_since = now
-        elif now - self._missing_since >= _GONE_S:
+        elif now - self._missing_since >= GONE_S:
             raise CommandError(f"{missing} was deleted while it was read.")
 
     def _close_finished(self) -> None:

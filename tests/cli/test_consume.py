@@ -301,6 +301,28 @@ def test_a_partition_that_sends_nothing_does_not_keep_it_from_ending(
     assert said in read.err
 
 
+def test_a_topic_that_is_deleted_while_it_has_no_leader_ends_it(
+    pk: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Two()
+    cluster.leaders = [-1, -1]
+    look = LaterPartitions.check
+
+    async def after_it_was_deleted(self: Any) -> None:
+        cluster.deleted = True
+        await look(self)
+
+    monkeypatch.setattr(later_partitions, "_LEADERS_S", 0.0)
+    monkeypatch.setattr(later_partitions, "GONE_S", 0.0)
+    monkeypatch.setattr(LaterPartitions, "check", after_it_was_deleted)
+    with scripted(lambda _: cluster.handle) as cluster.broker:
+        cluster.broker.versions = {k: v for k, v in cluster.broker.versions.items() if k in KNOWN}
+        where = ("-b", cluster.broker.address, "--timeout-ms", "20000")
+        read = pk("consume", "t", *where, "-n", "1")
+    assert (read.code, read.out) == (1, b"")
+    assert read.err.endswith("t was deleted while none of its partitions had a leader.\n")
+
+
 def test_a_topic_that_is_deleted_meanwhile_ends_it(at: Run, kafka: Kafka, orders: str) -> None:
     with reading(kafka, orders, "--from-beginning", "-f", r"%o\n") as process:
         for _ in range(30):

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 
 import trio
 
+from pk.cli.cluster.topics import is_unknown
 from pk.cli.nouns.consume.partitions import partitions_of, spans_of
 from pk.cli.nouns.consume.request import Request
 from pk.cli.positions.grammar import Anchor
 from pk.cli.records.idle_reason import named
-from pk.cli.records.range_reader import RangeReader, Span
+from pk.cli.records.range_reader import GONE_S, RangeReader, Span
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
 from pk.core.errors import KafkaError
@@ -45,6 +46,9 @@ class LaterPartitions:
         self.waiting = waiting
         """The partitions without a leader, and their last leader's epoch."""
 
+        self._gone_since: float | None = None
+        """Since when a topic that is waited for is unknown."""
+
         self._due = trio.current_time() + self._every_s
 
     @property
@@ -52,18 +56,41 @@ class LaterPartitions:
         return _LEADERS_S if self.waiting else _NEW_PARTITIONS_S
 
     async def check(self) -> None:
-        """Adds what has appeared. Call it often: it asks the cluster only when that is due."""
+        """Adds what has appeared. Call it often: it asks the cluster only when that is due. Raises
+        CommandError if a topic was deleted that the reader does not read."""
         now = trio.current_time()
         if now < self._due or not (self.waiting or self._takes_new):
             return
         try:
             found = await partitions_of(self._context, self._request)
             await self._take_led([tp for tp in self.waiting if tp in found and found[tp].led])
+            self._gone_since = None
         except (ClientError, CommandError, KafkaError):
-            found = {}  # the reader reports a topic that was deleted
+            found = {}
+            await self._check_topics()
         if self._takes_new:
             self._take_new(found)
         self._due = now + self._every_s
+
+    async def _check_topics(self) -> None:
+        """Raises CommandError if a topic was deleted while none of its partitions had a leader. The
+        reader reports a topic of which it reads a partition."""
+        unread = {tp.topic for tp in self.waiting} - {tp.topic for tp in self._reader.open}
+        if not unread:
+            return
+        try:
+            admin = await self._context.admin()
+            answers = await admin.describe_topics(sorted(unread))
+        except (ClientError, KafkaError):
+            return
+        gone = next((topic for topic, answer in answers.items() if is_unknown(answer)), None)
+        now = trio.current_time()
+        if gone is None:
+            self._gone_since = None
+        elif self._gone_since is None:
+            self._gone_since = now
+        elif now - self._gone_since >= GONE_S:
+            raise CommandError(f"{gone} was deleted while none of its partitions had a leader.")
 
     async def _take_led(self, partitions: list[TopicPartition]) -> None:
         if not partitions:
