@@ -39,11 +39,16 @@ class EventTable:
         self._style = style
         plain = options.format == "table" and not options.columns and not options.sort
         self._cells = tuple(cells) if plain else ()
+        self._headed = options.format in ("table", "wide", "csv")
         if self._cells:
             head = self._line([cell.head for cell in self._cells])
             context.write(f"{head}\n".encode())
-        else:
-            context.write(render(Listing(columns, []), self._options._replace(terminal=False)))
+            return
+        # Refuses wrong options at once. In a format without a head it is an empty list, which is
+        # not to be written before others.
+        empty = render(Listing(columns, []), self._options._replace(terminal=False))
+        if self._headed:
+            context.write(empty)
 
     def _line(self, texts: Sequence[str]) -> str:
         parts: list[str] = []
@@ -60,8 +65,7 @@ class EventTable:
             return
         if not self._cells:
             shown = render(Listing(self._columns, rows), self._options._replace(terminal=False))
-            headed = self._options.format in ("table", "wide", "csv")
-            self._context.write(shown.split(b"\n", 1)[1] if headed else shown)
+            self._context.write(shown.split(b"\n", 1)[1] if self._headed else shown)
             return
         for row in listing.rows:
             text = self._line([cell.show(row) for cell in self._cells])

@@ -51,6 +51,28 @@ def test_what_must_be_whole_moves_what_stands_behind_it() -> None:
     assert out.getvalue().decode() == "TOPIC  ISR  OUT\npaym…  1001,1002    7\n"
 
 
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [
+        ("yaml", b"- topic: a\n- topic: b\n"),
+        ("csv", b"topic\na\nb\n"),
+        ("table", b"TOPIC\na\nb\n"),
+        ("json", b'{"topic": "a"}\n{"topic": "b"}\n'),
+        ("cbor", b"\x81\xa1\x65topic\x61a\x81\xa1\x65topic\x61b"),
+    ],
+)
+def test_a_table_that_grows_begins_with_a_head_only_where_there_is_one(
+    form: str, written: bytes
+) -> None:
+    out = io.BytesIO()
+    parsed = parse(("isr", "-w", "-f", form, "--columns", "topic"))
+    context = Context(parsed.values, parsed.path, Streams(out=out))
+    table = EventTable(context, [Column("topic")], (), lambda row: None)
+    table.add([{"topic": "a"}])
+    table.add([{"topic": "b"}])
+    assert out.getvalue() == written
+
+
 def partition(
     leader: int, replicas: tuple[int, ...], isr: tuple[int, ...], **more: Any
 ) -> PartitionDescription:
