@@ -33,6 +33,18 @@ GROUP_TYPES = (
 )
 """Kafka's types of groups."""
 
+TRANSACTION_STATES = (
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Empty",
+    "Dead",
+    "PrepareEpochFence",
+)
+"""Kafka's states of transactions."""
+
 SHOWN = (
     "segments",
     "batches",

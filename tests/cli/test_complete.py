@@ -46,6 +46,7 @@ def test_values_of_options() -> None:
     assert words("produce", "t", "--compression=z") == ["--compression=zstd"]
     assert words("produce", "t", "--fake", "") == list(NAMED)
     assert words("perf", "e2e", "--fake", "u") == ["users"]
+    assert meanings("produce", "t", "--fake", "u") == {"users": "people with names and addresses"}
     assert "@-1h..end" in words("consume", "t", "-o", "@-")
     assert words("consume", "t", "--isolation-level", "read_c") == ["read_committed"]
     assert "print.key=" in words("consume", "--property", "print.k")
@@ -199,6 +200,7 @@ def test_columns_partitions_conditions_and_ends_of_ranges() -> None:
     assert words("top", "gr") == ["groups"]
     assert words("produce", "x", "--fake", "o") == ["orders"]
     assert words("groups", "list", "--state", "Stable,Em") == ["Stable,Empty"]
+    assert words("transactions", "list", "--state", "Ongoing,P")[0] == "Ongoing,PrepareCommit"
     assert words("groups", "lag", "--fail-if", "lag > 3 or topi") == ["lag > 3 or topics"]
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from pk.cli.command_line.known_values import GROUP_STATES, GROUP_TYPES, SHOWN
+from pk.cli.command_line.known_values import GROUP_STATES, GROUP_TYPES, SHOWN, TRANSACTION_STATES
 from pk.cli.command_line.tree import Argument, Command, Group, Option
 from pk.cli.config_keys.words import KINDS, about, config_words, values_of
 
@@ -82,6 +82,7 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
     "top-tab": tuple(
         map(Candidate, ("cluster", "topics", "groups", "isr", "reassign", "requests"))
     ),
+    "transaction-state": tuple(map(Candidate, TRANSACTION_STATES)),
     "shell": (Candidate("bash"), Candidate("zsh"), Candidate("fish")),
     "feature-action": (
         Candidate("list", "show features"),
@@ -108,7 +109,11 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
         )
     ),
     "input-format": tuple(map(Candidate, ("value", "jsonl", "csv", "%k\\t%v\\n"))),
-    "fake": tuple(map(Candidate, ("orders", "users", "clicks"))),
+    "fake": (
+        Candidate("orders", "orders of customers, with keys"),
+        Candidate("users", "people with names and addresses"),
+        Candidate("clicks", "page views"),
+    ),
     "formatter-property": tuple(
         Candidate(f"{name}=")
         for name in (
@@ -141,15 +146,7 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
 }
 
 
-_FAKE = (
-    Candidate("orders", "orders of customers, with keys"),
-    Candidate("users", "people with names and addresses"),
-    Candidate("clicks", "page views"),
-)
 _BY_LONG_NAME: dict[tuple[str, str], tuple[Candidate, ...]] = {
-    ("console-producer", "--fake"): _FAKE,
-    ("produce", "--fake"): _FAKE,
-    ("e2e", "--fake"): _FAKE,
     ("list", "--state"): tuple(map(Candidate, GROUP_STATES)),
     ("list", "--type"): tuple(map(Candidate, GROUP_TYPES)),
     ("dump", "--show"): tuple(map(Candidate, SHOWN)),

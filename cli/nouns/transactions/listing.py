@@ -2,6 +2,7 @@
 (KIP-664)."""
 
 from pk.cli.cluster.topics import whole, words_of
+from pk.cli.command_line.known_values import TRANSACTION_STATES
 from pk.cli.nouns.transactions.options import ListTransactions
 from pk.cli.nouns.transactions.rows import TransactionRow
 from pk.cli.output.rows import listing
@@ -12,22 +13,11 @@ from pk.cli.runtime.exits import Unusable
 from pk.net.client.admin import Admin
 from pk.net.client.results import TransactionDescription
 
-_STATES = (
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Empty",
-    "Dead",
-    "PrepareEpochFence",
-)
-
 
 async def list_transactions(context: Context, options: ListTransactions) -> None:
     """`pk transactions list`."""
     pattern = None if options.pattern is None else whole(options.pattern, "PATTERN")
-    states = words_of(options.state, _STATES, "--state")
+    states = words_of(options.state, TRANSACTION_STATES, "--state")
     producers = _producer_ids(options.producer)
     open_for_ms = _open_for_ms(options.open_for)
     admin = await context.admin()

@@ -36,6 +36,7 @@ class ListTransactions:
                 "Only these states: Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, "
                 "CompleteAbort, Empty, Dead."
             ),
+            complete="transaction-state",
         ),
     ] = ()
     producer: Annotated[
