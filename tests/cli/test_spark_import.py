@@ -43,6 +43,13 @@ def test_what_makes_no_sense_is_said(
     assert (wrong.code, said in wrong.err) == (code, True), wrong.err
 
 
+def test_options_in_another_encoding_are_refused(at: Run, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "options"
+    file.write_bytes("delimiter = \u00a7\n".encode("latin-1"))
+    wrong = at("spark-import", topic, "--from", "x.csv", "-y", "--option-file", str(file))
+    assert (wrong.code, wrong.err) == (2, f"{file} is not UTF-8 text.\n")
+
+
 def test_a_cluster_that_is_read_only_stays_as_it_is(at: Run, topic: str, kafka: Kafka) -> None:
     at("profile", "add", "kept", "--guard", "readonly", "-b", kafka.bootstrap)
     refused = at("spark-import", topic, "--from", "x.csv", "-y", "--profile", "kept")

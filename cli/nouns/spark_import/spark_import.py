@@ -117,6 +117,8 @@ def _read_options(options: "SparkImport") -> dict[str, str]:
                 lines = [line.strip() for line in file]
         except OSError as e:
             raise Unusable(f"{options.option_file} cannot be read: {e.strerror}.") from e
+        except UnicodeDecodeError as e:
+            raise Unusable(f"{options.option_file} is not UTF-8 text.") from e
         for number, line in enumerate(lines, 1):
             if not line or line.startswith("#"):
                 continue
