@@ -295,7 +295,12 @@ def apache_reading(pairs: Iterable[tuple[str, str]]) -> Reading:
 
 
 def _visible(separator: bytes) -> str:
-    return {b"\t": " TAB ", b" ": " BLANK "}.get(separator) or separator.decode(errors="replace")
+    return {b"\t": " TAB ", b" ": " BLANK "}.get(separator) or _text(separator)
+
+
+def _text(data: bytes) -> str:
+    """Bytes for a message, whatever they are."""
+    return data.decode(errors="replace")
 
 
 def _apache(
@@ -315,16 +320,14 @@ def _apache(
             return head, rest
         if lenient:
             return None, line
-        raise BadLine(f"there is no {what} {end.decode()!r} in it")
+        raise BadLine(f"there is no {what} {_text(end)!r} in it")
 
     def header(pair: bytes) -> tuple[str, bytes | None]:
         name, found, value = pair.partition(name_end)
         if not found:
             if lenient:
                 return pair.decode(), None
-            raise BadLine(
-                f"there is no {name_end.decode()!r} in the header {pair.decode(errors='replace')!r}"
-            )
+            raise BadLine(f"there is no {_text(name_end)!r} in the header {_text(pair)!r}")
         if name == null:
             raise BadLine("the name of a header is the null marker")
         return name.decode(), None if value == null else value

@@ -418,6 +418,25 @@ def test_lines_that_are_no_records(form: str, line: bytes, said: str) -> None:
         reading(form, ()).read(line)
 
 
+@pytest.mark.parametrize(
+    ("properties", "line", "said"),
+    [
+        ({"parse.key": "true", "key.separator": r"\xff"}, b"a b", "there is no key separator"),
+        (
+            {"parse.headers": "true", "headers.key.separator": r"\xff"},
+            b"a\tb",
+            "in the header 'a'",
+        ),
+        ({"parse.headers": "true"}, b"\xff:a\tb", "the name of a header is not UTF-8"),
+    ],
+)
+def test_lines_without_a_separator_that_is_no_text(
+    properties: dict[str, str], line: bytes, said: str
+) -> None:
+    with pytest.raises(BadLine, match=said):
+        reading(None, properties.items()).read(line)
+
+
 @pytest.mark.parametrize("form", ["jsnl", "%k%k", "%K", "%v{rot13}"])
 def test_input_formats_that_do_not_exist(form: str) -> None:
     with pytest.raises(Unusable, match="-f"):
