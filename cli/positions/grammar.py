@@ -93,6 +93,17 @@ class Positions(NamedTuple):
         """Whether every range has an end."""
         return all(r.end is not None for r in self.ranges)
 
+    def ended(self) -> "Positions":
+        """The same, up to the current end where a range has none."""
+
+        def end(asked: Range) -> Range:
+            return asked if asked.end is not None else asked._replace(end=END)
+
+        return Positions(
+            end(self.everywhere) if self.everywhere else None,
+            {p: end(asked) for p, asked in self.by_partition.items()},
+        )
+
     def uses(self, anchor: Anchor) -> bool:
         return any(
             p is not None and p.anchor is anchor for r in self.ranges for p in (r.begin, r.end)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pk.cli.positions.grammar import Anchor, Positions
-from pk.cli.positions.resolve import ResolvedRange, now_ms, resolve
+from pk.cli.positions.resolve import ResolvedRange, resolve
 from pk.cli.runtime.context import Context, join, partition_name
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.errors import ErrorCode, KafkaError
@@ -40,7 +40,7 @@ async def resolve_positions(
     committed = None
     if positions.uses(Anchor.COMMITTED):
         committed = await _commits(admin, group)
-    ranges = await resolve(admin, positions, partitions, now_ms(), isolation, committed)
+    ranges = await resolve(admin, positions, partitions, isolation, committed)
     say_inverted(context, ranges)
     return ranges
 

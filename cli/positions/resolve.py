@@ -100,7 +100,6 @@ async def resolve(
     admin: OffsetLister,
     positions: Positions,
     partitions: Iterable[TopicPartition],
-    now: int,
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     committed: Committed | None = None,
 ) -> dict[TopicPartition, ResolvedRange | Exception]:
@@ -108,8 +107,7 @@ async def resolve(
     name.
 
     A partition whose leader does not answer has its error instead. `committed` holds the group's
-    commits, `now` is epoch milliseconds. Raises Unusable if `positions` refers to commits and there
-    is no group.
+    commits. Raises Unusable if `positions` refers to commits and there is no group.
     """
     if committed is None and positions.uses(Anchor.COMMITTED):
         raise Unusable("The position `committed` needs a group.")

@@ -64,7 +64,8 @@ class Settings(NamedTuple):
 
     @property
     def cluster_name(self) -> str:
-        """The cluster's name in questions and prompts: only the first of several addresses."""
+        """The cluster's name in questions and the shell's toolbar: only the first of several
+        addresses, to leave space for the rest."""
         first, *more = self.bootstrap.split(",")
         address = f"{first} (+{len(more)})" if more else first
         return f"{self.profile.name} ({address})" if self.profile else address

@@ -46,28 +46,20 @@ def prompt_parts(shell: "Shell") -> tuple[str, str, str]:
     return " ".join(parts), f" [{shell.last_code}]" if shell.last_code else "", "> "
 
 
-def address_of(shell: "Shell") -> str:
-    """The cluster's name for the toolbar; only the first of several addresses, to leave space for
-    the rest."""
-    first, *more = shell.settings.bootstrap.split(",")
-    address = f"{first} (+{len(more)})" if more else first
-    profile = shell.settings.profile
-    return f"{profile.name} ({address})" if profile else address
-
-
 def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
     """Cluster, brokers, health, controller, and the age of the names; abbreviated if the terminal
     is narrow."""
     profile = shell.settings.profile
+    cluster = shell.settings.cluster_name
     facts = _facts(shell)
     room = width - sum(3 + len(long) for long, _, _ in facts) - 2
     for i in reversed(range(len(facts))):
         long, short, style = facts[i]
-        if room < min(len(address_of(shell)), 24):
+        if room < min(len(cluster), 24):
             facts[i] = (short, short, style)
             room += len(long) - len(short)
     guard = f" {profile.guard} " if profile and profile.guard != "confirm" else ""
-    name = f" {cut_middle(address_of(shell), max(room - len(guard), 12))} "
+    name = f" {cut_middle(cluster, max(room - len(guard), 12))} "
     parts: StyleAndTextTuples = [
         (f"class:cluster.{profile.colour}" if profile and profile.colour else "class:cluster", name)
     ]

@@ -143,14 +143,9 @@ def _first(text: str, marks: str) -> int | None:
     return None
 
 
-def before_cursor(text: str) -> tuple[list[str], str]:
-    """The complete words before the cursor, and the part of the next one. A quote may be open."""
-    words, current, _ = parted(text)
-    return words, current
-
-
 def parted(text: str) -> tuple[list[str], str, str]:
-    """The same, and the open quote (empty if none is)."""
+    """The complete words before the cursor, the part of the next one, and the open quote (empty if
+    none is)."""
     words: list[str] = []
     current = ""
     quote = ""

@@ -297,7 +297,7 @@ class _Export:
         with target.unfinished(run_id) as folder:
             if ranges:
                 topic, offsets = options.topic, total_offsets(ranges)
-                self._progress(Progress("starting", 0, offsets, len(ranges), topic=topic))
+                self._progress(Progress("starting", 0, offsets, topic))
                 job = Job(options, ranges, columns, chosen, folder)
                 columns = job.run(self.own, self.spark, self._progress)
                 self._progress(job.state("finishing"))

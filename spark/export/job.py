@@ -214,15 +214,8 @@ class Job:
         """The progress of the tasks."""
         from pk.spark.export.task import states
 
-        found = states(self.states).values()
-        return Progress(
-            stage,
-            sum(s.records for s in found),
-            total_offsets(self.ranges),
-            len(self.ranges),
-            sum(s.done for s in found),
-            self.options.topic,
-        )
+        records = sum(s.records for s in states(self.states).values())
+        return Progress(stage, records, total_offsets(self.ranges), self.options.topic)
 
 
 def _with_texts(schema: "StructType", names: list[str]) -> "StructType":

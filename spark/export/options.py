@@ -145,8 +145,6 @@ class Progress:
     offsets: int = 0
     """The number of offsets to read."""
 
-    ranges: int = 0
-    ranges_done: int = 0
     topic: str = ""
 
 

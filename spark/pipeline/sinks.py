@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 DEAD_LETTERS: Final = "dead-letters"
 """The query for dead letters that no topic sink takes along."""
 
-_COLUMNS: Final = ("key", "value", "headers", "partition", "topic")
-
 
 @dataclass(frozen=True)
 class Query:

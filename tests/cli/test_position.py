@@ -100,6 +100,11 @@ def test_positions_by_partition() -> None:
     assert parse_positions("start..end", NOW).bounded
 
 
+def test_ranges_without_an_end_get_the_current_one() -> None:
+    assert str(parse_positions("-5", NOW).ended()) == "-5..end"
+    assert str(parse_positions("0=5,1=2..9", NOW).ended()) == "0=5..end,1=2..9"
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -33,7 +33,7 @@ from pk.cli.shell.lexer import LineLexer
 from pk.cli.shell.lines import Shell, exact_span, raise_interrupt
 from pk.cli.shell.screen import prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
-from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_commands, split_line
+from pk.cli.shell.words import Line, parted, quoted, split_commands, split_line
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.text import cut_middle
@@ -92,15 +92,15 @@ def test_a_line_that_is_none(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", ([], "")),
-        ("topics ", (["topics"], "")),
-        ("topics li", (["topics"], "li")),
-        ("consume -o '@yester", (["consume", "-o"], "@yester")),
-        ("a 'b c' d", (["a", "b c"], "d")),
+        ("", ([], "", "")),
+        ("topics ", (["topics"], "", "")),
+        ("topics li", (["topics"], "li", "")),
+        ("consume -o '@yester", (["consume", "-o"], "@yester", "'")),
+        ("a 'b c' d", (["a", "b c"], "d", "")),
     ],
 )
-def test_the_word_under_the_cursor(text: str, expected: tuple[list[str], str]) -> None:
-    assert before_cursor(text) == expected
+def test_the_word_under_the_cursor(text: str, expected: tuple[list[str], str, str]) -> None:
+    assert parted(text) == expected
 
 
 def test_words_are_quoted_as_they_have_to_be() -> None:

@@ -110,7 +110,7 @@ def test_what_is_exported_is_what_was_produced(
         path.stat().st_size for path in exported_files(tmp_path / "out")
     )
     assert [p.stage for p in seen[:2]] == ["planning", "starting"]
-    assert seen[-1] == Progress("finishing", 20_000, 20_000, 3, 3, topic)
+    assert seen[-1] == Progress("finishing", 20_000, 20_000, topic)
     manifest = Manifest.load((tmp_path / "out" / MANIFEST).read_text())
     assert manifest.partitions == {p: (0, len(made)) for p, made in got.items()}
     assert {r.partition: r.records for r in manifest.runs[0].ranges} == {

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pk.cli.positions.grammar import END, START, Anchor, Positions, Range, everywhere
+from pk.cli.positions.grammar import END, START, Anchor, Positions, everywhere
 from pk.cli.positions.resolve import positions_option
 from pk.cli.records.permalinks import SCHEME
 from pk.cli.records.range_reader import silence_limit
@@ -67,20 +67,8 @@ def request_of(options: "Consume") -> Request:
         begin = START if options.from_beginning or options.exit or options.tail else END
         positions = everywhere(begin, END if options.exit or options.tail else None)
     elif options.exit:
-        positions = _with_end(positions)
+        positions = positions.ended()
     reset = "earliest" if positions.ranges[0].begin == START else "latest"
     if options.merge and not positions.bounded:
         raise Unusable("--merge needs a range that ends, such as -o @-1h..end.")
     return Request(options, topics, positions, joins, reset)
-
-
-def _with_end(positions: Positions) -> Positions:
-    """The positions, with the partition's end for ranges that have none."""
-
-    def ended(asked: Range) -> Range:
-        return asked if asked.end is not None else asked._replace(end=END)
-
-    return Positions(
-        ended(positions.everywhere) if positions.everywhere else None,
-        {p: ended(asked) for p, asked in positions.by_partition.items()},
-    )

@@ -28,9 +28,9 @@ from pk.cli.nouns.cp.target import (
 from pk.cli.output.formats import render
 from pk.cli.output.question_table import say_table
 from pk.cli.output.rows import listing
-from pk.cli.positions.grammar import END, START, Positions, everywhere
+from pk.cli.positions.grammar import START, Positions, everywhere
 from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
-from pk.cli.positions.resolve import now_ms, positions_option, resolve
+from pk.cli.positions.resolve import positions_option, resolve
 from pk.cli.records.filter import record_filter
 from pk.cli.records.idle_reason import leaderless
 from pk.cli.records.permalinks import SCHEME, Link, parse_link, profile_of
@@ -100,10 +100,7 @@ def _request(context: Context, options: "Copy") -> _Request:
             raise Unusable(
                 f"The range {options.offset} ends by itself; --once does not go with it."
             )
-        positions = Positions(
-            positions.everywhere and positions.everywhere._replace(end=END),
-            {p: r._replace(end=r.end or END) for p, r in positions.by_partition.items()},
-        )
+        positions = positions.ended()
     if options.rate is not None and not options.rate > 0:  # also refuses nan
         raise Unusable(f"--rate must be more than 0 records a second, not {options.rate:g}.")
     if not options.create and (options.replication_factor is not None or options.configs):
@@ -265,7 +262,7 @@ async def _linked(
         (tp,) = check_partitions(described, [link.partition])
         if tp in spans:
             raise Unusable("Several links name the same partition; copy one of them at a time.")
-        found = (await resolve(admin, everywhere(START), [tp], now_ms(), isolation))[tp]
+        found = (await resolve(admin, everywhere(START), [tp], isolation))[tp]
         if isinstance(found, Exception):
             raise found
         if not found.start <= link.offset < found.latest:

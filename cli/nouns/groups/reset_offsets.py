@@ -30,7 +30,7 @@ from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.groups.options import ResetOffsets
 from pk.cli.nouns.groups.reset_targets import Target, target_of
 from pk.cli.positions.grammar import Anchor, Position, Positions, Range
-from pk.cli.positions.resolve import ResolvedRange, now_ms, resolve
+from pk.cli.positions.resolve import ResolvedRange, resolve
 from pk.cli.positions.times import duration_ms, show_span
 from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
@@ -230,7 +230,6 @@ class Planning:
         self._named: list[TopicPartition] | None = None
         """The partitions that -t names, once they were looked up."""
 
-        self._now = now_ms()
         self._offsets = _Remembered(admin, {tp for found in commits.values() for tp in found})
 
     async def plan(self, group: str) -> list[Move]:
@@ -250,9 +249,7 @@ class Planning:
         else:
             assert self._target.positions is not None
             committed = {tp: commits[tp].offset if tp in commits else None for tp in tps}
-            places = await resolve(
-                self._offsets, self._target.positions, tps, self._now, committed=committed
-            )
+            places = await resolve(self._offsets, self._target.positions, tps, committed=committed)
         given = self._copied or {}
         return [
             _move(group, tp, commits.get(tp), places[tp], self._target, given.get(tp))
@@ -293,7 +290,7 @@ class Planning:
         for topic in dict.fromkeys(tp.topic for tp in tps):
             here = [tp for tp in tps if tp.topic == topic]
             ranges = {tp.partition: Range(Position(Anchor.OFFSET, offsets[tp])) for tp in here}
-            places |= await resolve(self._offsets, Positions(None, ranges), here, self._now)
+            places |= await resolve(self._offsets, Positions(None, ranges), here)
         return places
 
 

@@ -79,7 +79,7 @@ async def adopt(
             with_configs(adoption, _given(topic_configs, topic_file))
         except CannotAdopt as e:
             raise CommandError(str(e)) from None
-        _check_configs(context, adoption)
+        _check_configs(adoption)
         _show(context, adoption)
         if context.change.dry_run:
             return
@@ -134,7 +134,7 @@ def _broker_config() -> BrokerConfig:
     return BrokerConfig.parse({"node.id": "1", "log.dirs": "/"})
 
 
-def _check_configs(context: Context, adoption: Adoption) -> None:
+def _check_configs(adoption: Adoption) -> None:
     """Drops topic configs that pk does not know, with a note for each."""
     broker = _broker_config()
     for topic in adoption.topics:

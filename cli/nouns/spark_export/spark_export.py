@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pk.cli.cluster.topics import existing_topics, is_unknown
 from pk.cli.nouns.spark_export.rows import ExportPlanRow, ExportRow
 from pk.cli.output.rows import listing
-from pk.cli.positions.grammar import END, START, Positions, Range, everywhere
+from pk.cli.positions.grammar import END, START, Positions, everywhere
 from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.positions.resolve import positions_option
 from pk.cli.runtime.client_config import client_config
@@ -59,14 +59,7 @@ def _positions(options: "SparkExport") -> Positions:
         return everywhere(START, END)
     positions = positions_option(text, "-o")
     check_group(positions, options.group)
-
-    def ended(asked: Range) -> Range:
-        return asked if asked.end is not None else asked._replace(end=END)
-
-    return Positions(
-        ended(positions.everywhere) if positions.everywhere else None,
-        {p: ended(asked) for p, asked in positions.by_partition.items()},
-    )
+    return positions.ended()
 
 
 async def _resolved(

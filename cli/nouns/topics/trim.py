@@ -13,7 +13,7 @@ from pk.cli.nouns.topics.options import TrimTopics
 from pk.cli.nouns.topics.rows import TrimmedRow
 from pk.cli.output.rows import listing
 from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
-from pk.cli.positions.resolve import ResolvedRange, now_ms, positions_option, resolve
+from pk.cli.positions.resolve import ResolvedRange, positions_option, resolve
 from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
@@ -123,7 +123,7 @@ async def _from_json(
     found: dict[TopicPartition, ResolvedRange | Exception] = {}
     for tp, offset in wanted.items():
         positions = positions_option("end" if offset == -1 else str(offset), "offset")
-        found |= await resolve(admin, positions, [tp], now_ms())
+        found |= await resolve(admin, positions, [tp])
     return found
 
 

@@ -49,7 +49,7 @@ async def find_hanging(context: Context, options: FindHanging) -> None:
             if producer.transaction_start_offset >= 0
             and producer.last_timestamp_ms <= silent_since_ms
         )
-    names = await _transactional_ids(context, admin, candidates)
+    names = await _transactional_ids(admin, candidates)
     hanging = await _without_coordinator(context, admin, candidates, names)
     hanging = await _still_open(context, admin, hanging)
     rows = [_row(each, names.get(each.producer.producer_id), now) for each in hanging]
@@ -84,9 +84,7 @@ async def _led_by(
     return [tp for tp in partitions if tp in led]
 
 
-async def _transactional_ids(
-    context: Context, admin: Admin, candidates: Sequence[Candidate]
-) -> Mapping[int, str]:
+async def _transactional_ids(admin: Admin, candidates: Sequence[Candidate]) -> Mapping[int, str]:
     """Producer id → transactional id, for those that a coordinator knows.
 
     Raises the first failure: a transaction whose coordinator did not answer may not hang.
