@@ -64,8 +64,8 @@ def only_resource(rules: Iterable[AclBinding]) -> str | None:
 async def apply(
     context: Context, admin: Admin, *, adding: Sequence[AclBinding], deleting: Sequence[AclBinding]
 ) -> Mapping[AclBinding, Failure]:
-    """Add and delete ACLs, and wait until brokers know. Reports what failed, and returns it. Raises
-    KafkaError."""
+    """Adds and deletes ACLs, and waits until brokers know. Reports what failed, and returns it.
+    Raises KafkaError."""
     failed: dict[AclBinding, Failure] = {}
     for start in range(0, len(adding), _AT_ONCE):
         answers = await admin.create_acls(adding[start : start + _AT_ONCE])

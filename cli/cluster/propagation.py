@@ -27,7 +27,7 @@ RETRY_S = 0.05
 
 
 async def until_true(shown: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until `shown`, which asks the brokers, holds."""
+    """Waits until `shown`, which asks the brokers, holds."""
     with trio.move_on_after(PROPAGATION_S):
         while True:
             try:
@@ -43,7 +43,7 @@ async def until_topics(
     names: Iterable[str],
     known: Callable[[str, TopicDescription | Exception], bool],
 ) -> None:
-    """Wait until `known` holds for each topic's name and what the brokers answer for it."""
+    """Waits until `known` holds for each topic's name and what the brokers answer for it."""
     left = list(names)
     with trio.move_on_after(PROPAGATION_S):
         while left:
@@ -57,7 +57,7 @@ async def until_topics(
 
 
 async def until_user(admin: Admin, user: str, mechanism: int, iterations: int | None) -> None:
-    """Wait until a broker says that a user has a SCRAM credential with so many iterations; for
+    """Waits until a broker says that a user has a SCRAM credential with so many iterations; for
     None, that it has none."""
     with trio.move_on_after(PROPAGATION_S):
         while True:
@@ -75,7 +75,7 @@ async def until_user(admin: Admin, user: str, mechanism: int, iterations: int | 
 async def until_acls(
     admin: Admin, *, present: Collection[AclBinding], absent: Collection[AclBinding]
 ) -> None:
-    """Wait until a broker lists all ACLs of `present` and none of `absent`."""
+    """Waits until a broker lists all ACLs of `present` and none of `absent`."""
     with trio.move_on_after(PROPAGATION_S):
         while True:
             try:
@@ -88,7 +88,7 @@ async def until_acls(
 
 
 async def until_quotas(admin: Admin, entity: Entity, values: Mapping[str, float | None]) -> None:
-    """Wait until a broker shows the quota of an entity as it was changed."""
+    """Waits until a broker shows the quota of an entity as it was changed."""
     with trio.move_on_after(PROPAGATION_S):
         while True:
             try:
@@ -106,7 +106,7 @@ async def until_configs(
     changes: Mapping[ConfigResource, Sequence[ConfigChange]],
     failed: Collection[ConfigResource],
 ) -> None:
-    """Wait until the changed configs differ from `before`; skips what `failed`, or had that value
+    """Waits until the changed configs differ from `before`; skips what `failed`, or had that value
     already."""
     left: dict[ConfigResource, dict[str, ConfigEntry | None]] = {}
     for resource in changes.keys() - set(failed):

@@ -33,7 +33,7 @@ def said_value(value: float | None) -> str:
 async def change_quota(
     context: Context, admin: Admin, entity: Entity, wanted: Values, *, undoes: str | None = None
 ) -> tuple[list[ChangedQuotaRow], bool]:
-    """Change the quota of an entity. Returns a row for each key, and whether it was done."""
+    """Changes the quota of an entity. Returns a row for each key, and whether it was done."""
     known = (await admin.describe_quotas()).get(entity, {})
     changing = {key: value for key, value in wanted.items() if known.get(key) != value}
     rows = [_row(entity, key, known.get(key), value) for key, value in wanted.items()]

@@ -142,7 +142,7 @@ def _nodes(directory: str, count: int, store: str) -> list[NodeState]:
 
 
 async def up_cluster(context: Context, options: Up, count: int) -> int:
-    """Run the cluster until a signal arrives, then drain it; a second signal ends it at once."""
+    """Runs the cluster until a signal arrives, then drains it; a second signal ends it at once."""
     started = time.monotonic()
     given, store = _given(options, count), options.store or EMBEDDED
     port = check_port(PORT if options.port is None else options.port)
@@ -209,8 +209,8 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
 async def _run_until_signal(
     run: Callable[[], Awaitable[None]], supervisor: Supervisor, signals: AsyncIterator[int]
 ) -> int | None:
-    """Run until the first signal, then drain; the second kills all nodes. No node is left running,
-    whatever happens. Returns the first signal's number."""
+    """Runs until the first signal, then drains; the second kills all nodes. No node is left
+    running, whatever happens. Returns the first signal's number."""
     failure: CommandError | None = None
     ended_by: int | None = None
     try:

@@ -84,7 +84,7 @@ class ClusterState:
 
 
 def write_state(state: ClusterState) -> None:
-    """Replace pk-cluster.json. Raises OSError."""
+    """Replaces pk-cluster.json. Raises OSError."""
     while len(state.answers) > ANSWERS_KEPT:
         del state.answers[next(iter(state.answers))]
     path = os.path.join(state.directory, STATE)
@@ -110,7 +110,7 @@ def read_state(directory: str) -> ClusterState | None:
 
 
 def hold(directory: str) -> int:
-    """Lock a cluster's directory; returns the lock's descriptor. Raises CommandError."""
+    """Locks a cluster's directory; returns the lock's descriptor. Raises CommandError."""
     fd = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -142,7 +142,7 @@ def is_held(directory: str) -> bool:
 
 
 def enlist(directory: str) -> str | None:
-    """Record this process's cluster, so that commands find it. Returns the path to delete at the
+    """Records this process's cluster, so that commands find it. Returns the path to delete at the
     end; None if not writable."""
     try:
         folder = os.path.join(make_user_dir("state"), "clusters")
@@ -222,7 +222,7 @@ def make_pipe(directory: str) -> int:
 
 
 def command(state: ClusterState, do: str, node: int, timeout_s: float) -> NodeState:
-    """Send `pk up` a command for a node and wait until it is done; return the node's new state.
+    """Sends `pk up` a command for a node and waits until it is done; returns the node's new state.
     Raises CommandError."""
     state.node(node)
     number = secrets.token_hex(8)

@@ -7,7 +7,7 @@ from pk.cli.runtime.exits import CommandError
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Replace the file `path`. Raises CommandError."""
+    """Replaces the file `path`. Raises CommandError."""
     scratch = f"{path}.{os.getpid()}"
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

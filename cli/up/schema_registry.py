@@ -29,7 +29,8 @@ async def serve_beside(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; started, and its URL written, once it answers. Raises CommandError."""
+    """Serves until cancelled; started, and its URL written, once it answers. Raises
+    CommandError."""
     try:
         from pk.net.schemas.log import LogError
         from pk.net.schemas.registry import Settings

@@ -75,7 +75,7 @@ class Secured:
     """The credentials of a secured cluster."""
 
     def __init__(self, directory: str) -> None:
-        """Make those that are missing in `directory`, the cluster's. Raises CommandError."""
+        """Makes those that are missing in `directory`, the cluster's. Raises CommandError."""
         from pk.cli.up.certificates import Authority  # takes its time to import
 
         self.folder = folder_of(directory)
@@ -119,7 +119,7 @@ class Secured:
         return config
 
     async def open_to(self, bootstrap: str) -> list[str]:
-        """Make the admin user, the files for clients and the profile for a cluster that serves at
+        """Makes the admin user, the files for clients and the profile for a cluster that serves at
         `bootstrap`. Returns lines that say what clients use. Raises CommandError."""
         await self._make_admin(bootstrap)
         login = (
@@ -159,7 +159,7 @@ class Secured:
         return lines
 
     def close(self) -> None:
-        """Delete the profile: its credentials go with a temporary directory."""
+        """Deletes the profile: its credentials go with a temporary directory."""
         profiles, chosen = read_profiles()
         if PROFILE not in profiles or not self._is_ours(profiles[PROFILE].secrets):
             return

@@ -78,7 +78,7 @@ class Supervisor:
         self._width = max(len(name_of(node)) for node in state.nodes)
 
     async def start_all(self) -> None:
-        """Start every node; return when all serve. Raises CommandError if one ends instead."""
+        """Starts every node; returns when all serve. Raises CommandError if one ends instead."""
         nodes = self.state.nodes
         for node in nodes:
             await self._spawn(node)
@@ -92,7 +92,7 @@ class Supervisor:
                 await self._await_ready(node)
 
     async def stop_all(self) -> None:
-        """Drain the brokers, all at once, then stop the controller."""
+        """Drains the brokers, all at once, then stops the controller."""
         nodes = self.state.nodes
         for together in (
             [node for node in nodes if node.node != CONTROLLER],
@@ -104,18 +104,18 @@ class Supervisor:
                         nursery.start_soon(self._stop, node)
 
     def kill_all(self) -> None:
-        """Kill every node."""
+        """Kills every node."""
         for child in self._children.values():
             child.asked = True
             child.process.kill()
 
     async def all_ended(self) -> None:
-        """Wait until every process has ended."""
+        """Waits until every process has ended."""
         for child in list(self._children.values()):
             await child.ended.wait()
 
     async def obey(self, pipe: int) -> None:
-        """Handle commands from the pipe, until cancelled."""
+        """Handles commands from the pipe, until cancelled."""
         data = b""
         while True:
             await trio.lowlevel.wait_readable(pipe)
@@ -196,7 +196,7 @@ class Supervisor:
         self._children[node.node].process.send_signal(number)
 
     async def _spawn(self, node: NodeState) -> None:
-        """Start the process, which waits for its config."""
+        """Starts the process, which waits for its config."""
         self._spawning.add(node.node)
         try:
             process = await trio.lowlevel.open_process(
@@ -235,7 +235,7 @@ class Supervisor:
         raise CommandError(f"{name_of(node)} did not start.")
 
     async def _watch(self, node: NodeState, child: _Child) -> None:
-        """Follow a process: its output, and its end."""
+        """Follows a process: its output, and its end."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_ready, node, child)
             nursery.start_soon(self._pass_on, node, child)
@@ -266,7 +266,7 @@ class Supervisor:
                         child.ready.set()
 
     async def _pass_on(self, node: NodeState, child: _Child) -> None:
-        """Pass on what it writes to standard error, line by line."""
+        """Passes on what it writes to standard error, line by line."""
         stream, data = child.process.stderr, b""
         assert stream is not None
         async with stream:

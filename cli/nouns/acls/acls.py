@@ -90,7 +90,7 @@ async def _change(
     adding: Sequence[AclBinding],
     deleting: Sequence[AclBinding],
 ) -> None:
-    """Ask, change, and show what became of `rules`, of which those in neither list are there
+    """Asks, changes, and shows what became of `rules`, of which those in neither list are there
     already."""
     changing, done = {*adding, *deleting}, "added" if adding else "deleted"
     if context.change.dry_run:

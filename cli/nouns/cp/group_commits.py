@@ -92,7 +92,7 @@ class GroupCommits:
         )
 
     async def send(self, producer: Producer, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit `positions` with the producer's open transaction. Raises KafkaError,
+        """Commits `positions` with the producer's open transaction. Raises KafkaError,
         ClientError."""
         changed = {tp: o for tp, o in positions.items() if self._committed.get(tp) != o}
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in changed.items()}
@@ -101,8 +101,8 @@ class GroupCommits:
 
 
 async def take_over(producer: Producer) -> None:
-    """Be the only producer of the transactional id: a transaction that an earlier one left open is
-    aborted."""
+    """Becomes the only producer of the transactional id: a transaction that an earlier one left
+    open is aborted."""
     async with producer.transaction():
         pass
 

@@ -254,7 +254,7 @@ class _Stream:
         self._tally = tally
 
     def use(self, producer: Producer) -> None:
-        """Write with this producer, in transactions if it has a transactional id."""
+        """Writes with this producer, in transactions if it has a transactional id."""
         self.producer = producer
         if producer.config.transactional_id is not None:
             self.transactions = Transactions(producer, self._options.records_per_transaction)
