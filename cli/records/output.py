@@ -160,6 +160,12 @@ class Output:
     def full(self) -> bool:
         return self.left is not None and self.left <= 0
 
+    @property
+    def decodes_late(self) -> bool:
+        """Whether records are to be chosen before they are decoded: no filter looks into them, and
+        one that cannot be decoded ends the command only if it is chosen."""
+        return self._schemas is not None and self._filter is None and not self._lenient
+
     def _is_internal(self, part: Part) -> bool:
         """Whether pk knows what the bytes of these records mean, and shows that."""
         return self._decodes and part.source.topic in DECODED

@@ -167,3 +167,17 @@ def test_the_newest_are_looked_for_without_reading_a_record_twice(at: Run) -> No
     newest = at("consume", "twice", "--tail", "3", "--decode", "auto", "--skip-message-on-error")
     assert (newest.code, newest.lines) == (1, ['{"a":16}', '{"a":17}', '{"a":18}'])
     assert newest.err.count("cannot be shown") == 1
+
+
+def test_the_newest_are_shown_though_an_older_one_cannot_be_decoded(at: Run) -> None:
+    good = encoded(at, "older", ['{"a": 1}', '{"a": 2}'])
+    assert at("topics", "create", "older", "-p", "2").code == 0
+    written = at("produce", "older", "-p", "0", "--timestamp", "2026-01-01", "no schema")
+    assert written.code == 0, written.err
+    lines = [json.dumps({"value_b64": base64.b64encode(v).decode()}) for v in good]
+    at("produce", "older", "-p", "1", "-f", "jsonl", stdin="\n".join(lines).encode())
+    newest = at("consume", "older", "--tail", "2", "--decode", "auto")
+    assert (newest.code, newest.lines) == (0, ['{"a":1}', '{"a":2}']), newest.err
+    all_of_them = at("consume", "older", "--tail", "3", "--decode", "auto")
+    assert (all_of_them.code, all_of_them.out) == (1, b"")
+    assert "older/0 @ 0 cannot be shown" in all_of_them.err

@@ -14,9 +14,10 @@ from pk.cli.nouns.consume.later_partitions import LaterPartitions
 from pk.cli.nouns.consume.partitions import partitions_of, spans_of, without_leaderless
 from pk.cli.nouns.consume.request import Request, request_of
 from pk.cli.records.idle_reason import Silence
+from pk.cli.records.internal_topics import DECODED
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import SCHEME, profile_of
-from pk.cli.records.range_reader import RangeReader, Span, last_records, merged
+from pk.cli.records.range_reader import Part, RangeReader, Span, last_records, merged
 from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.guards import guarding
 from pk.cli.terminal.progress import Progress
@@ -68,11 +69,16 @@ async def _consume_spans(
     async with open_consumer(context.settings.bootstrap, config) as consumer:
         profile = profile_of(context.settings)
         if options.tail is not None:
+            late = output.decodes_late and not any(tp.topic in DECODED for tp in spans)
+            wanted = None if late else output.wanted
             last, timed_out = await last_records(
-                consumer, spans, options.tail, output.wanted, profile, request.timeout_ms
+                consumer, spans, options.tail, wanted, profile, request.timeout_ms
             )
             for source, record in last:
-                output.put(source, (record,))
+                if late:
+                    output.take((Part(source, (record,)),))
+                else:
+                    output.put(source, (record,))
             context.streams.out.flush()
             if timed_out or not options.follow:
                 return timed_out
