@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from broker.cluster import Cluster, running_cluster
 from group.brokers import simulated
-from share.clients import KEYS, RELEASE, Member, Notes, prepare
+from share.clients import GROUP_ID, KEYS, RELEASE, Member, Notes, prepare
 
 from pk.core.broker.coordinator.share_state import ShareState
 from pk.core.errors import ErrorCode
@@ -18,6 +18,9 @@ from pk.core.share.batches import StateBatch
 from pk.core.share.partition import StateWrite
 from pk.core.share.records import ShareKey
 from pk.core.values import SHARE_STATE_TOPIC
+from pk.core.wire.messages import alter_share_group_offsets as altering
+from pk.core.wire.messages.read_share_group_state import ReadShareGroupStateRequest
+from pk.core.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 E = ErrorCode
 
@@ -121,6 +124,49 @@ async def test_a_leader_that_does_not_know_that_it_is_deposed_stores_nothing() -
         old._leader = lambda: (3, 0)  # type: ignore[method-assign]
         assert await old.say(0) == E.NOT_LEADER_OR_FOLLOWER
         assert await new.say(0) == E.NONE
+
+
+@simulated
+async def test_offsets_that_are_set_count_although_the_last_session_ended_while_it_was_loaded() -> (
+    None
+):
+    async with running_cluster(KEYS) as cluster:
+        topic_id = await prepare(cluster)
+        assert await cluster.produce(3, b"a", b"b", b"c") == E.NONE
+        is_read, goes_on = trio.Event(), trio.Event()
+
+        async def hold(asker: int, asked: int, request: object) -> None:
+            if isinstance(request, ReadShareGroupStateRequest):
+                is_read.set()
+                await goes_on.wait()
+
+        cluster.before = hold
+        member = Member(cluster, topic_id)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(member.fetch)
+            await is_read.wait()
+            await member.leave()
+            nursery.cancel_scope.cancel()
+        goes_on.set()
+        await trio.testing.wait_all_tasks_blocked()
+        await empty_the_group(cluster)
+        await set_offset(cluster, 2)
+        assert await until_some(Member(cluster, topic_id)) == [(2, 1)]
+
+
+async def empty_the_group(cluster: Cluster) -> None:
+    """The member who had the group initialized leaves it."""
+    request = ShareGroupHeartbeatRequest(group_id=GROUP_ID, member_id="first", member_epoch=-1)
+    assert (await cluster.ask(1, request, 1)).error_code == E.NONE
+
+
+async def set_offset(cluster: Cluster, offset: int) -> None:
+    """Have the group go on at `offset`."""
+    partition = altering.AlterShareGroupOffsetsRequestPartition(start_offset=offset)
+    topic = altering.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])
+    request = altering.AlterShareGroupOffsetsRequest(group_id=GROUP_ID, topics=[topic])
+    answer = await cluster.ask(1, request, 0)
+    assert answer.responses[0].partitions[0].error_code == E.NONE
 
 
 @simulated

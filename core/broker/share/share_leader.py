@@ -118,6 +118,8 @@ class ShareLeader:
         except Exception:
             logger.exception("%s of %s cannot be loaded", self.partition.tp, self.key.group_id)
             self.drop(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        if self._retires:
+            self.retire()
 
     async def _load(self) -> None:
         stored = await self._share_state.read(self.key, self.leader_epoch)
@@ -171,8 +173,8 @@ class ShareLeader:
             self.touch()
 
     def retire(self) -> None:
-        """No session fetches from it now: it goes when everything is stored, unless one comes
-        before."""
+        """No session fetches from it now: it goes when it is loaded and everything is stored,
+        unless one comes before."""
         self._retires = True
         if not self._is_storing and not self.is_loading:
             self.drop(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
