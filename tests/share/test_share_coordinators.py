@@ -5,11 +5,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import trio
+import trio.testing
 from group.brokers import TestBroker, running, simulated
+from nodes import decide
 
+from pk.core.broker.replication.partition import Partition
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
+from pk.core.machine import Decision
+from pk.core.meta.events import PartitionChanged
+from pk.core.share.coordinator import PRUNING
 from pk.core.share.records import ShareKey
 from pk.core.values import SHARE_STATE_TOPIC
 from pk.core.wire.messages import initialize_share_group_state as initializing
@@ -90,6 +97,43 @@ async def test_what_no_share_partition_needs_is_deleted_from_the_log() -> None:
         # there.
         assert log.log_start_offset == 8
         assert await leader.read() == before
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "when it is safe"])
+@simulated
+async def test_a_disk_that_fails_while_the_log_is_cut_takes_its_directory_with_it(
+    late: bool,
+) -> None:
+    disk = MemoryDisk()
+    config = {"share_coordinator_snapshot_update_records_per_snapshot": "3"}
+    async with running(disk, **config) as test:
+        await test.create_topics("t")
+        leader = Leader(test)
+        await leader.find()
+        await leader.initialize()
+        coordinator = test.broker.share_coordinators.coordinator(leader.key.coordinator_key)
+        partition = coordinator.partition
+        for offset in range(10):
+            if offset == 5:
+                partition.log.roll(test.broker.clock.now_ms())
+            await leader.write(offset, offset)
+        if late:
+            await in_sync(test, partition, 1, 2)
+            with pytest.raises(AssertionError, match=str(int(ErrorCode.COORDINATOR_NOT_AVAILABLE))):
+                await leader.write(10, 10)
+        disk.fail_next("rename", suffix=".log")
+        coordinator.fire(PRUNING)
+        if late:
+            assert partition.log.log_start_offset == 0
+            await in_sync(test, partition, 1)
+            await trio.testing.wait_all_tasks_blocked()
+        assert partition.offline is not None
+
+
+async def in_sync(test: TestBroker, partition: Partition, *nodes: int) -> None:
+    """Give a partition replicas, all of them in sync."""
+    event = PartitionChanged(partition.topic_id, partition.tp.partition, replicas=nodes, isr=nodes)
+    await decide(test.broker, lambda image: Decision([event]))
 
 
 @simulated

@@ -358,6 +358,27 @@ async def test_a_marker_that_comes_while_the_coordinator_is_asked_ends_no_client
 
 
 @simulated
+async def test_an_unforeseen_error_at_a_marker_ends_no_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The coordinator reads its log again, and the marker is sent again."""
+    async with running_cluster(KEYS) as cluster:
+        await prepare(cluster)
+        producer = await begun(cluster)
+        assert await producer.commit_offset("g", 5) == E.NONE
+        assert leader(cluster, OFFSETS_TOPIC) == leader(cluster, TRANSACTIONS_TOPIC)
+        groups = cluster.broker(leader(cluster, OFFSETS_TOPIC)).coordinators.coordinator("g")
+
+        def odd(producer_id: int, *, committed: bool) -> None:
+            raise ArithmeticError("odd")
+
+        monkeypatch.setattr(groups.machine, "replay_end_marker", odd)
+        await producer.end()
+        await idle(cluster, State.COMPLETE_COMMIT)
+        assert await committed_offset(cluster, "g", require_stable=True) == 5
+
+
+@simulated
 async def test_pending_offsets_survive_the_death_of_the_groups_coordinator() -> None:
     async with running_cluster(KEYS) as cluster:
         await prepare(cluster)

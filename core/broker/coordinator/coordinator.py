@@ -475,8 +475,15 @@ class Coordinator(Generic[M]):
         return self._around.codec is Codec.NONE and batch.size_estimate > limit
 
     async def _carry_out_when_safe(self, effects: list[Any], offset: int) -> None:
-        if await self.partition.wait_until_safe(offset, self.leader_epoch):
+        if not await self.partition.wait_until_safe(offset, self.leader_epoch):
+            return
+        try:
             self._carry_out(effects)
+        except Exception:
+            # No task of ours may end the broker. What is to do is in the log still.
+            logger.exception("%s: what was decided cannot be carried out", self.partition.tp)
+            if self.state is State.ACTIVE:
+                self._restart()
 
     def _carry_out(self, effects: list[Any]) -> None:
         if self.state is not State.ACTIVE:

@@ -27,6 +27,7 @@ from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
 from pk.core.broker.state import BrokerState
 from pk.core.errors import KafkaError
+from pk.core.log.failures import StorageError
 from pk.core.machine import Decision
 from pk.core.record.compress import Codec
 from pk.core.share.batches import StateBatch
@@ -87,8 +88,15 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
         """See `CoordinatorRuntime.carry_out`: deletes the unneeded beginning of the log."""
         assert isinstance(effect, PruneLog)
         partition = coordinator.partition
-        if partition.leads and partition.offline is None:
+        if not partition.leads or partition.offline is not None:
+            return
+        try:
             partition.delete_before(min(effect.before_offset, partition.high_watermark))
+        except StorageError as e:
+            if e.undone:
+                logger.warning("%s keeps what no share partition needs: %s", partition.tp, e)
+            else:
+                self._replicas.failed(partition, e)
 
     async def create_topic(self) -> None:
         """Have `__share_group_state` created, if it is missing. A refusal is logged: who asked asks

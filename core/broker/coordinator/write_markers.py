@@ -12,6 +12,7 @@ dropped.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -33,6 +34,8 @@ from pk.core.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+logger = logging.getLogger("pk.transactions")
 
 AT_ONCE: Final = 8
 """Markers that are written between two checkpoints. The first record of a partition takes a
@@ -85,6 +88,10 @@ class MarkerWriter:
                         written.append(self._write(topic.name, marker, answer))
                     except KafkaError as e:
                         answer.error_code = e.code
+                    except Exception:
+                        # The other partitions get theirs, and the task that sends them lives on.
+                        logger.exception("%s-%d: a marker cannot be written", topic.name, index)
+                        answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
                     tried += 1
                     if not tried % AT_ONCE:
                         await trio.lowlevel.checkpoint()

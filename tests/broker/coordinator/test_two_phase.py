@@ -35,6 +35,8 @@ class World:
         """So many are told; then telling hangs."""
         self.reports = True
         """Whether coordinators hear of what was told."""
+        self.odd = 0
+        """So many times telling meets with what nobody foresaw."""
         self.pause: Callable[[], float] = lambda: 0.01
         self.runtimes: dict[int, Runtime] = {}
 
@@ -90,6 +92,9 @@ class Runtime(CoordinatorRuntime[Deals]):
 
     def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
         assert isinstance(effect, Tell)
+        if self.world.odd:
+            self.world.odd -= 1
+            raise ArithmeticError("odd")
         self._start_soon(self._tell, coordinator, effect.name)
 
     async def _tell(self, coordinator: Coordinator[Deals], name: str) -> None:
@@ -168,6 +173,17 @@ async def test_what_becomes_safe_late_is_told_late() -> None:
         assert world.reported == []
         cluster.heal()
         await cluster.until(lambda: len(world.reported) == 3)
+
+
+@simulated
+async def test_an_unforeseen_error_when_something_becomes_safe_ends_no_broker() -> None:
+    """What was to be done is found in the log again."""
+    async with running_cluster() as cluster:
+        world = await begin(cluster)
+        world.odd = 1
+        await world.make("a")
+        await cluster.until(lambda: len(world.reported) == 3)
+        assert world.odd == 0
 
 
 @simulated
