@@ -591,6 +591,30 @@ class TestTime:
         ]
 
 
+@simulated
+async def test_timers_that_are_cancelled_long_before_their_time_are_not_kept() -> None:
+    fired: list[tuple[str, Any, float]] = []
+    timers: Timers[str] = Timers()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timers.run, lambda *timer: fired.append((*timer, trio.current_time())))
+        timers.set("a", "moved later", 1)
+        timers.set("a", "moved later", 5)
+        timers.set("a", "kept", 1800)
+        for n in range(1000):
+            timers.set("a", n, 1800)
+            timers.cancel("a", n)
+        for n in range(1000):
+            timers.set("b", n, 1800 - n)
+        timers.forget("b")
+        for n in range(1000):
+            timers.set("c", "moved sooner", 1800 - n)
+        assert len(timers) == 3
+        assert len(timers._heap) < 100
+        await trio.sleep(2000)
+        nursery.cancel_scope.cancel()
+    assert fired == [("a", "moved later", 5), ("c", "moved sooner", 801), ("a", "kept", 1800)]
+
+
 async def join_consumer_group(test: TestBroker) -> None:
     request = ConsumerGroupHeartbeatRequest(
         group_id="g",

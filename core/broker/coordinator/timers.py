@@ -9,11 +9,14 @@ goes back in.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import trio
+
+SPARE_ENTRIES: Final = 64
+"""Entries of the heap that stand for nothing may be this many more than those of timers."""
 
 Owner = TypeVar("Owner", bound=Hashable)
 
@@ -23,6 +26,8 @@ class Timers(Generic[Owner]):
 
     def __init__(self) -> None:
         self._at: dict[Owner, dict[Hashable, float]] = {}
+        self._set = 0
+        """How many timers are set."""
         self._heap: list[tuple[float, int, Owner, Hashable]] = []
         self._queued: dict[tuple[Owner, Hashable], float] = {}
         """The earliest entry of a timer in the heap."""
@@ -31,14 +36,19 @@ class Timers(Generic[Owner]):
 
     def set(self, owner: Owner, key: Hashable, at: float) -> None:
         """Have the timer run out at `at`, whatever it was set to before."""
-        self._at.setdefault(owner, {})[key] = at
+        timers = self._at.setdefault(owner, {})
+        if key not in timers:
+            self._set += 1
+        timers[key] = at
         queued = self._queued.get((owner, key))
         if queued is None or at < queued:
             self._push(owner, key, at)
 
     def cancel(self, owner: Owner, key: Hashable) -> None:
         """Have it never run out."""
-        self._at.get(owner, {}).pop(key, None)
+        if self._at.get(owner, {}).pop(key, None) is not None:
+            self._set -= 1
+            self._sweep()
 
     def has(self, owner: Owner, key: Hashable) -> bool:
         """Whether the timer is set."""
@@ -46,10 +56,11 @@ class Timers(Generic[Owner]):
 
     def forget(self, owner: Owner) -> None:
         """Cancel all timers of `owner`."""
-        self._at.pop(owner, None)
+        self._set -= len(self._at.pop(owner, ()))
+        self._sweep()
 
     def __len__(self) -> int:
-        return sum(len(timers) for timers in self._at.values())
+        return self._set
 
     async def run(self, fire: Callable[[Owner, Hashable], None]) -> None:
         """Call `fire(owner, key)` for each timer that runs out, until cancelled."""
@@ -71,6 +82,7 @@ class Timers(Generic[Owner]):
                 self._push(owner, key, due)
                 continue
             del timers[key]
+            self._set -= 1
             fire(owner, key)
             await trio.lowlevel.checkpoint()
 
@@ -79,3 +91,16 @@ class Timers(Generic[Owner]):
         heappush(self._heap, (at, next(self._count), owner, key))
         if self._heap[0][0] == at:
             self._sooner.set()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Make the heap again where most of it stands for nothing."""
+        if len(self._heap) <= 2 * self._set + SPARE_ENTRIES:
+            return
+        self._queued = {
+            (owner, key): at for owner, timers in self._at.items() for key, at in timers.items()
+        }
+        self._heap = [
+            (at, next(self._count), owner, key) for (owner, key), at in self._queued.items()
+        ]
+        heapify(self._heap)
