@@ -528,8 +528,7 @@ class ClassicGroups:
             if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
                 self._prepare(group, step)
                 return
-        if group.state is State.PREPARING_REBALANCE and group.all_joined:
-            self._complete_join(group, step)
+        self._maybe_complete_join(group, step)
 
     # The log
 

@@ -167,6 +167,13 @@ class TestInitialDelay:
         assert s.after(3999) == {}
         assert len(s.after(1)) == 3
 
+    def test_it_does_not_end_with_the_session_of_who_never_came_back_with_an_id(self) -> None:
+        s = Scenario(GroupSettings(initial_rebalance_delay_ms=8000))
+        s.join(session_ms=6000)
+        _, token = s.join_new()
+        assert s.after(7999) == {}
+        assert list(s.after(1)) == [token]
+
     def test_without_it_the_join_phase_ends_at_once(self) -> None:
         s = Scenario(GroupSettings(initial_rebalance_delay_ms=0))
         _, token = s.join_new()
