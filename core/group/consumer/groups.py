@@ -56,13 +56,12 @@ from pk.core.group.consumer.target import (
     Topics,
     group_spec,
     still_there,
-    target_records,
 )
+from pk.core.group.modern import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
 from pk.core.group.registry import Groups, is_classic, is_consumer
 from pk.core.group.settings import Client, ConsumerGroupSettings, GroupSettings, NewId, Step
 from pk.core.machine import Compute, Decision
-from pk.core.meta.events import GROUP
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.wire.messages.consumer_group_heartbeat import (
     Assignment as WireAssignment,
@@ -86,8 +85,6 @@ REPLACED: Final = "replaced"
 DOWNGRADED: Final = "downgraded"
 """Of a classic group that was a consumer group a moment ago: it rebalances at once."""
 
-NEVER_MS: Final = (1 << 31) - 1
-"""How long the topics of a group are good unless one changes. Kafka's."""
 REGEX_REFRESH_PAUSE_MS: Final = 10_000
 """At least between two searches for the topics of a group's expressions."""
 INLINE_WORK_MAX: Final = 2000
@@ -108,21 +105,12 @@ class Advance(NamedTuple):
     subscription_changed: bool
 
 
-class ConsumerGroups:
+class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
     """The consumer groups of one partition. Every method that decides takes a Step and fills it."""
 
     def __init__(self, settings: GroupSettings, new_id: NewId, groups: Groups) -> None:
-        self.settings = settings
-        self.groups = groups
-        self.topics = Topics()
+        super().__init__(settings, settings.consumer, groups, Topics(), records)
         self.new_id = new_id
-        self._broker_settings = settings.consumer
-        self._computing: set[str] = set()
-        """Soft: groups for which something is being worked out off the loop."""
-
-    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
-        """The group's own configs over the broker's."""
-        return self._broker_settings.of_group(self.topics.image.config(GROUP, group_id))
 
     # Heartbeats
 
@@ -197,15 +185,6 @@ class ConsumerGroups:
         for member in group.members.values():
             step.schedule((SESSION, group.group_id, member.member_id), member.session_timeout_ms)
         return group_of(group.group_id, converted)
-
-    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raise GROUP_MAX_SIZE_REACHED where another member would be too many."""
-        size_max = self.settings.consumer.max_size
-        if len(group.members) >= size_max and member_id not in group.members:
-            raise KafkaError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {size_max} members.",
-            )
 
     def _member(
         self,
@@ -335,7 +314,7 @@ class ConsumerGroups:
             return resolved, False
         image, may_describe = self.topics.image, step.may_describe
         if len(wanted) * len(image.topics) > INLINE_MATCHES_MAX:
-            self._compute(
+            self.compute(
                 group.group_id,
                 step,
                 Compute(
@@ -406,14 +385,6 @@ class ConsumerGroups:
             group.refreshed(now_ms + NEVER_MS, epoch)
         return step
 
-    def target_is_due(self, group: ConsumerGroup, epoch: int, now_ms: int) -> bool:
-        """Whether the target assignment of `epoch` must be made now: it is missing and not being
-        made, and the last one is old enough."""
-        if group.assignment_epoch >= epoch or group.group_id in self._computing:
-            return False
-        interval_ms = self.settings_of(group.group_id).assignment_interval_ms
-        return not group.assigned_at_ms or now_ms >= group.assigned_at_ms + interval_ms
-
     def _target(
         self,
         group: ConsumerGroup,
@@ -429,7 +400,7 @@ class ConsumerGroups:
         default = self.settings.consumer.assignors[0]
         assignor = SERVER_ASSIGNORS[group.preferred_assignor(default, member, updated)]
         if spec.work > INLINE_WORK_MAX:
-            self._compute(
+            self.compute(
                 group.group_id,
                 step,
                 Compute(
@@ -441,13 +412,8 @@ class ConsumerGroups:
             )
             return Target(group.assignment_epoch, group.target_of(updated))
         given = assignor.assign(spec)
-        step.records += target_records(group, given, epoch, step.now_ms)
+        step.records += self.target_records(group, given, epoch, step.now_ms)
         return Target(epoch, given[updated.member_id])
-
-    def _compute(self, group_id: str, step: Step, effect: Compute) -> None:
-        self._computing.add(group_id)
-        step.take_back = lambda: self._computing.discard(group_id)
-        step.effects.append(effect)
 
     def assigned(
         self,
@@ -463,7 +429,7 @@ class ConsumerGroups:
         group = self.groups.consumer(group_id)
         if group is not None and group.assignment_epoch < epoch <= group.epoch:
             kept = still_there(group, spec, given)
-            step.records = target_records(group, kept, epoch, now_ms)
+            step.records = self.target_records(group, kept, epoch, now_ms)
         return step
 
     def reconcile(
@@ -605,7 +571,7 @@ class ConsumerGroups:
         """The cluster is as `image` says, which differs by `found`: groups that read what changed
         look again at the next heartbeat."""
         self.topics.use(image, brought_topics=bool(found.topics_created))
-        self._broker_settings = self.settings.consumer.of_cluster(image.broker_configs(None))
+        self.use_cluster_settings(image)
         changed = found.topics_reassigned
         if changed:
             for group in self.groups.all_consumer():

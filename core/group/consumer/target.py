@@ -1,11 +1,10 @@
-"""Makes a target assignment: what the assignor is to see, and the records of what it says."""
+"""Makes a target assignment: what the assignor is to see, and who gets what it says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from pk.core.group.consumer import records
 from pk.core.group.consumer.group import ConsumerGroup, Resolved, topics_of
 from pk.core.group.consumer.member import ConsumerMember
 from pk.core.group.consumer.metadata_hash import group_hash, topic_hash
@@ -17,7 +16,6 @@ from pk.core.group.consumer.spec import (
     ServerAssignor,
 )
 from pk.core.group.consumer.uniform import UniformAssignor
-from pk.core.group.records import Record
 from pk.core.meta.image import MetadataImage, TopicImage
 from pk.core.values import TopicIdPartition, Uuid
 
@@ -118,20 +116,6 @@ def group_spec(
     if any(spec.rack for spec in specs.values()):
         racks = topics.partition_racks(read_by_any)
     return GroupSpec(specs, counts, racks)
-
-
-def target_records(
-    group: ConsumerGroup, given: Mapping[str, Assignment], epoch: int, now_ms: int
-) -> list[Record]:
-    """The records that make `given` the target assignment of `epoch`: what changed, and the
-    epoch."""
-    group_id = group.group_id
-    changed = [
-        records.target_member(group_id, member_id, assignment)
-        for member_id, assignment in given.items()
-        if group.target.get(member_id) != assignment
-    ]
-    return [*changed, records.target_epoch(group_id, epoch, now_ms)]
 
 
 def still_there(

@@ -23,6 +23,7 @@ from typing import Any, Final
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.spec import Assignment, GroupSpec, MemberSpec
 from pk.core.group.consumer.target import Topics
+from pk.core.group.modern import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
 from pk.core.group.registry import Groups, is_share, not_found
 from pk.core.group.settings import Client, GroupSettings, ShareGroupSettings, Step
@@ -33,7 +34,6 @@ from pk.core.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from pk.core.group.share.records import SharedTopic, StatePartitions
 from pk.core.group.share.simple import SimpleAssignor
 from pk.core.machine import Compute, Decision
-from pk.core.meta.events import GROUP
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import NO_OFFSET, STRING_BYTES_MAX, Uuid
 from pk.core.wire.messages.share_group_heartbeat import Assignment as WireAssignment
@@ -46,8 +46,6 @@ from pk.core.wire.messages.share_group_heartbeat import (
 SESSION: Final = "session"
 """The key of the timer of a member's session; groups of other types have the same."""
 
-NEVER_MS: Final = (1 << 31) - 1
-"""How long the topics of a group are good unless one changes. Kafka's."""
 INLINE_WORK_MAX: Final = 2000
 """The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs
 each."""
@@ -57,24 +55,15 @@ ASK_AGAIN_MS: Final = 30_000
 ASSIGNOR: Final = SimpleAssignor()
 
 
-class ShareGroups:
+class ShareGroups(ModernGroups[ShareGroupSettings]):
     """The share groups of one partition. Every method that decides takes a Step and fills it."""
 
     def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
         """`topics` are the cluster's, kept up to date by their owner."""
-        self.settings = settings
-        self.groups = groups
-        self.topics = topics
-        self._broker_settings = settings.share
-        self._computing: set[str] = set()
-        """Soft: groups for which a target assignment is being worked out off the loop."""
+        super().__init__(settings, settings.share, groups, topics, records)
         self._asked_at_ms: dict[str, dict[Uuid, int]] = {}
         """Soft: by group and topic, when the share coordinator was asked to give share partitions a
         beginning."""
-
-    def settings_of(self, group_id: str) -> ShareGroupSettings:
-        """The group's own configs over the broker's."""
-        return self._broker_settings.of_group(self.topics.image.config(GROUP, group_id))
 
     def find(self, group_id: str) -> ShareGroup:
         """The share group. Raises GROUP_ID_NOT_FOUND."""
@@ -103,7 +92,7 @@ class ShareGroups:
             return
         joins = request.member_epoch == JOIN_EPOCH
         group = self._group(group_id, joins)
-        self._check_room(group, member_id)
+        self.check_room(group, member_id)
         member = ShareMember(member_id) if joins else group.member(member_id)
         member = group.members.get(member_id, member)
         _check_epoch(member, request.member_epoch)
@@ -136,14 +125,6 @@ class ShareGroups:
         if not joins:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
         return ShareGroup(group_id)
-
-    def _check_room(self, group: ShareGroup, member_id: str) -> None:
-        size_max = self.settings.share.max_size
-        if len(group.members) >= size_max and member_id not in group.members:
-            raise KafkaError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The share group has reached its maximum capacity of {size_max} members.",
-            )
 
     def _advance(
         self, group: ShareGroup, member: ShareMember, updated: ShareMember, step: Step
@@ -181,14 +162,6 @@ class ShareGroups:
 
     # --- the target assignment ---
 
-    def target_is_due(self, group: ShareGroup, epoch: int, now_ms: int) -> bool:
-        """Whether the target assignment of `epoch` must be made now: it is missing and not being
-        made, and the last one is old enough."""
-        if group.assignment_epoch >= epoch or group.group_id in self._computing:
-            return False
-        interval_ms = self.settings_of(group.group_id).assignment_interval_ms
-        return not group.assigned_at_ms or now_ms >= group.assigned_at_ms + interval_ms
-
     def _target(
         self, group: ShareGroup, epoch: int, updated: ShareMember, step: Step
     ) -> tuple[int, Assignment]:
@@ -203,19 +176,19 @@ class ShareGroups:
         }
         if spec.work > INLINE_WORK_MAX:
             group_id = group.group_id
-            self._computing.add(group_id)
-            step.take_back = lambda: self._computing.discard(group_id)
-            step.effects.append(
+            self.compute(
+                group_id,
+                step,
                 Compute(
                     lambda: ASSIGNOR.assign(spec, assignable),
                     lambda machine, given, now_ms: machine.share.assigned(
                         group_id, given, epoch, now_ms
                     ),
-                )
+                ),
             )
             return group.assignment_epoch, group.target_of(member_id)
         given = ASSIGNOR.assign(spec, assignable)
-        step.records += self._target_records(group, given, epoch, step.now_ms)
+        step.records += self.target_records(group, given, epoch, step.now_ms)
         return epoch, given[member_id]
 
     def _spec(self, group: ShareGroup, updated: ShareMember) -> GroupSpec:
@@ -231,17 +204,6 @@ class ShareGroups:
         counts = {t: len(self.topics.image.topics_by_id[t].partitions) for t in read}
         return GroupSpec(specs, counts)
 
-    @staticmethod
-    def _target_records(
-        group: ShareGroup, given: Mapping[str, Assignment], epoch: int, now_ms: int
-    ) -> list[Record]:
-        changed = [
-            records.target_member(group.group_id, member_id, assignment)
-            for member_id, assignment in given.items()
-            if group.target.get(member_id) != assignment
-        ]
-        return [*changed, records.target_epoch(group.group_id, epoch, now_ms)]
-
     def assigned(
         self, group_id: str, given: Mapping[str, Assignment], epoch: int, now_ms: int
     ) -> Decision[Record]:
@@ -251,7 +213,7 @@ class ShareGroups:
         group = self.groups.share(group_id)
         if group is not None and group.assignment_epoch < epoch <= group.epoch:
             kept = {m: assignment for m, assignment in given.items() if m in group.members}
-            step.records = self._target_records(group, kept, epoch, now_ms)
+            step.records = self.target_records(group, kept, epoch, now_ms)
         return step
 
     # --- share partitions come to be ---
@@ -478,7 +440,7 @@ class ShareGroups:
         """The cluster is as `image` says, which differs by `found`: groups that read what changed
         look again at the next heartbeat; share partitions of deleted topics are forgotten, as their
         share coordinators do by themselves."""
-        self._broker_settings = self.settings.share.of_cluster(image.broker_configs(None))
+        self.use_cluster_settings(image)
         deleted = {topic.topic_id for topic in found.topics_deleted}
         changed = found.topics_reassigned
         if not changed:

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.target import Topics
+from pk.core.group.modern import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
 from pk.core.group.registry import Groups, is_classic, is_streams
 from pk.core.group.settings import Client, GroupSettings, Step, StreamsGroupSettings
@@ -59,7 +60,6 @@ from pk.core.group.streams.sticky import (
 from pk.core.group.streams.tasks import NO_TASKS, HeldTasks, Tasks
 from pk.core.group.streams.topology import Topology, topology_of_request
 from pk.core.machine import Compute, Decision
-from pk.core.meta.events import GROUP
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.turns import Turns
 from pk.core.wire.messages.streams_group_heartbeat import (
@@ -76,8 +76,6 @@ REBALANCE: Final = "rebalance"
 INITIAL_DELAY: Final = "initial streams delay"
 """Of the time in which a new group waits for more members."""
 
-NEVER_MS: Final = (1 << 31) - 1
-"""How long the topics of a group are good unless one changes. Kafka's."""
 INLINE_WORK_MAX: Final = 500
 """The largest group whose target assignment is made on the loop: `StreamsGroupSpec.work`, 10 to 20
 µs each."""
@@ -94,24 +92,15 @@ class _Configured(NamedTuple):
     metadata_hash: int
 
 
-class StreamsGroups:
+class StreamsGroups(ModernGroups[StreamsGroupSettings]):
     """The streams groups of one partition. Every method that decides takes a Step and fills it."""
 
     def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
         """`topics` are the cluster's; their owner keeps them up to date."""
-        self.settings = settings
-        self.groups = groups
-        self.topics = topics
+        super().__init__(settings, settings.streams, groups, topics, records)
         self.internal_topics = InternalTopics()
-        self._broker_settings = settings.streams
-        self._computing: set[str] = set()
-        """Soft: groups for which a target assignment is being worked out off the loop."""
         self._delayed: set[str] = set()
         """Soft: new groups that wait for more members."""
-
-    def settings_of(self, group_id: str) -> StreamsGroupSettings:
-        """The group's own configs over the broker's."""
-        return self._broker_settings.of_group(self.topics.image.config(GROUP, group_id))
 
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None where it does not exist."""
@@ -184,12 +173,8 @@ class StreamsGroups:
             group = StreamsGroup(group_id)
         elif not is_streams(group):
             raise _no_streams_group(group_id)
-        size_max = self.settings.streams.max_size
-        if joins and len(group.members) >= size_max:
-            raise KafkaError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The streams group has reached its maximum capacity of {size_max} members.",
-            )
+        if joins:
+            self.check_room(group)
         return group
 
     # --- the topology ---
@@ -290,8 +275,7 @@ class StreamsGroups:
             return Target(group.assignment_epoch, NO_TASKS)
         if group.assignment_epoch >= epoch:
             return last
-        interval_ms = self.settings_of(group_id).assignment_interval_ms
-        if group.assigned_at_ms and step.now_ms < group.assigned_at_ms + interval_ms:
+        if self.keeps_interval(group, step.now_ms):
             _tell(
                 statuses,
                 StatusCode.ASSIGNMENT_DELAYED,
@@ -336,13 +320,13 @@ class StreamsGroups:
                 int(configs.get(STANDBY_REPLICAS, "0")),
             )
             if spec.work > INLINE_WORK_MAX:
-                self._compute(group_id, spec, configured, epoch, step)
+                self._compute_target(group_id, spec, configured, epoch, step)
                 return None
             given = assign(spec)
-        step.records += _target_records(group, given, epoch, step.now_ms)
+        step.records += self.target_records(group, given, epoch, step.now_ms)
         return given
 
-    def _compute(
+    def _compute_target(
         self,
         group_id: str,
         spec: StreamsGroupSpec,
@@ -351,18 +335,17 @@ class StreamsGroups:
         step: Step,
     ) -> None:
         """Have an assignment made off the loop, unless one is being made."""
-        if group_id in self._computing:
-            return
-        self._computing.add(group_id)
-        step.take_back = lambda: self._computing.discard(group_id)
-        step.effects.append(
-            Compute(
-                lambda: assign(spec),
-                lambda machine, given, now_ms: machine.streams.assigned(
-                    group_id, given, configured, epoch, now_ms
+        if group_id not in self._computing:
+            self.compute(
+                group_id,
+                step,
+                Compute(
+                    lambda: assign(spec),
+                    lambda machine, given, now_ms: machine.streams.assigned(
+                        group_id, given, configured, epoch, now_ms
+                    ),
                 ),
             )
-        )
 
     def assigned(
         self,
@@ -382,7 +365,7 @@ class StreamsGroups:
         if now is not None and now.subtopologies != configured.subtopologies:
             return step  # it may have tasks that exist no longer
         kept = {m: tasks for m, tasks in given.items() if m in group.members}
-        step.records = _target_records(group, kept, epoch, now_ms)
+        step.records = self.target_records(group, kept, epoch, now_ms)
         return step
 
     def _reconcile(
@@ -528,26 +511,13 @@ class StreamsGroups:
     def follow(self, image: MetadataImage, found: Changes) -> None:
         """The cluster is as `image` says, which differs by `found`: groups whose topics changed
         look again at the next heartbeat."""
-        self._broker_settings = self.settings.streams.of_cluster(image.broker_configs(None))
+        self.use_cluster_settings(image)
         self.internal_topics.keep_only(self.groups)
         changed = found.topics_reassigned
         if changed:
             for group in self.groups.all_streams():
                 if group.topology is None or not changed.isdisjoint(group.topology.required_topics):
                     group.request_refresh()
-
-
-def _target_records(
-    group: StreamsGroup, given: Mapping[str, Tasks], epoch: int, now_ms: int
-) -> list[Record]:
-    """The records that make `given` the target assignment of `epoch`: what changed, and the
-    epoch."""
-    changed = [
-        records.target_member(group.group_id, member_id, tasks)
-        for member_id, tasks in given.items()
-        if group.target.get(member_id) != tasks
-    ]
-    return [*changed, records.target_epoch(group.group_id, epoch, now_ms)]
 
 
 def _tell(statuses: list[Status], code: StatusCode, detail: str) -> None:
