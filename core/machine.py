@@ -15,7 +15,7 @@ A machine has two kinds of state.
   session expires, which partitions still lack a marker, the image of the cluster. Decisions change
   it directly. After a load, `loaded` creates it again. A decision whose append is refused may leave
   it wrong: then the machine says so (`keeps_state_when_refused`), or undoes what the decision did
-  (`take_back`).
+  (`take_back`). One that ends with an error undoes that itself.
 
 A request that must wait is answered later by *token*: its Decision has `reply=None`, and a later
 Decision carries (token, reply).

@@ -169,24 +169,24 @@ class GroupMachine:
         now_ms: int,
     ) -> Decision[Record]:
         """ConsumerGroupHeartbeat 0–1."""
-        step = Step(now_ms=now_ms, may_describe=client.may_describe)
-        self.consumer.heartbeat(request, version, client, step)
+        with Step(now_ms=now_ms, may_describe=client.may_describe) as step:
+            self.consumer.heartbeat(request, version, client, step)
         return step
 
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: Client, now_ms: int
     ) -> Decision[Record]:
         """ShareGroupHeartbeat 1."""
-        step = Step(now_ms=now_ms)
-        self.share.heartbeat(request, client, step)
+        with Step(now_ms=now_ms) as step:
+            self.share.heartbeat(request, client, step)
         return step
 
     def streams_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, client: Client, now_ms: int
     ) -> Turns[Decision[Record]]:
         """StreamsGroupHeartbeat 0."""
-        step = Step(now_ms=now_ms)
-        yield from self.streams.heartbeat(request, client, step)
+        with Step(now_ms=now_ms) as step:
+            yield from self.streams.heartbeat(request, client, step)
         return step
 
     def streams_topics_created(

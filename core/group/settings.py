@@ -189,11 +189,28 @@ NewId = Callable[[], str]
 
 @dataclass(slots=True)
 class Step(Decision[Record]):
-    """A Decision while it is being made, at one moment."""
+    """A Decision while it is being made, at one moment. Within `with step:` an exception gives it
+    up."""
 
     now_ms: int = 0
     may_describe: Callable[[str], bool] | None = None
     """Whether the client that asks may describe a topic; None where it may describe all."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Nothing of it is to be done: it is as a new one, and what it changed of soft state is
+        undone."""
+        if self.take_back is not None:
+            self.take_back()
+            self.take_back = None
+        for done in (self.records, self.answers, self.timers, self.effects):
+            done.clear()
 
     def schedule(self, key: Hashable, delay_ms: int) -> None:
         """Set the timer `key`, in place of the one it may have."""

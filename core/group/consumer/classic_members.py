@@ -59,9 +59,9 @@ class ClassicMembers:
     ) -> None:
         """JoinGroup to a group that has members. Answered through `token`, at once."""
         try:
-            response = self._join(group, request, version, client, step)
+            with step:
+                response = self._join(group, request, version, client, step)
         except KafkaError as e:
-            step.records.clear()
             response = JoinGroupResponse(
                 error_code=e.code, member_id=request.member_id, protocol_name=None
             )

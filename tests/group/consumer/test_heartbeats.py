@@ -363,6 +363,18 @@ class TestLargeGroups:
         world.settle(a)
         assert len(a.partitions) == 3000
 
+    def test_a_heartbeat_that_is_refused_leaves_it_to_the_next(self) -> None:
+        world = World(topics={"t": 3000})
+        a = world.member("a")
+        world.settle(a)
+        world.lose_state("a")
+        world.grow("t", 3100)
+        a.beat()
+        assert a.error == ErrorCode.FENCED_MEMBER_EPOCH and not world.computing
+        a.join()
+        world.settle(a)
+        assert len(a.partitions) == 3100
+
     def test_a_thousand_members_settle(self) -> None:
         world = World(
             GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=1000)),

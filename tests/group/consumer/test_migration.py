@@ -16,6 +16,7 @@ from pk.core.group.consumer_protocol import (
 )
 from pk.core.group.settings import ConsumerGroupSettings, GroupSettings, MigrationPolicy
 from pk.core.values import TopicPartition
+from pk.core.wire.messages.join_group import JoinGroupResponse
 
 
 def world_with(policy: str = "bidirectional", **fields: int) -> World:
@@ -29,9 +30,12 @@ def world_with(policy: str = "bidirectional", **fields: int) -> World:
 class Classic:
     """A client of the classic protocol, cooperative, in a group of either type."""
 
-    def __init__(self, world: World, *, rebalance_ms: int = 60_000) -> None:
+    def __init__(
+        self, world: World, *, rebalance_ms: int = 60_000, instance_id: str | None = None
+    ) -> None:
         self.world = world
         self.rebalance_ms = rebalance_ms
+        self.instance_id = instance_id
         self.member_id = ""
         self.generation = -1
         self.holds: list[TopicPartition] = []
@@ -42,22 +46,34 @@ class Classic:
 
     def join(self) -> None:
         """Both steps of a new member, or the one of an old one, and SyncGroup."""
-        options = {"protocols": self.protocols(), "rebalance_ms": self.rebalance_ms}
-        if not self.member_id:
-            self.member_id = self.world.join(**options).member_id
-        joined = self.world.join(self.member_id, **options)
+        if not self.member_id and self.instance_id is None:
+            self.member_id = self.ask_to_join().member_id
+        joined = self.ask_to_join()
         assert joined.error_code == ErrorCode.NONE
-        self.generation = joined.generation_id
+        self.member_id, self.generation = joined.member_id, joined.generation_id
         self.sync()
 
+    def ask_to_join(self) -> JoinGroupResponse:
+        return self.world.join(
+            self.member_id,
+            protocols=self.protocols(),
+            rebalance_ms=self.rebalance_ms,
+            instance_id=self.instance_id,
+        )
+
     def sync(self) -> None:
-        answer = self.world.sync(self.member_id, self.generation, protocol="cooperative-sticky")
+        answer = self.world.sync(
+            self.member_id,
+            self.generation,
+            protocol="cooperative-sticky",
+            instance_id=self.instance_id,
+        )
         if answer.error_code == ErrorCode.NONE:
             self.holds = decode_assignment(answer.assignment)
 
     def beat(self) -> int:
         """Heartbeat; joins again when told to."""
-        code = self.world.heartbeat(self.member_id, self.generation)
+        code = self.world.heartbeat(self.member_id, self.generation, self.instance_id)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.join()
         return code
@@ -209,6 +225,24 @@ class TestTogether:
         world.after(5001)
         assert list(world.group.members) == ["a"]
         a.beat()
+
+    def test_a_join_that_is_refused_changes_nothing(self) -> None:
+        world = world_with()
+        a = world.member("a")
+        b = Classic(world, instance_id="i")
+        b.join()
+        for _ in range(5):
+            a.beat()
+            b.beat()
+        world.lose_state(b.member_id)
+        took_over = Classic(world, instance_id="i")
+        took_over.holds = b.holds
+        assert took_over.ask_to_join().error_code == ErrorCode.FENCED_MEMBER_EPOCH
+        assert set(world.group.members) == {"a", b.member_id}
+        for _ in range(5):
+            world.after(10_000)
+            a.beat()
+        assert set(world.group.members) == {"a"}, "its session has gone on"
 
     def test_errors_of_the_classic_protocol(self) -> None:
         world = world_with()

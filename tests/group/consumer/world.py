@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from group.scenario import Scenario, made
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.consumer import records
 from pk.core.group.consumer.group import ConsumerGroup
+from pk.core.group.consumer.member import MemberState
 from pk.core.group.records import Record
 from pk.core.group.settings import Client, ConsumerGroupSettings, GroupSettings
 from pk.core.machine import Compute, Decision
@@ -145,6 +148,11 @@ class World(Scenario):
     def configure_cluster(self, configs: dict[str, str]) -> None:
         """Set dynamic configs of all brokers."""
         self._apply([ConfigChanged(BROKER, "", k, v) for k, v in configs.items()])
+
+    def lose_state(self, member_id: str) -> None:
+        """A record says that a member is in a state that this version does not know."""
+        lost = replace(self.group.members[member_id], state=MemberState.UNKNOWN)
+        self.take(Decision([records.current_assignment("g", lost)]))
 
     @property
     def group(self) -> ConsumerGroup:

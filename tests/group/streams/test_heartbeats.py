@@ -212,6 +212,19 @@ def test_a_large_group_is_assigned_off_the_loop() -> None:
     assert "0" not in a.active or world.streams.target_of("a").active == {}, "tasks that are gone"
 
 
+def test_a_heartbeat_that_is_refused_leaves_the_assignment_to_the_next() -> None:
+    world = StreamsWorld(topics={"t": 1000})
+    a = world.thread("a")
+    world.settle_threads(a)
+    world.lose_state("a")
+    world.grow("t", 1001)
+    assert a.beat() == ErrorCode.FENCED_MEMBER_EPOCH
+    assert not world.computing
+    a.join()
+    world.settle_threads(a)
+    assert a.active == {"0": list(range(1001))}
+
+
 def test_a_topology_of_too_many_tasks_is_refused() -> None:
     world = StreamsWorld(topics={"t": 1000})
     topology = Topology(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from group.consumer.world import World
@@ -10,8 +11,10 @@ from group.scenario import made
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.records import Record
 from pk.core.group.settings import Client, GroupSettings, StreamsGroupSettings
+from pk.core.group.streams import records
 from pk.core.group.streams.group import StreamsGroup
 from pk.core.group.streams.internal_topics import CreateInternalTopics
+from pk.core.group.streams.member import MemberState
 from pk.core.machine import Decision
 from pk.core.turns import Turns
 from pk.core.wire.messages.streams_group_heartbeat import (
@@ -67,6 +70,11 @@ class StreamsWorld(World):
             )
         except KafkaError as e:
             return ErrorCode(e.code)
+
+    def lose_state(self, member_id: str) -> None:
+        """A record says that a member is in a state that this version does not know."""
+        lost = replace(self.streams.members[member_id], state=MemberState.UNKNOWN)
+        self.take(Decision([records.current_assignment("g", lost)]))
 
     def thread(self, member_id: str, topology: Topology | None = None, **fields: Any) -> Thread:
         """A member that joins."""
