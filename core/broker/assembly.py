@@ -18,7 +18,7 @@ from pk.core.broker.coordinator.marker_sender import MarkerSender
 from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
 from pk.core.broker.coordinator.share_offsets import ShareOffsets
-from pk.core.broker.coordinator.share_state import ShareState
+from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.coordinator.write_markers import MarkerWriter
 from pk.core.broker.faults.faults import Faults
@@ -100,12 +100,14 @@ def assemble(
     topic_creation = AutoTopicCreation(state, link, purgatory)
     start_soon = background.start_soon
     share_coordinators = ShareCoordinators(state, replicas, start_soon, topic_creation)
-    share_state = ShareState(state, share_coordinators, BrokerLinks(state, peers), purgatory)
+    share_state_client = ShareStateClient(
+        state, share_coordinators, BrokerLinks(state, peers), purgatory
+    )
     coordinators = GroupCoordinators(
-        state, replicas, start_soon, random, topic_creation, share_state
+        state, replicas, start_soon, random, topic_creation, share_state_client
     )
     share_offsets = ShareOffsets(
-        state, replicas, coordinators, share_state, BrokerLinks(state, peers)
+        state, replicas, coordinators, share_state_client, BrokerLinks(state, peers)
     )
     producer_ids = ProducerIds(state, link)
     markers = MarkerWriter(replicas, clock, [coordinators])
@@ -113,7 +115,7 @@ def assemble(
     transactions = TransactionCoordinators(
         state, replicas, start_soon, sender, producer_ids, topic_creation
     )
-    share_partitions = SharePartitions(state, replicas, share_state, purgatory, start_soon)
+    share_partitions = SharePartitions(state, replicas, share_state_client, purgatory, start_soon)
     client_metrics = ClientMetrics(state, clock, random) if config.pk_metrics_listener else None
     return Broker(
         state=state,
@@ -144,7 +146,7 @@ def assemble(
         coordinators=coordinators,
         transactions=transactions,
         share_coordinators=share_coordinators,
-        share_state=share_state,
+        share_state_client=share_state_client,
         share_offsets=share_offsets,
         share_partitions=share_partitions,
         markers=markers,

@@ -29,7 +29,7 @@ from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
 from pk.core.broker.coordinator.share_offsets import ShareOffsets
-from pk.core.broker.coordinator.share_state import ShareState
+from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.coordinator.write_markers import MarkerWriter
 from pk.core.broker.faults.faults import Faults
@@ -106,7 +106,7 @@ class Broker:
     coordinators: GroupCoordinators
     transactions: TransactionCoordinators
     share_coordinators: ShareCoordinators
-    share_state: ShareState
+    share_state_client: ShareStateClient
     """Sends requests to share coordinators, wherever they are."""
     share_offsets: ShareOffsets
     """The progress of share groups in their topics."""
@@ -172,7 +172,7 @@ class Broker:
         await self.transactions.stop()
         await self.share_coordinators.stop()
         self.share_partitions.close()
-        self.share_state.close()
+        self.share_state_client.close()
         self.share_offsets.close()
         self.add_partitions.close()
 

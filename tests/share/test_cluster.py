@@ -12,7 +12,7 @@ from broker.cluster import Cluster, running_cluster
 from group.brokers import simulated
 from share.clients import GROUP_ID, KEYS, RELEASE, Member, Notes, prepare
 
-from pk.core.broker.coordinator.share_state import ShareState
+from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.errors import ErrorCode
 from pk.core.share.batches import StateBatch
 from pk.core.share.partition import StateWrite
@@ -85,9 +85,11 @@ async def test_what_is_said_while_something_is_stored_is_stored_after_it_and_tog
 ) -> None:
     writes: list[StateWrite] = []
     first_goes_on = trio.Event()
-    store = ShareState.write
+    store = ShareStateClient.write
 
-    async def held(self: ShareState, key: ShareKey, leader_epoch: int, write: StateWrite) -> None:
+    async def held(
+        self: ShareStateClient, key: ShareKey, leader_epoch: int, write: StateWrite
+    ) -> None:
         writes.append(write)
         if len(writes) == 1:
             await first_goes_on.wait()
@@ -99,7 +101,7 @@ async def test_what_is_said_while_something_is_stored_is_stored_after_it_and_tog
         members = [Member(cluster, topic_id) for _ in range(3)]
         for offset, member in enumerate(members):
             assert await member.fetch(1) == [(offset, [b"a", b"b", b"c"][offset], 1)]
-        monkeypatch.setattr(ShareState, "write", held)
+        monkeypatch.setattr(ShareStateClient, "write", held)
         async with trio.open_nursery() as nursery:
             for offset, member in enumerate(members):
                 nursery.start_soon(member.say, offset)
@@ -266,10 +268,12 @@ async def test_a_record_is_delivered_until_it_is_accepted_and_accepted_once(seed
 async def test_the_check_finds_a_leader_that_answers_before_it_has_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def forget(self: ShareState, key: ShareKey, leader_epoch: int, write: StateWrite) -> None:
+    async def forget(
+        self: ShareStateClient, key: ShareKey, leader_epoch: int, write: StateWrite
+    ) -> None:
         return None
 
-    monkeypatch.setattr(ShareState, "write", forget)
+    monkeypatch.setattr(ShareStateClient, "write", forget)
     for seed in range(12):
         try:
             await live(seed)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
-from pk.core.broker.coordinator.share_state import ShareState
+from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
 from pk.core.broker.state import BrokerState
@@ -39,10 +39,10 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
         start_soon: Callable[..., None],
         random: Random,
         topic_creation: AutoTopicCreation,
-        share_state: ShareState,
+        share_state_client: ShareStateClient,
     ) -> None:
         super().__init__(OFFSETS_TOPIC, self._machine, state, replicas, start_soon)
-        self._share_state = share_state
+        self._share_state_client = share_state_client
         self._random = random
         self._topic_creation = topic_creation
 
@@ -97,7 +97,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
     async def _initialize(
         self, coordinator: Coordinator[GroupMachine], effect: InitializeShareState
     ) -> None:
-        done, failed = await self._share_state.initialize(effect)
+        done, failed = await self._share_state_client.initialize(effect)
         coordinator.when_active(
             lambda machine, now_ms: machine.share_initialized(effect.group_id, done, failed, now_ms)
         )

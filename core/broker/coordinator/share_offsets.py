@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pk.core.broker.coordinator.broker_links import BrokerLinks
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
-from pk.core.broker.coordinator.share_state import Partitions, ShareState
+from pk.core.broker.coordinator.share_state_client import Partitions, ShareStateClient
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
@@ -57,14 +57,14 @@ class ShareOffsets:
         state: BrokerState,
         replicas: Replicas,
         groups: GroupCoordinators,
-        share_state: ShareState,
+        share_state_client: ShareStateClient,
         links: BrokerLinks,
     ) -> None:
         """`links` lead to the leaders of partitions, who know where these end."""
         self._state = state
         self._replicas = replicas
         self._groups = groups
-        self._share_state = share_state
+        self._share_state_client = share_state_client
         self._links = links
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class ShareOffsets:
                     answer.topics.append(_unknown_topic(topic))
                 else:
                     wanted[found.topic_id].update(topic.partitions)
-        summaries = await self._share_state.summaries(
+        summaries = await self._share_state_client.summaries(
             group_id,
             {t: known.get(t, frozenset()) & partitions for t, partitions in wanted.items()},
         )
@@ -217,7 +217,9 @@ class ShareOffsets:
         done: dict[Uuid, set[int]] = defaultdict(set)
         failed: dict[Uuid, set[int]] = defaultdict(set)
         errors: dict[tuple[Uuid, int], KafkaError] = {}
-        async for key, asked in in_turns((await self._share_state.initialize_all(effect)).items()):
+        async for key, asked in in_turns(
+            (await self._share_state_client.initialize_all(effect)).items()
+        ):
             if asked.error is None:
                 done[key.topic_id].add(key.partition)
             else:
@@ -281,7 +283,7 @@ class ShareOffsets:
         """Have share partitions forgotten, and the group know of it. What went wrong, by topic."""
         if not partitions:
             return {}
-        found = await self._share_state.delete(group_id, partitions)
+        found = await self._share_state_client.delete(group_id, partitions)
         errors = {
             key.topic_id: asked.error
             async for key, asked in in_turns(found.items())

@@ -23,7 +23,7 @@ from typing import Final
 import trio
 
 from pk.core.broker.clock import Clock
-from pk.core.broker.coordinator.share_state import ShareState
+from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.timers import Timers
 from pk.core.broker.offload import offload
 from pk.core.broker.purgatory import Purgatory
@@ -73,7 +73,7 @@ class ShareLeader:
         self,
         key: ShareKey,
         partition: Partition,
-        share_state: ShareState,
+        share_state_client: ShareStateClient,
         *,
         clock: Clock,
         timers: Timers[ShareLeader],
@@ -92,7 +92,7 @@ class ShareLeader:
         """None until it is loaded."""
         self.error: KafkaError | None = None
         """Why it cannot be used any more."""
-        self._share_state = share_state
+        self._share_state_client = share_state_client
         self._clock = clock
         self._timers = timers
         self._purgatory = purgatory
@@ -122,12 +122,12 @@ class ShareLeader:
             self.retire()
 
     async def _load(self) -> None:
-        stored = await self._share_state.read(self.key, self.leader_epoch)
+        stored = await self._share_state_client.read(self.key, self.leader_epoch)
         start_offset = stored.start_offset
         if start_offset == NO_OFFSET:
             start_offset = await self._first_offset()
             first = StateWrite(0, stored.state_epoch, start_offset, 0, ())
-            await self._share_state.write(self.key, self.leader_epoch, first)
+            await self._share_state_client.write(self.key, self.leader_epoch, first)
         if self.error is None:
             self.state = SharePartition(
                 self._settings(), stored.state_epoch, start_offset, stored.batches
@@ -261,7 +261,9 @@ class ShareLeader:
         not."""
         assert self.state is not None
         try:
-            await self._share_state.write(self.key, self.leader_epoch, self.state.merge(writes))
+            await self._share_state_client.write(
+                self.key, self.leader_epoch, self.state.merge(writes)
+            )
         except KafkaError as e:
             error = _error_for_member(e)
             if e.code not in _ELSEWHERE:

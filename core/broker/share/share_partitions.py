@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from pk.core.broker.coordinator.share_state import ShareState
+from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.timers import Timers
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
@@ -41,13 +41,13 @@ class SharePartitions:
         self,
         state: BrokerState,
         replicas: Replicas,
-        share_state: ShareState,
+        share_state_client: ShareStateClient,
         purgatory: Purgatory,
         start_soon: Callable[..., None],
     ) -> None:
         self._state = state
         self._replicas = replicas
-        self._share_state = share_state
+        self._share_state_client = share_state_client
         self._purgatory = purgatory
         self._start_soon = start_soon
         self._timers: Timers[ShareLeader] = Timers()
@@ -75,7 +75,7 @@ class SharePartitions:
         leader = ShareLeader(
             key,
             partition,
-            self._share_state,
+            self._share_state_client,
             clock=self._replicas.clock,
             timers=self._timers,
             purgatory=self._purgatory,

@@ -72,7 +72,7 @@ class Asked(NamedTuple):
     """The partition's part of the response, None with an error."""
 
 
-class ShareState:
+class ShareStateClient:
     """One for each broker."""
 
     def __init__(
