@@ -32,6 +32,7 @@ from pk.core.group.settings import (
     NewId,
     Step,
 )
+from pk.core.group.timer_keys import JOIN, SESSION, SYNC
 from pk.core.turns import Pace, Turns
 from pk.core.values import STRING_BYTES_MAX
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -52,10 +53,6 @@ PROTOCOL_MANDATORY_SINCE: Final = 5
 
 NAME_BYTES_MAX: Final = STRING_BYTES_MAX - len("-00000000-0000-0000-0000-000000000000")
 """Of the client's or the instance's name, which a member's id begins with."""
-
-SESSION: Final = "session"
-JOIN: Final = "join"
-SYNC: Final = "sync"
 
 
 class ClassicGroups:

@@ -18,7 +18,7 @@ from pk.core.group.classic import ClassicGroups
 from pk.core.group.classic_group import State
 from pk.core.group.consumer.classic_members import ClassicMembers
 from pk.core.group.consumer.describe import describe
-from pk.core.group.consumer.groups import DOWNGRADED, REPLACED, ConsumerGroups
+from pk.core.group.consumer.groups import ConsumerGroups
 from pk.core.group.consumer.replay import replay as replay_consumer
 from pk.core.group.offsets import Offsets
 from pk.core.group.records import Record, decode_record, encode_record
@@ -29,10 +29,11 @@ from pk.core.group.share.groups import ASSIGNOR, ShareGroups
 from pk.core.group.share.replay import KEYS as SHARE_KEYS
 from pk.core.group.share.replay import replay as replay_share
 from pk.core.group.streams.describe import describe as describe_streams_group
-from pk.core.group.streams.groups import INITIAL_DELAY, StreamsGroups
+from pk.core.group.streams.groups import StreamsGroups
 from pk.core.group.streams.internal_topics import CreateInternalTopics
 from pk.core.group.streams.replay import KEYS as STREAMS_KEYS
 from pk.core.group.streams.replay import replay as replay_streams
+from pk.core.group.timer_keys import DOWNGRADED, EXPIRATION, INITIAL_DELAY, REPLACED
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.turns import Pace, Turns
@@ -59,8 +60,6 @@ from pk.core.wire.messages.streams_group_describe import (
 from pk.core.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from pk.core.wire.messages.sync_group import SyncGroupRequest
 from pk.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
-
-EXPIRATION: Final = "expiration"
 
 DESCRIBE_NOT_FOUND_SINCE: Final = 6
 """The DescribeGroups that hears GROUP_ID_NOT_FOUND; older ones a group that is Dead."""

@@ -16,12 +16,13 @@ from typing import Any, Final
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.group.consumer.conversion import assignment_bytes
 from pk.core.group.consumer.group import ConsumerGroup
-from pk.core.group.consumer.groups import JOIN, REPLACED, SESSION, SYNC, ConsumerGroups
+from pk.core.group.consumer.groups import ConsumerGroups
 from pk.core.group.consumer.member import ClassicMember, ConsumerMember, MemberState
 from pk.core.group.consumer.reconcile import Owned
 from pk.core.group.consumer.request import check_instance, differs
 from pk.core.group.consumer_protocol import Subscription, decode_subscription
 from pk.core.group.settings import Client, MigrationPolicy, Step
+from pk.core.group.timer_keys import JOIN, REPLACED, SESSION, SYNC
 from pk.core.turns import Pace, Turns
 from pk.core.values import Uuid
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -27,6 +27,7 @@ from pk.core.group.consumer_protocol import (
 )
 from pk.core.group.records import Record
 from pk.core.group.settings import ConsumerGroupSettings, GroupSettings, Step
+from pk.core.group.timer_keys import JOIN, SYNC
 from pk.core.values import TopicPartition, Uuid
 from pk.core.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from pk.core.wire.messages.join_group import JoinGroupResponse
@@ -127,8 +128,8 @@ def answer_waiting(group: Group, step: Step) -> None:
         )
         token, member.sync_token = member.sync_token, None
         step.answer(token, SyncGroupResponse(error_code=again))
-    step.cancel(("join", group.group_id))
-    step.cancel(("sync", group.group_id))
+    step.cancel((JOIN, group.group_id))
+    step.cancel((SYNC, group.group_id))
 
 
 def may_downgrade(group: ConsumerGroup, gone: Collection[str], settings: GroupSettings) -> bool:

@@ -61,6 +61,7 @@ from pk.core.group.modern import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
 from pk.core.group.registry import Groups, is_classic, is_consumer
 from pk.core.group.settings import Client, ConsumerGroupSettings, GroupSettings, NewId, Step
+from pk.core.group.timer_keys import DOWNGRADED, JOIN, REBALANCE, SESSION, SYNC
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.wire.messages.consumer_group_heartbeat import (
@@ -71,19 +72,6 @@ from pk.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-
-SESSION: Final = "session"
-"""The key of the timer of a member's session; a classic group has the same."""
-REBALANCE: Final = "rebalance"
-"""Of the time in which a member must give up what it was asked to."""
-JOIN: Final = "join"
-"""Of the time in which a classic member must join again."""
-SYNC: Final = "sync"
-"""Of the time between a classic member's JoinGroup and its SyncGroup."""
-REPLACED: Final = "replaced"
-"""Of a consumer group in which a classic member has just taken somebody's place."""
-DOWNGRADED: Final = "downgraded"
-"""Of a classic group that was a consumer group a moment ago: it rebalances at once."""
 
 REGEX_REFRESH_PAUSE_MS: Final = 10_000
 """At least between two searches for the topics of a group's expressions."""

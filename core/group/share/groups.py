@@ -33,6 +33,7 @@ from pk.core.group.share.group import ShareGroup
 from pk.core.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from pk.core.group.share.records import SharedTopic, StatePartitions
 from pk.core.group.share.simple import SimpleAssignor
+from pk.core.group.timer_keys import SESSION
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import NO_OFFSET, STRING_BYTES_MAX, Uuid
@@ -42,9 +43,6 @@ from pk.core.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
-
-SESSION: Final = "session"
-"""The key of the timer of a member's session; groups of other types have the same."""
 
 INLINE_WORK_MAX: Final = 2000
 """The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs

@@ -59,6 +59,7 @@ from pk.core.group.streams.sticky import (
 )
 from pk.core.group.streams.tasks import NO_TASKS, HeldTasks, Tasks
 from pk.core.group.streams.topology import Topology, topology_of_request
+from pk.core.group.timer_keys import INITIAL_DELAY, REBALANCE, SESSION
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.turns import Turns
@@ -68,13 +69,6 @@ from pk.core.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatResponse,
     TaskIds,
 )
-
-SESSION: Final = "session"
-"""The key of the timer of a member's session; groups of other types have the same."""
-REBALANCE: Final = "rebalance"
-"""Of the time in which a member must give up what it was asked to."""
-INITIAL_DELAY: Final = "initial streams delay"
-"""Of the time in which a new group waits for more members."""
 
 INLINE_WORK_MAX: Final = 500
 """The largest group whose target assignment is made on the loop: `StreamsGroupSpec.work`, 10 to 20
