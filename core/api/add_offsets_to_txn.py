@@ -12,13 +12,12 @@ from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.txn.machine import ProducerKey
+from pk.core.txn.transaction import FIRST_PROTOCOL
 from pk.core.values import OFFSETS_TOPIC, TopicPartition
 from pk.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 PRODUCER_FENCED_SINCE: Final = 2
 """Older clients hear INVALID_PRODUCER_EPOCH."""
-
-FIRST_PROTOCOL: Final = 0
 
 
 async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:

@@ -19,6 +19,7 @@ from pk.core.broker.requests.context import Context
 from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.turns import Pace, Turns, at_once, cleared
+from pk.core.txn.transaction import FIRST_PROTOCOL, SECOND_PROTOCOL
 from pk.core.values import INTERNAL_TOPICS, TopicPartition
 from pk.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -33,8 +34,6 @@ from pk.core.wire.messages.add_partitions_to_txn import (
 SEVERAL_SINCE: Final = 4
 PRODUCER_FENCED_SINCE: Final = 2
 """Older clients hear INVALID_PRODUCER_EPOCH."""
-
-FIRST_PROTOCOL, SECOND_PROTOCOL = 0, 2
 
 
 async def handle(

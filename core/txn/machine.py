@@ -26,7 +26,14 @@ from pk.core.meta.features import TRANSACTION_VERSION
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.turns import Pace, Turns
 from pk.core.txn.records import Record, decode_record, encode_record
-from pk.core.txn.transaction import EPOCH_MAX, STATES, State, Transaction
+from pk.core.txn.transaction import (
+    EPOCH_MAX,
+    FIRST_PROTOCOL,
+    SECOND_PROTOCOL,
+    STATES,
+    State,
+    Transaction,
+)
 from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from pk.core.wire.messages.describe_transactions import TopicData
 from pk.core.wire.messages.describe_transactions import TransactionState as DescribedTransaction
@@ -36,9 +43,6 @@ from pk.core.wire.messages.list_transactions import TransactionState as ListedTr
 
 NEEDS_PRODUCER_ID: Final = "needs a producer id"
 """The reply of a decision that must be asked for again, with a fresh producer id."""
-
-EPOCH_BUMP_SINCE: Final = 2
-"""The `transaction.version` from which on the end of a transaction raises the producer's epoch."""
 
 EPOCH_BUMPING_END_SINCE: Final = 5
 """The EndTxn of clients that keep to the second protocol."""
@@ -294,7 +298,9 @@ class TransactionMachine:
         match txn.state:
             case State.ONGOING:
                 to = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
-                return self._prepared(txn.moved(to, now_ms, client_version=0), EndTxnResponse())
+                return self._prepared(
+                    txn.moved(to, now_ms, client_version=FIRST_PROTOCOL), EndTxnResponse()
+                )
             case State.COMPLETE_COMMIT | State.COMPLETE_ABORT:
                 if commit == (txn.state is State.COMPLETE_COMMIT):
                     return Decision(reply=EndTxnResponse())
@@ -357,7 +363,7 @@ class TransactionMachine:
             epoch=txn.epoch + 1,
             last_epoch=txn.epoch,
             next_producer_id=next_id,
-            client_version=EPOCH_BUMP_SINCE,
+            client_version=SECOND_PROTOCOL,
             started_ms=txn.started_ms if txn.state is State.ONGOING else now_ms,
         )
         if next_id == NO_PRODUCER_ID:
@@ -368,13 +374,13 @@ class TransactionMachine:
 
     def _fence_and_abort(self, txn: Transaction, now_ms: int) -> Decision[Record]:
         """End what is open, under an epoch that its producer has not."""
-        second = self.transaction_version >= EPOCH_BUMP_SINCE
+        second = self.transaction_version >= SECOND_PROTOCOL
         after = txn.moved(
             State.PREPARE_ABORT,
             now_ms,
             epoch=min(txn.epoch + 1, EPOCH_MAX),
             last_epoch=NO_PRODUCER_EPOCH,
-            client_version=self.transaction_version if second else 0,
+            client_version=self.transaction_version if second else FIRST_PROTOCOL,
         )
         return self._prepared(after, None)
 

@@ -26,6 +26,11 @@ from pk.core.values import (
     TopicPartition,
 )
 
+FIRST_PROTOCOL: Final = 0
+SECOND_PROTOCOL: Final = 2
+"""The protocols of producers, as versions of `transaction.version`: in the second each end of a
+transaction raises the epoch. (Version 1 has the first, with other records in the log.)"""
+
 EPOCH_MAX: Final = (1 << 15) - 1
 LAST_EPOCH_IN_USE: Final = EPOCH_MAX - 1
 """The last epoch that a producer is given: one is left to fence it with."""
@@ -89,7 +94,7 @@ class Transaction(NamedTuple):
     started_ms: int = NO_TIMESTAMP
     """When the transaction began; -1 before the first one of an epoch."""
     updated_ms: int = NO_TIMESTAMP
-    client_version: int = 0
+    client_version: int = FIRST_PROTOCOL
     """The `transaction.version` that the client of this transaction keeps to: 2 for the second
     protocol, else 0."""
     previous_producer_id: int = NO_PRODUCER_ID

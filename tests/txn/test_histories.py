@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from txn.coordinator import A, B, Coordinator
 
 from pk.core.errors import ErrorCode
-from pk.core.txn.machine import EPOCH_BUMP_SINCE, ProducerKey
-from pk.core.txn.transaction import EPOCH_MAX, NEXT, State
+from pk.core.txn.machine import ProducerKey
+from pk.core.txn.transaction import EPOCH_MAX, NEXT, SECOND_PROTOCOL, State
 
 PRODUCERS = st.integers(min_value=0, max_value=3)
 
@@ -99,7 +99,7 @@ class History(RuleBasedStateMachine):
                     assert txn.epoch >= earlier.epoch, "an epoch fell"
                 else:
                     assert earlier.epoch >= EPOCH_MAX - 1 and txn.epoch == 0
-                if txn.state.is_prepared and txn.client_version >= EPOCH_BUMP_SINCE:
+                if txn.state.is_prepared and txn.client_version >= SECOND_PROTOCOL:
                     assert txn.epoch > earlier.epoch or earlier.epoch == EPOCH_MAX
             self.before = (txn.state, producer)
         self.seen = len(self.c.log)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final
 
 import trio
 
@@ -27,6 +26,7 @@ from pk.core.broker.coordinator.transaction_coordinators import (
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.txn.transaction import SECOND_PROTOCOL
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -34,8 +34,6 @@ from pk.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-
-SECOND_PROTOCOL: Final = 2
 
 
 class Ask(Enum):

@@ -26,6 +26,7 @@ from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.build import end_transaction_batch
 from pk.core.turns import emptied
+from pk.core.txn.transaction import SECOND_PROTOCOL
 from pk.core.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -40,9 +41,6 @@ logger = logging.getLogger("pk.transactions")
 AT_ONCE: Final = 8
 """Markers that are written between two checkpoints. The first record of a partition takes a
 millisecond: its files are made."""
-
-STRICT_SINCE: Final = 2
-"""The `transaction.version` whose markers have an epoch of their own."""
 
 
 class _Written(NamedTuple):
@@ -113,7 +111,7 @@ class MarkerWriter:
         index = answer.partition_index
         partition = self._replicas.partition(topic, index)
         partition.check_leader()
-        if marker.transaction_version >= STRICT_SINCE:
+        if marker.transaction_version >= SECOND_PROTOCOL:
             _check_newer(partition, marker)
         committed = marker.transaction_result
         coordinators = self._coordinators.get(topic)
