@@ -38,6 +38,10 @@ SASL_MECHANISMS: Final = (
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+"""What ListOffsets takes for a time in every version: the end of a partition, and its begin."""
+
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1

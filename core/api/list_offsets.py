@@ -25,6 +25,7 @@ from pk.core.log import recovery
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Log
 from pk.core.turns import cleared
+from pk.core.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -33,8 +34,6 @@ from pk.core.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
@@ -119,12 +118,12 @@ async def _find(
     behind = (
         request.replica_id == CONSUMER and partition.high_watermark < partition.epoch_start_offset
     )
-    if when == LATEST and behind:
+    if when == LATEST_TIMESTAMP and behind:
         raise _not_available(context)
     log = partition.log
-    if when == LATEST:
+    if when == LATEST_TIMESTAMP:
         return end, -1, log.epochs.epoch_of(end) if end < log.log_end_offset else log.latest_epoch
-    if when in (EARLIEST, EARLIEST_LOCAL):
+    if when in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
         local = when == EARLIEST_LOCAL
         start = log.local_log_start_offset if local else log.log_start_offset
         return start, -1, log.epochs.epoch_of(start)
@@ -162,9 +161,9 @@ async def _starts(
         partition.check_leader()
     log, when = partition.log, wish.timestamp
     now_ms = context.broker.clock.now_ms()
-    if when in (LATEST, EARLIEST):
+    if when in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
         starts = _segment_starts(log, {}, now_ms, now_ms)
-        if when == EARLIEST:
+        if when == EARLIEST_TIMESTAMP:
             starts = starts[-1:]
     else:
         modified_ms = await offload(_modified_ms, log, directory=log.log_dir.path)

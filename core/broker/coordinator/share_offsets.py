@@ -25,7 +25,7 @@ from pk.core.group.share.effects import InitializeShareState
 from pk.core.share.coordinator import UNINITIALIZED, UNKNOWN_COUNT, StateSummary
 from pk.core.share.records import ShareKey
 from pk.core.turns import Pace
-from pk.core.values import NO_OFFSET, TopicPartition, Uuid
+from pk.core.values import LATEST_TIMESTAMP, NO_OFFSET, TopicPartition, Uuid
 from pk.core.wire.messages import alter_share_group_offsets as altering
 from pk.core.wire.messages import delete_share_group_offsets as deleting
 from pk.core.wire.messages import describe_share_group_offsets as describing
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pk.core.group.machine import GroupMachine
 
 UNKNOWN_LAG: Final = -1
-LATEST: Final = -1
 TIMEOUT_MS: Final = 10_000
 """For one answer of a leader."""
 
@@ -151,7 +150,9 @@ class ShareOffsets:
     ) -> dict[TopicPartition, int | KafkaError]:
         topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
         async for topic, number in in_turns(tps):
-            topics[topic].append(ListOffsetsPartition(partition_index=number, timestamp=LATEST))
+            topics[topic].append(
+                ListOffsetsPartition(partition_index=number, timestamp=LATEST_TIMESTAMP)
+            )
         request = ListOffsetsRequest(
             replica_id=-1,
             topics=[ListOffsetsTopic(name=name, partitions=ps) for name, ps in topics.items()],

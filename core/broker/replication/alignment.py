@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Final
 
 import trio
 
@@ -23,7 +22,7 @@ from pk.core.broker.replication.truncation import cut_at
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.failures import StorageError
-from pk.core.values import TopicIdPartition
+from pk.core.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicIdPartition
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -36,9 +35,6 @@ from pk.core.wire.messages.offset_for_leader_epoch import (
 )
 
 logger = logging.getLogger("pk.replication")
-
-LATEST: Final = -1
-EARLIEST: Final = -2
 
 Wish = tuple[int, int, int, int]
 """(leader epoch, offset, epoch of the last record, log start) of a partition, as last reported to
@@ -176,8 +172,8 @@ class Alignment:
         if not self._is_current(followed):
             return
         try:
-            end = await self._leader_offset(channel, followed, LATEST)
-            start = await self._leader_offset(channel, followed, EARLIEST)
+            end = await self._leader_offset(channel, followed, LATEST_TIMESTAMP)
+            start = await self._leader_offset(channel, followed, EARLIEST_TIMESTAMP)
         except KafkaError as e:
             self._fail(followed, f"asked where the log ends: {e}")
             return
