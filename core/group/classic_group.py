@@ -191,11 +191,6 @@ class Group:
         """The records that end it."""
         return [group_tombstone(self.group_id)]
 
-    @property
-    def is_simple(self) -> bool:
-        """Whether it only holds offsets: no record of its own was ever written."""
-        return self.committed is None and not self.members and self.protocol_type is None
-
     # Members
 
     def add(self, member: Member, token: Token | None) -> None:

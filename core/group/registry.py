@@ -27,13 +27,6 @@ class Groups(dict[str, AnyGroup]):
         group = self.get(group_id)
         return group if is_classic(group) else None
 
-    def find_classic(self, group_id: str) -> Group:
-        """The classic group. Raises GROUP_ID_NOT_FOUND."""
-        group = self.classic(group_id)
-        if group is None:
-            raise not_found(group_id)
-        return group
-
     def all_classic(self) -> list[Group]:
         """Every classic group."""
         return [group for group in self.values() if is_classic(group)]

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.classic_group import Group
 from pk.core.group.machine import GroupMachine
 from pk.core.group.records import Record
 from pk.core.group.settings import Client, GroupSettings
@@ -44,6 +45,13 @@ def subscription(*topics: str) -> bytes:
 def made(decided: Decision[Record] | Turns[Decision[Record]]) -> Decision[Record]:
     """A decision that may be made in turns."""
     return at_once(decided) if isinstance(decided, Generator) else decided
+
+
+def classic_of(machine: GroupMachine, group_id: str = "g") -> Group:
+    """A classic group that is there."""
+    group = machine.groups.classic(group_id)
+    assert group is not None
+    return group
 
 
 class Scenario:
@@ -275,14 +283,14 @@ class Scenario:
     @property
     def state(self) -> str:
         """The state of group `g`."""
-        return self.machine.groups.find_classic("g").state.value
+        return classic_of(self.machine).state.value
 
     def stable(self, members: int = 2, **options: Any) -> list[str]:
         """A stable group of so many new members; the first leads and assigned each its own
         number."""
         ids = [self.join_new(**options)[0] for _ in range(members)]
         self.after(self.settings.initial_rebalance_delay_ms * 2)
-        group = self.machine.groups.find_classic("g")
+        group = classic_of(self.machine)
         assert group.state.value == "CompletingRebalance"
         for member_id in ids[1:]:
             self.sync(member_id, group.generation)

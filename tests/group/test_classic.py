@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from group.scenario import START_MS, Scenario, subscription
+from group.scenario import START_MS, Scenario, classic_of, subscription
 
 from pk.core.errors import ErrorCode
 from pk.core.group.classic_group import TRANSITIONS, State
@@ -149,7 +149,7 @@ class TestJoin:
         self, s: Scenario
     ) -> None:
         s.join(version=0, session_ms=7000, rebalance_ms=-1)
-        assert s.machine.groups.find_classic("g").rebalance_timeout_ms == 7000
+        assert classic_of(s.machine).rebalance_timeout_ms == 7000
 
 
 class TestInitialDelay:
@@ -234,7 +234,7 @@ class TestSync:
             s.after(9000)
             assert s.heartbeat(ids[0], 1) == NONE, "alive, but it never assigns"
         assert s.after(2000)[token].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-        assert list(s.machine.groups.find_classic("g").members) == ids[1:]
+        assert list(classic_of(s.machine).members) == ids[1:]
 
     def test_the_refused_record_leaves_the_leader_to_try_again(self, s: Scenario) -> None:
         (member,) = [s.join_new()[0]]
@@ -253,7 +253,7 @@ class TestRejoin:
     ) -> None:
         s.join(instance_id="i")
         s.after(3000)
-        group = s.machine.groups.find_classic("g")
+        group = classic_of(s.machine)
         (old,) = group.members
         s.sync(old, 1, {old: b"x"}, instance_id="i")
         s.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -318,7 +318,7 @@ class TestHeartbeat:
         s.after(5000)
         assert s.heartbeat(ids[0], 1) == NONE
         s.after(5001)
-        assert list(s.machine.groups.find_classic("g").members) == ids[:1]
+        assert list(classic_of(s.machine).members) == ids[:1]
         assert s.heartbeat(ids[0], 1) == ErrorCode.REBALANCE_IN_PROGRESS
         assert s.heartbeat(ids[1], 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -336,14 +336,14 @@ class TestHeartbeat:
         for _ in range(4):
             s.after(8000)
             s.heartbeat(ids[1], 1)
-        assert token not in s.answers and ids[0] in s.machine.groups.find_classic("g").members
+        assert token not in s.answers and ids[0] in classic_of(s.machine).members
 
     def test_a_pending_id_expires(self, s: Scenario) -> None:
         s.join()
         s.after(9999)
-        assert s.machine.groups.find_classic("g").pending_join == {"c-id1"}
+        assert classic_of(s.machine).pending_join == {"c-id1"}
         s.after(1)
-        assert s.machine.groups.find_classic("g").pending_join == set()
+        assert classic_of(s.machine).pending_join == set()
         assert s.join("c-id1").error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_a_pending_id_holds_the_join_phase_up(self, s: Scenario) -> None:
@@ -498,16 +498,16 @@ class TestStatic:
         s.join(ids[0], instance_id="a", rebalance_ms=7000)
         for _ in range(10):
             s.after(6000)
-            s.heartbeat(ids[1], s.machine.groups.find_classic("g").generation, "b")
-        assert set(s.machine.groups.find_classic("g").static_members) == {"a", "b"}
+            s.heartbeat(ids[1], classic_of(s.machine).generation, "b")
+        assert set(classic_of(s.machine).static_members) == {"a", "b"}
 
     def test_its_session_ends_as_any(self, s: Scenario, ids: list[str]) -> None:
         s.after(10_001)
-        assert s.machine.groups.find_classic("g").static_members == {}
+        assert classic_of(s.machine).static_members == {}
 
     def test_an_admin_removes_it_by_its_instance_id(self, s: Scenario, ids: list[str]) -> None:
         assert s.leave(("", "b")) == [NONE]
-        assert s.machine.groups.find_classic("g").static_members == {"a": ids[0]}
+        assert classic_of(s.machine).static_members == {"a": ids[0]}
 
     def test_a_new_one_beside_the_others_rebalances(self, s: Scenario, ids: list[str]) -> None:
         assert isinstance(s.join(instance_id="c"), int)
@@ -526,7 +526,7 @@ class TestSize:
         s.join(first)
         s.join(second)
         assert s.join(third).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-        assert s.machine.groups.find_classic("g").pending_join == set()
+        assert classic_of(s.machine).pending_join == set()
 
     def test_a_loaded_group_that_is_too_large_rebalances(self) -> None:
         s = Scenario()

@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.lowlevel
 from group.brokers import TestBroker, running, simulated
+from group.scenario import classic_of
 from nodes import decide
 
 from pk.core.broker.coordinator.coordinator import Coordinator, State
@@ -426,7 +427,7 @@ class TestWaiting:
             assert scope.cancelled_caught
             assert only(test)._waiting == set()
             await trio.sleep(3)
-            assert only(test).machine.groups.find_classic("g").state.value == "CompletingRebalance"
+            assert classic_of(only(test).machine).state.value == "CompletingRebalance"
 
 
 class TestRefusal:
@@ -516,7 +517,7 @@ class TestTime:
             await stable(test)
             machine = only(test).machine
             await trio.sleep(10.1)
-            assert machine.groups.find_classic("g").state.value == "Empty"
+            assert classic_of(machine).state.value == "Empty"
             await trio.sleep(130)
             assert machine.classic.groups == {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from group.scenario import START_MS, Scenario, made, subscription
+from group.scenario import START_MS, Scenario, classic_of, made, subscription
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import normalized
@@ -357,7 +357,7 @@ class TestExpiry:
 
     def test_unknown_subscriptions_keep_everything(self, s: Scenario) -> None:
         s.stable(1, protocols=[("range", b"\0")])
-        assert s.machine.groups.find_classic("g").subscribed_topics is None
+        assert classic_of(s.machine).subscribed_topics is None
         s.commit({("u", 0): 1}, member_id="c-id1", generation=1)
         assert made(s.machine.fire(("expiration",), s.now_ms + RETENTION_MS)).records == []
 
@@ -438,4 +438,4 @@ class TestRecords:
     def test_subscribed_topics_come_back_with_the_log(self, s: Scenario) -> None:
         s.stable(1, protocols=[("range", subscription("t", "u"))])
         s.restart()
-        assert s.machine.groups.find_classic("g").subscribed_topics == {"t", "u"}
+        assert classic_of(s.machine).subscribed_topics == {"t", "u"}

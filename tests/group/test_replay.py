@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from group.scenario import Scenario, subscription
+from group.scenario import Scenario, classic_of, subscription
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
@@ -52,13 +52,13 @@ class Anything(RuleBasedStateMachine):
         if isinstance(answer, ErrorCode):
             return group, "", None
         if isinstance(answer, int):  # it waits: its id is the last that was made
-            return group, next(reversed(self.s.machine.groups.find_classic(group).members)), None
+            return group, next(reversed(classic_of(self.s.machine, group).members)), None
         return group, answer.member_id, None
 
     @rule(target=members, group=GROUPS, instance=st.sampled_from(["i", "j"]))
     def join_static(self, group: str, instance: str) -> tuple[str, str, str | None]:
         self.s.join(group=group, instance_id=instance)
-        static = self.s.machine.groups.find_classic(group).static_members
+        static = classic_of(self.s.machine, group).static_members
         return group, static.get(instance, ""), instance
 
     @rule(member=members, topic=TOPICS)
@@ -136,7 +136,7 @@ class Anything(RuleBasedStateMachine):
             fresh.replay(record, offset)
         assert durable(fresh) == durable(self.s.machine)
         for group in fresh.groups.all_classic():
-            live = self.s.machine.groups.find_classic(group.group_id)
+            live = classic_of(self.s.machine, group.group_id)
             if live.state is State.STABLE:
                 assert described(group) == described(live)
 

@@ -18,13 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pk.core.group.java import PriorityQueue, hash_map_order, java_order
 from pk.core.group.streams.tasks import NO_TASKS, Tasks
 from pk.core.lazy_dataclass import dataclass
-
-ASSIGNOR_NAME: Final = "sticky"
 
 
 class Task(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from group.consumer.world import Member, World
-from group.scenario import subscription
+from group.scenario import classic_of, subscription
 
 from pk.core.errors import ErrorCode
 from pk.core.group.consumer_protocol import (
@@ -83,7 +83,7 @@ def classic_group(world: World, members: int = 2) -> list[Classic]:
     """A stable classic group whose leader split `t` evenly."""
     ids = [world.join_new(protocols=[("range", subscription("t"))])[0] for _ in range(members)]
     world.after(6000)
-    group = world.machine.groups.find_classic("g")
+    group = classic_of(world.machine)
     each = 6 // members
     given = {
         m: [TopicPartition("t", p) for p in range(i * each, (i + 1) * each)]
@@ -295,7 +295,7 @@ class TestDowngrade:
         epoch = world.group.epoch
         a.leave()
         assert [g.group_type for g in world.listed()] == ["classic"]
-        group = world.machine.groups.find_classic("g")
+        group = classic_of(world.machine)
         assert (group.generation, group.state_name) == (epoch, "Stable")
         assert group.protocol == "cooperative-sticky"
         assert decode_assignment(group.members[b.member_id].assignment) == b.holds
@@ -321,7 +321,7 @@ class TestDowngrade:
         assert joined.error_code == ErrorCode.NONE
         world.after(1)
         assert [g.group_type for g in world.listed()] == ["classic"]
-        group = world.machine.groups.find_classic("g")
+        group = classic_of(world.machine)
         (member,) = group.members.values()
         assert member.instance_id == "i"
         assert decode_assignment(member.assignment) == [TopicPartition(*p) for p in held_before]
@@ -333,7 +333,7 @@ class TestDowngrade:
         world, a, b = self.together()
         a.leave()
         world.restart()
-        group = world.machine.groups.find_classic("g")
+        group = classic_of(world.machine)
         assert list(group.members) == [b.member_id]
 
     def test_a_policy_may_forbid_it(self) -> None:
