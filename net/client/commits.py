@@ -1,7 +1,8 @@
 """Commits a consumer's offsets: when asked, at intervals, and before partitions go."""
 
+from collections import deque
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
@@ -21,11 +22,25 @@ _NAMED_MAX: Final = 9
 """OffsetCommit names topics by id from version 10 on; by name serves here."""
 
 
-class Turn(NamedTuple):
-    """A place in line."""
+class _Line:
+    """Commits are made one by one, in the order they were asked for, else an older one might
+    overwrite a newer."""
 
-    before: trio.Event | None
-    done: trio.Event
+    def __init__(self) -> None:
+        self._turns: deque[trio.Event] = deque()
+
+    def queue_up(self) -> trio.Event:
+        """A place in line; the event says that it is in front."""
+        turn = trio.Event()
+        self._turns.append(turn)
+        self._turns[0].set()
+        return turn
+
+    def leave(self, turn: trio.Event) -> None:
+        """Done, or not wanted any more."""
+        self._turns.remove(turn)
+        if self._turns:
+            self._turns[0].set()
 
 
 class Commits:
@@ -46,8 +61,10 @@ class Commits:
         self._group = group
         self._nursery = nursery
         self._next = 0.0
-        self._last_in_line: trio.Event | None = None
-        self._next_in_background: tuple[dict[TopicPartition, OffsetAndMetadata], Turn] | None = None
+        self._line = _Line()
+        self._next_in_background: (
+            tuple[dict[TopicPartition, OffsetAndMetadata], trio.Event] | None
+        ) = None
         self._under_way = False
         self.begin_interval()
 
@@ -77,8 +94,8 @@ class Commits:
         self.begin_interval()
         if offsets := self.consumed():
             if self._next_in_background is not None:
-                self._next_in_background[1].done.set()
-            self._next_in_background = (offsets, self._queue_up())
+                self._line.leave(self._next_in_background[1])
+            self._next_in_background = (offsets, self._line.queue_up())
             if not self._under_way:
                 self._under_way = True
                 self._nursery.start_soon(self._commit_in_background)
@@ -114,25 +131,17 @@ class Commits:
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets`; retried for `default.api.timeout.ms` while that makes sense. Raises
         KafkaError, ClientError."""
-        await self._commit(offsets, self._queue_up())
-
-    def _queue_up(self) -> Turn:
-        """A place in line: commits are made in the order they were asked for, else an older one
-        might overwrite a newer."""
-        turn = Turn(self._last_in_line, trio.Event())
-        self._last_in_line = turn.done
-        return turn
+        await self._commit(offsets, self._line.queue_up())
 
     async def _commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], turn: Turn
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], turn: trio.Event
     ) -> None:
         try:
-            if turn.before is not None:
-                await turn.before.wait()
+            await turn.wait()
             if offsets:
                 await self._commit_patiently(offsets)
         finally:
-            turn.done.set()
+            self._line.leave(turn)
 
     async def _commit_patiently(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         assert self._group is not None
