@@ -109,7 +109,7 @@ class Commits:
                 offsets, turn = self._next_in_background
                 self._next_in_background = None
                 try:
-                    await self._commit(offsets, turn)
+                    await self._commit(offsets, turn, best_effort=True)
                 except (KafkaError, ClientError, ProtocolError):
                     # The next commit makes up for it, here or by the partitions' new owner.
                     continue
@@ -124,7 +124,7 @@ class Commits:
         limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
         with trio.move_on_after(limit_ms / 1000):
             try:
-                await self.commit(offsets)
+                await self._commit(offsets, self._line.queue_up(), best_effort=True)
             except (KafkaError, ClientError, ProtocolError):
                 return
 
@@ -134,41 +134,56 @@ class Commits:
         await self._commit(offsets, self._line.queue_up())
 
     async def _commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], turn: trio.Event
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        turn: trio.Event,
+        *,
+        best_effort: bool = False,
     ) -> None:
+        """Commit when the turn comes. With `best_effort` a topic that is unknown counts as deleted;
+        else it may be too new for the coordinator."""
         try:
             await turn.wait()
-            if offsets:
-                await self._commit_patiently(offsets)
+            await self._commit_patiently(offsets, best_effort)
         finally:
             self._line.leave(turn)
 
-    async def _commit_patiently(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _commit_patiently(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], best_effort: bool
+    ) -> None:
+        """Commit until every partition is settled. Raises the error of the first that failed."""
         assert self._group is not None
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
-        while True:
+        failures: list[KafkaError | ClientError] = []
+        left = dict(offsets)
+        while left:
             before = self._group.membership
             try:
-                await self._commit_once(self._group, offsets)
-                return
+                refused = await self._commit_once(self._group, left)
             except (KafkaError, ClientError) as e:
-                late = trio.current_time() >= deadline
-                if isinstance(e, KafkaError) and e.code == ErrorCode.STALE_MEMBER_EPOCH:
-                    # The epoch may have moved on while the commit was under way.
-                    if late or self._group.membership == before:
-                        raise
-                    continue
-                if late or (isinstance(e, KafkaError) and not _worth_retrying(e)):
-                    raise
+                refused = dict.fromkeys(left, e)
+            moved = self._group.membership != before
+            late = trio.current_time() >= deadline
+            again = {
+                partition
+                for partition, error in refused.items()
+                if not late and _worth_retrying(error, moved, best_effort)
+            }
+            failures += [error for partition, error in refused.items() if partition not in again]
+            left = {partition: offset for partition, offset in left.items() if partition in again}
+            if left:
                 self.cluster.forget_coordinator(self._group.group_id)
-            await trio.sleep(backoff.next_ms() / 1000)
+                await trio.sleep(backoff.next_ms() / 1000)
+        if failures:
+            raise failures[0]
 
     async def _commit_once(
         self,
         group: Group | ConsumerProtocolGroup,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    ) -> None:
+    ) -> dict[TopicPartition, KafkaError | ClientError]:
+        """Ask once; the errors of the partitions that have one. Raises KafkaError, ClientError."""
         from pk.core.wire.messages.offset_commit import (
             OffsetCommitRequest,
             OffsetCommitRequestPartition,
@@ -207,14 +222,22 @@ class Commits:
         node_id = await self.cluster.coordinator(group.group_id)
         connection = await self.cluster.connection(node_id, _PURPOSE)
         response = await connection.request(request, high=_NAMED_MAX)
-        for topic in response.topics:
-            for p in topic.partitions:
-                if p.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
-                    group.rejoin()
-                if p.error_code:
-                    partition = TopicPartition(topic.name, p.partition_index)
-                    raise KafkaError(p.error_code, f"committing {partition}")
+        errors = {
+            TopicPartition(topic.name, p.partition_index): p.error_code
+            for topic in response.topics
+            for p in topic.partitions
+            if p.error_code
+        }
+        if ErrorCode.REBALANCE_IN_PROGRESS in errors.values():
+            group.rejoin()
+        return {p: KafkaError(code, f"committing {p}") for p, code in errors.items()}
 
 
-def _worth_retrying(error: KafkaError) -> bool:
+def _worth_retrying(error: KafkaError | ClientError, moved: bool, best_effort: bool) -> bool:
+    if isinstance(error, ClientError):
+        return True
+    if error.code == ErrorCode.STALE_MEMBER_EPOCH:
+        return moved  # while the commit was under way
+    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and best_effort:
+        return False
     return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE

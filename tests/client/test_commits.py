@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 from client.support import ScriptedBroker, scripted_broker, trio_test
 
-from pk.core.errors import ErrorCode
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer_protocol import encode_assignment
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.consumer_group_heartbeat import (
@@ -93,7 +94,7 @@ class Answers:
         self.story: list[str] = []
         """The requests to the coordinator, heartbeats apart."""
 
-        self.beats = 0
+        self.classic = False
         self._came = trio.Event()
 
     async def handle(self, request: Any, version: int) -> Any:
@@ -132,6 +133,7 @@ class Answers:
         await trio.sleep_forever()
 
     async def _JoinGroup(self, request: Any) -> Any:
+        self.classic = True
         return JoinGroupResponse(
             generation_id=self.generation,
             protocol_name=request.protocols[0].name,
@@ -156,7 +158,6 @@ class Answers:
         return LeaveGroupResponse()
 
     async def _ConsumerGroupHeartbeat(self, request: Any) -> Any:
-        self.beats += 1
         code, self.beat_once = self.beat_once, 0
         if code or request.member_epoch == LEAVE_EPOCH:
             return ConsumerGroupHeartbeatResponse(error_code=code, member_epoch=LEAVE_EPOCH)
@@ -193,6 +194,12 @@ class Answers:
         ]
         topic = OffsetCommitResponseTopic(name="t", partitions=answers)
         return OffsetCommitResponse(topics=[topic])
+
+    def move(self, assigned: tuple[TopicPartition, ...]) -> None:
+        """Go on to the next generation, in which the member has `assigned`."""
+        self.generation += 1
+        self.assigned = assigned
+        self.beat_once = ErrorCode.REBALANCE_IN_PROGRESS if self.classic else 0
 
     def hold_commit(self, *codes: int) -> Held:
         """Hold the next commit of which nobody has said anything yet, and answer it so."""
@@ -295,3 +302,45 @@ async def test_a_background_commit_that_is_replaced_lets_no_other_overtake() -> 
             first.release.set()
         assert [offsets[0] for _, offsets in answers.commits][:2] == [100, 100]
         assert answers.commits[-1][1] == {0: 300}
+
+
+@trio_test
+async def test_only_what_failed_in_passing_is_committed_again() -> None:
+    async with coordinator() as answers:
+        answers.assigned = (P0, P1)
+        async with member(answers, "consumer") as one:
+            answers.answer_commit(0, LOADING)
+            answers.answer_commit(LOADING)
+            await one.consumer.commit({P0: 100, P1: 200})
+            assert [o for _, o in answers.commits] == [{0: 100, 1: 200}, {1: 200}, {1: 200}]
+
+
+@trio_test
+async def test_a_partition_that_fails_for_good_keeps_no_other_from_being_committed() -> None:
+    async with coordinator() as answers:
+        answers.assigned = (P0, P1)
+        async with member(answers, "consumer") as one:
+            answers.answer_commit(ErrorCode.OFFSET_METADATA_TOO_LARGE, LOADING)
+            with pytest.raises(KafkaError) as caught:
+                await one.consumer.commit({P0: 100, P1: 200})
+            assert caught.value.code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+            assert [o for _, o in answers.commits] == [{0: 100, 1: 200}, {1: 200}]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@trio_test
+async def test_a_topic_that_was_deleted_does_not_hold_up_a_revocation(protocol: str) -> None:
+    async with coordinator() as answers, member(answers, protocol, auto=True) as one:
+        one.consumer.seek(P0, 100)
+        answers.answer_commit(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answers.move(assigned=())
+        await one.poll_until(lambda: "revoked" in one.told)
+        assert [offsets for _, offsets in answers.commits] == [{0: 100}]
+
+
+@trio_test
+async def test_a_topic_that_may_be_new_is_waited_for_where_a_program_commits() -> None:
+    async with coordinator() as answers, member(answers, "consumer") as one:
+        answers.answer_commit(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await one.consumer.commit({P0: 100})
+        assert [offsets for _, offsets in answers.commits] == [{0: 100}, {0: 100}]
