@@ -1,8 +1,8 @@
 """Commits a consumer's offsets: when asked, at intervals, and before partitions go."""
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 import trio
 
@@ -13,13 +13,26 @@ from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer_group import ConsumerProtocolGroup
 from pk.net.client.errors import ClientError
-from pk.net.client.group import Group
+from pk.net.client.group import Group, Membership
 from pk.net.client.results import OffsetAndMetadata
 from pk.net.client.subscription import PartitionState
 
 _PURPOSE: Final = "offsets"
 _NAMED_MAX: Final = 9
 """OffsetCommit names topics by id from version 10 on; by name serves here."""
+
+
+class _Asked(NamedTuple):
+    """Offsets to commit, and how we stood when that was asked for."""
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    held: Mapping[TopicPartition, PartitionState]
+    """Those of the partitions that we had."""
+
+    as_member: bool
+    me: Membership
+    best_effort: bool
+    """A topic that is unknown counts as deleted; else it may be too new for the coordinator."""
 
 
 class _Line:
@@ -62,9 +75,7 @@ class Commits:
         self._nursery = nursery
         self._next = 0.0
         self._line = _Line()
-        self._next_in_background: (
-            tuple[dict[TopicPartition, OffsetAndMetadata], trio.Event] | None
-        ) = None
+        self._next_in_background: tuple[_Asked, trio.Event] | None = None
         self._under_way = False
         self.begin_interval()
 
@@ -95,7 +106,8 @@ class Commits:
         if offsets := self.consumed():
             if self._next_in_background is not None:
                 self._line.leave(self._next_in_background[1])
-            self._next_in_background = (offsets, self._line.queue_up())
+            asked = self._asked(offsets, best_effort=True)
+            self._next_in_background = (asked, self._line.queue_up())
             if not self._under_way:
                 self._under_way = True
                 self._nursery.start_soon(self._commit_in_background)
@@ -106,10 +118,10 @@ class Commits:
         is left out."""
         try:
             while self._next_in_background is not None:
-                offsets, turn = self._next_in_background
+                asked, turn = self._next_in_background
                 self._next_in_background = None
                 try:
-                    await self._commit(offsets, turn, best_effort=True)
+                    await self._commit(asked, turn)
                 except (KafkaError, ClientError, ProtocolError):
                     # The next commit makes up for it, here or by the partitions' new owner.
                     continue
@@ -124,41 +136,48 @@ class Commits:
         limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
         with trio.move_on_after(limit_ms / 1000):
             try:
-                await self._commit(offsets, self._line.queue_up(), best_effort=True)
+                asked = self._asked(offsets, best_effort=True)
+                await self._commit(asked, self._line.queue_up())
             except (KafkaError, ClientError, ProtocolError):
                 return
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets`; retried for `default.api.timeout.ms` while that makes sense. Raises
         KafkaError, ClientError."""
-        await self._commit(offsets, self._line.queue_up())
+        await self._commit(self._asked(offsets), self._line.queue_up())
 
-    async def _commit(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        turn: trio.Event,
-        *,
-        best_effort: bool = False,
-    ) -> None:
-        """Commit when the turn comes. With `best_effort` a topic that is unknown counts as deleted;
-        else it may be too new for the coordinator."""
+    def _asked(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, best_effort: bool = False
+    ) -> _Asked:
+        assert self._group is not None
+        held = {p: self._states[p] for p in offsets if p in self._states}
+        me = self._group.membership
+        return _Asked(offsets, held, self._group.subscribed, me, best_effort)
+
+    async def _commit(self, asked: _Asked, turn: trio.Event) -> None:
+        """Commit when the turn comes."""
         try:
             await turn.wait()
-            await self._commit_patiently(offsets, best_effort)
+            await self._commit_patiently(asked)
         finally:
             self._line.leave(turn)
 
-    async def _commit_patiently(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], best_effort: bool
-    ) -> None:
+    async def _commit_patiently(self, asked: _Asked) -> None:
         """Commit until every partition is settled. Raises the error of the first that failed."""
         assert self._group is not None
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
         failures: list[KafkaError | ClientError] = []
-        left = dict(offsets)
+        left = dict(asked.offsets)
         while left:
             before = self._group.membership
+            lost = self._lost(asked, left)
+            failures += lost.values()
+            left = {
+                partition: offset for partition, offset in left.items() if partition not in lost
+            }
+            if not left:
+                break
             try:
                 refused = await self._commit_once(self._group, left)
             except (KafkaError, ClientError) as e:
@@ -168,7 +187,7 @@ class Commits:
             again = {
                 partition
                 for partition, error in refused.items()
-                if not late and _worth_retrying(error, moved, best_effort)
+                if not late and _worth_retrying(error, moved, asked.best_effort)
             }
             failures += [error for partition, error in refused.items() if partition not in again]
             left = {partition: offset for partition, offset in left.items() if partition in again}
@@ -177,6 +196,32 @@ class Commits:
                 await trio.sleep(backoff.next_ms() / 1000)
         if failures:
             raise failures[0]
+
+    def _lost(
+        self, asked: _Asked, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, KafkaError]:
+        """The partitions whose offsets we may not commit any more, and why: somebody else may have
+        had them meanwhile, and the coordinator does not look whose they are."""
+        group = self._group
+        assert group is not None
+        me = group.membership
+        name = f"group {group.group_id!r}"
+        out = me.generation < 0 or (asked.as_member and asked.me.generation < 0)
+        if out and (asked.as_member or group.subscribed):
+            # An empty group has no member to take it from, either.
+            error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member of {name} any more")
+            return dict.fromkeys(partitions, error)
+        if not asked.as_member:
+            return {}
+        if me.stay != asked.me.stay:
+            error = KafkaError(ErrorCode.ILLEGAL_GENERATION, f"was out of {name} meanwhile")
+            return dict.fromkeys(partitions, error)
+        held, states = asked.held, self._states
+        return {
+            p: KafkaError(ErrorCode.ILLEGAL_GENERATION, f"{p} was given up before it was committed")
+            for p in partitions
+            if p in held and states.get(p) is not held[p]
+        }
 
     async def _commit_once(
         self,
@@ -191,12 +236,6 @@ class Commits:
         )
 
         me = group.membership
-        if group.subscribed and me.generation < 0:
-            # An empty group has no member to take it from: over the offsets of later owners of the
-            # partitions.
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"no member of group {group.group_id!r} any more"
-            )
         topics = [
             OffsetCommitRequestTopic(
                 name=topic,

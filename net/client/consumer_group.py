@@ -72,6 +72,8 @@ class ConsumerProtocolGroup:
         self.generation = -1
         """The member epoch; -1 while it is in no group."""
 
+        self._stay_number = 0
+
         self.topics: tuple[str, ...] | None = None
         """What the member subscribes to; None while it is in no group (or does not know its topics
         yet)."""
@@ -121,7 +123,9 @@ class ConsumerProtocolGroup:
 
     @property
     def membership(self) -> Membership:
-        return Membership(self.member_id, self.generation, self.config.group_instance_id)
+        return Membership(
+            self.member_id, self.generation, self.config.group_instance_id, self._stay_number
+        )
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
         """Change what the member wants; None leaves the group at the next occasion."""
@@ -239,6 +243,7 @@ class ConsumerProtocolGroup:
 
     async def _lose(self) -> None:
         """The coordinator does not count us in any more: somebody else may have our partitions."""
+        self._stay_number += 1
         self._say_all = True
         self._assigned, self._assigned_ids, self._unnamed = None, {}, False
         pending = self.step
@@ -354,6 +359,7 @@ class ConsumerProtocolGroup:
         member says that it may be back. Unless the task itself leaves, call `subscribe(None)`
         first, or the next heartbeat joins again."""
         self.generation = -1
+        self._stay_number += 1
         self.subscribed = self.topics is not None
         self._say_all = True
         self._assigned = None

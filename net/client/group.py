@@ -93,6 +93,9 @@ class Membership:
     member_id: str = ""
     generation: int = -1
     instance_id: str | None = None
+    stay: int = 0
+    """Counts how often the membership ended: under the next one others may have had our
+    partitions."""
 
 
 @dataclass(slots=True)
@@ -128,6 +131,7 @@ class Group:
         self.config = config
         self.member_id = ""
         self.generation = -1
+        self._stay_number = 0
         self.topics: tuple[str, ...] | None = None
         """What the member subscribes to; None while it is in no group (or does not know its topics
         yet)."""
@@ -161,7 +165,9 @@ class Group:
 
     @property
     def membership(self) -> Membership:
-        return Membership(self.member_id, self.generation, self.config.group_instance_id)
+        return Membership(
+            self.member_id, self.generation, self.config.group_instance_id, self._stay_number
+        )
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
         """Change what the member wants; None leaves the group at the next occasion."""
@@ -258,6 +264,7 @@ class Group:
     async def _lose(self, *, keep_id: bool = False) -> None:
         """The coordinator does not count us in any more: somebody else may have our partitions."""
         self.generation = -1
+        self._stay_number += 1
         self.led_topics = frozenset()
         if not keep_id:
             self.member_id = ""
@@ -455,6 +462,7 @@ class Group:
         """Leave the group, so that the others need not wait for our session to run out. Static
         members stay (KIP-345)."""
         member_id, self.member_id, self.generation = self.member_id, "", -1
+        self._stay_number += 1
         self.subscribed = self.topics is not None
         self.led_topics = frozenset()
         if not member_id or self.config.group_instance_id is not None:

@@ -201,6 +201,12 @@ class Answers:
         self.assigned = assigned
         self.beat_once = ErrorCode.REBALANCE_IN_PROGRESS if self.classic else 0
 
+    def put_out(self) -> None:
+        """Tell the member with its next heartbeat that it is none any more."""
+        self.generation += 1
+        classic = ErrorCode.UNKNOWN_MEMBER_ID
+        self.beat_once = classic if self.classic else ErrorCode.FENCED_MEMBER_EPOCH
+
     def hold_commit(self, *codes: int) -> Held:
         """Hold the next commit of which nobody has said anything yet, and answer it so."""
         self.held_commits.append(held := Held(*codes))
@@ -344,3 +350,84 @@ async def test_a_topic_that_may_be_new_is_waited_for_where_a_program_commits() -
         answers.answer_commit(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         await one.consumer.commit({P0: 100})
         assert [offsets for _, offsets in answers.commits] == [{0: 100}, {0: 100}]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@trio_test
+async def test_what_was_asked_for_in_an_earlier_membership_is_not_committed_in_the_next(
+    protocol: str,
+) -> None:
+    async with coordinator() as answers, member(answers, protocol) as one:
+        first = answers.hold_commit(LOADING)
+        async with trio.open_nursery() as nursery:
+
+            async def commit() -> None:
+                with pytest.raises(KafkaError) as caught:
+                    await one.consumer.commit({P0: 100, P1: 100})
+                assert caught.value.code == ErrorCode.ILLEGAL_GENERATION
+
+            nursery.start_soon(commit)
+            await first.arrived.wait()
+            answers.put_out()
+            await one.poll_until(lambda: one.told == ["assigned", "lost", "assigned"])
+            first.release.set()
+        await one.consumer.commit({P0: 150})
+        assert answers.commits == [(1, {0: 100, 1: 100}), (2, {0: 150})]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@trio_test
+async def test_an_old_commit_in_the_background_does_not_go_back_behind_the_next_owners(
+    protocol: str,
+) -> None:
+    async with (
+        coordinator() as answers,
+        member(answers, protocol, auto=True, auto_commit_interval_ms=1) as one,
+    ):
+        one.consumer.seek(P0, 100)
+        first = answers.hold_commit(LOADING)
+        await one.poll_until(first.arrived.is_set)
+        before = len(answers.commits)
+        answers.put_out()
+        await one.poll_until(lambda: one.told == ["assigned", "lost", "assigned"])
+        first.release.set()
+        await one.poll_until(lambda: (2, {0: 150}) in answers.commits)
+        assert all(commit == (2, {0: 150}) for commit in answers.commits[before:])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@trio_test
+async def test_a_partition_that_was_given_up_meanwhile_is_left_out(protocol: str) -> None:
+    async with coordinator() as answers:
+        answers.assigned = (P0, P1)
+        async with member(answers, protocol) as one, trio.open_nursery() as nursery:
+            first = answers.hold_commit(LOADING)
+
+            async def commit() -> None:
+                with pytest.raises(KafkaError) as caught:
+                    await one.consumer.commit({P0: 100, P1: 200})
+                assert caught.value.code == ErrorCode.ILLEGAL_GENERATION
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(commit)
+            await first.arrived.wait()
+            answers.move(assigned=(P1,))
+            await one.poll_until(lambda: one.consumer.assignment == {P1})
+            first.release.set()
+            await trio.sleep_forever()
+        assert [offsets for _, offsets in answers.commits] == [{0: 100, 1: 200}, {1: 200}]
+
+
+@trio_test
+async def test_what_is_committed_without_a_group_does_not_depend_on_what_is_assigned() -> None:
+    async with coordinator() as answers:
+        assert answers.broker is not None
+        async with open_consumer(answers.broker.address, FAST) as consumer:
+            consumer.assign([P0])
+            first = answers.hold_commit(LOADING)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(committing, consumer, 100)
+                await first.arrived.wait()
+                consumer.assign([P1])
+                first.release.set()
+        assert answers.commits[:2] == [(-1, {0: 100}), (-1, {0: 100})]
