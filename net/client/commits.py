@@ -170,7 +170,6 @@ class Commits:
         failures: list[KafkaError | ClientError] = []
         left = dict(asked.offsets)
         while left:
-            before = self._group.membership
             lost = self._lost(asked, left)
             failures += lost.values()
             left = {
@@ -182,17 +181,16 @@ class Commits:
                 refused = await self._commit_once(self._group, left)
             except (KafkaError, ClientError) as e:
                 refused = dict.fromkeys(left, e)
-            moved = self._group.membership != before
             late = trio.current_time() >= deadline
             again = {
-                partition
+                partition: error
                 for partition, error in refused.items()
-                if not late and _worth_retrying(error, moved, asked.best_effort)
+                if not late and self._worth_retrying(asked, partition, error)
             }
             failures += [error for partition, error in refused.items() if partition not in again]
             left = {partition: offset for partition, offset in left.items() if partition in again}
             if left:
-                self.cluster.forget_coordinator(self._group.group_id)
+                self._before_next_attempt(again.values())
                 await trio.sleep(backoff.next_ms() / 1000)
         if failures:
             raise failures[0]
@@ -222,6 +220,27 @@ class Commits:
             for p in partitions
             if p in held and states.get(p) is not held[p]
         }
+
+    def _worth_retrying(
+        self, asked: _Asked, partition: TopicPartition, error: KafkaError | ClientError
+    ) -> bool:
+        if isinstance(error, ClientError):
+            return True
+        if error.code == ErrorCode.STALE_MEMBER_EPOCH:
+            return partition in asked.held
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and asked.best_effort:
+            return False
+        return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+
+    def _before_next_attempt(self, errors: Iterable[KafkaError | ClientError]) -> None:
+        """See to it that another attempt ends otherwise."""
+        assert self._group is not None
+        codes = {error.code if isinstance(error, KafkaError) else None for error in errors}
+        if ErrorCode.STALE_MEMBER_EPOCH in codes:
+            # The coordinator has a new epoch for us, which a heartbeat brings.
+            self._group.rejoin()
+        if codes - {ErrorCode.STALE_MEMBER_EPOCH}:
+            self.cluster.forget_coordinator(self._group.group_id)
 
     async def _commit_once(
         self,
@@ -270,13 +289,3 @@ class Commits:
         if ErrorCode.REBALANCE_IN_PROGRESS in errors.values():
             group.rejoin()
         return {p: KafkaError(code, f"committing {p}") for p, code in errors.items()}
-
-
-def _worth_retrying(error: KafkaError | ClientError, moved: bool, best_effort: bool) -> bool:
-    if isinstance(error, ClientError):
-        return True
-    if error.code == ErrorCode.STALE_MEMBER_EPOCH:
-        return moved  # while the commit was under way
-    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and best_effort:
-        return False
-    return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE

@@ -84,6 +84,9 @@ class Answers:
         self.commits: list[tuple[int, dict[int, int]]] = []
         """(generation, partition → offset) as they came."""
 
+        self.commit_code: int = 0
+        """What other commits are answered."""
+
         self.held_commits: list[Held] = []
         """What the next commits are answered."""
 
@@ -94,6 +97,7 @@ class Answers:
         self.story: list[str] = []
         """The requests to the coordinator, heartbeats apart."""
 
+        self.interval_ms = 5
         self.classic = False
         self._came = trio.Event()
 
@@ -166,7 +170,7 @@ class Answers:
         return ConsumerGroupHeartbeatResponse(
             member_id=request.member_id,
             member_epoch=self.generation,
-            heartbeat_interval_ms=5,
+            heartbeat_interval_ms=self.interval_ms,
             assignment=Assignment(topic_partitions=given),
         )
 
@@ -189,7 +193,9 @@ class Answers:
             spread = held.codes if len(held.codes) > 1 else held.codes * len(asked)
             codes = dict(zip(asked, spread, strict=True))
         answers = [
-            OffsetCommitResponsePartition(partition_index=n, error_code=codes.get(n, 0))
+            OffsetCommitResponsePartition(
+                partition_index=n, error_code=codes.get(n, self.commit_code)
+            )
             for n in asked
         ]
         topic = OffsetCommitResponseTopic(name="t", partitions=answers)
@@ -431,3 +437,38 @@ async def test_what_is_committed_without_a_group_does_not_depend_on_what_is_assi
                 consumer.assign([P1])
                 first.release.set()
         assert answers.commits[:2] == [(-1, {0: 100}), (-1, {0: 100})]
+
+
+@trio_test
+async def test_a_commit_that_comes_before_its_epoch_waits_for_the_heartbeat_that_brings_it() -> (
+    None
+):
+    async with coordinator() as answers, member(answers, "consumer", auto=True) as one:
+        one.consumer.seek(P0, 100)
+        # The partition was to go, and is free again: the member stands an epoch behind.
+        refused = answers.hold_commit(ErrorCode.STALE_MEMBER_EPOCH)
+        answers.interval_ms = 60_000
+        answers.move(assigned=())
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.poll_until, lambda: "revoked" in one.told)
+            await refused.arrived.wait()
+            answers.move(assigned=(P0,))
+            refused.release.set()
+        assert answers.commits == [(2, {0: 100}), (3, {0: 100})]
+
+
+@trio_test
+async def test_a_commit_with_an_old_epoch_is_given_up_once_the_member_is_out() -> None:
+    async with coordinator() as answers, member(answers, "consumer") as one:
+        answers.commit_code = ErrorCode.STALE_MEMBER_EPOCH
+        async with trio.open_nursery() as nursery:
+
+            async def commit() -> None:
+                with pytest.raises(KafkaError) as caught:
+                    await one.consumer.commit({P0: 100})
+                assert caught.value.code == ErrorCode.UNKNOWN_MEMBER_ID
+
+            nursery.start_soon(commit)
+            await answers.until(lambda: len(answers.commits) > 1)
+            answers.put_out()
+        assert {commit[0] for commit in answers.commits} == {1}
