@@ -21,6 +21,9 @@ _PURPOSE: Final = "offsets"
 _NAMED_MAX: Final = 9
 """OffsetCommit names topics by id from version 10 on; by name serves here."""
 
+_OF_A_REBALANCE: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
+"""What is answered while the next generation is on its way to us, besides to who is out."""
+
 
 class _Asked(NamedTuple):
     """Offsets to commit, and how we stood when that was asked for."""
@@ -170,6 +173,10 @@ class Commits:
         failures: list[KafkaError | ClientError] = []
         left = dict(asked.offsets)
         while left:
+            if asked.held:
+                with trio.move_on_at(deadline):
+                    await self._group.synced()
+            before = self._group.membership
             lost = self._lost(asked, left)
             failures += lost.values()
             left = {
@@ -181,11 +188,12 @@ class Commits:
                 refused = await self._commit_once(self._group, left)
             except (KafkaError, ClientError) as e:
                 refused = dict.fromkeys(left, e)
+            moved = self._group.joining or self._group.membership != before
             late = trio.current_time() >= deadline
             again = {
                 partition: error
                 for partition, error in refused.items()
-                if not late and self._worth_retrying(asked, partition, error)
+                if not late and self._worth_retrying(asked, partition, error, moved)
             }
             failures += [error for partition, error in refused.items() if partition not in again]
             left = {partition: offset for partition, offset in left.items() if partition in again}
@@ -222,12 +230,18 @@ class Commits:
         }
 
     def _worth_retrying(
-        self, asked: _Asked, partition: TopicPartition, error: KafkaError | ClientError
+        self,
+        asked: _Asked,
+        partition: TopicPartition,
+        error: KafkaError | ClientError,
+        moved: bool,
     ) -> bool:
         if isinstance(error, ClientError):
             return True
         if error.code == ErrorCode.STALE_MEMBER_EPOCH:
             return partition in asked.held
+        if error.code in _OF_A_REBALANCE:
+            return moved and partition in asked.held
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and asked.best_effort:
             return False
         return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
@@ -239,7 +253,7 @@ class Commits:
         if ErrorCode.STALE_MEMBER_EPOCH in codes:
             # The coordinator has a new epoch for us, which a heartbeat brings.
             self._group.rejoin()
-        if codes - {ErrorCode.STALE_MEMBER_EPOCH}:
+        if codes - {ErrorCode.STALE_MEMBER_EPOCH, *_OF_A_REBALANCE}:
             self.cluster.forget_coordinator(self._group.group_id)
 
     async def _commit_once(
@@ -286,6 +300,6 @@ class Commits:
             for p in topic.partitions
             if p.error_code
         }
-        if ErrorCode.REBALANCE_IN_PROGRESS in errors.values():
+        if ErrorCode.REBALANCE_IN_PROGRESS in errors.values() and not group.joining:
             group.rejoin()
         return {p: KafkaError(code, f"committing {p}") for p, code in errors.items()}

@@ -73,6 +73,8 @@ class ConsumerProtocolGroup:
         """The member epoch; -1 while it is in no group."""
 
         self._stay_number = 0
+        self.joining = False
+        """Never: a heartbeat is all there is to it."""
 
         self.topics: tuple[str, ...] | None = None
         """What the member subscribes to; None while it is in no group (or does not know its topics
@@ -148,6 +150,9 @@ class ConsumerProtocolGroup:
     def rejoin(self) -> None:
         """Have the coordinator say what we are to hold."""
         self._beat_soon()
+
+    async def synced(self) -> None:
+        """Commits are taken at any time."""
 
     def finish(self, step: Step, *, again: bool = False) -> None:
         """Poll has done a step; what it let go others may wait for, so the coordinator hears of it

@@ -132,6 +132,10 @@ class Group:
         self.member_id = ""
         self.generation = -1
         self._stay_number = 0
+        self.joining = False
+        """Whether JoinGroup or SyncGroup is under way."""
+
+        self._syncing = False
         self.topics: tuple[str, ...] | None = None
         """What the member subscribes to; None while it is in no group (or does not know its topics
         yet)."""
@@ -289,8 +293,21 @@ class Group:
         node_id = await self.cluster.coordinator(self.group_id)
         return await self.cluster.connection(node_id, _PURPOSE)
 
+    async def synced(self) -> None:
+        """Wait until SyncGroup is answered, where JoinGroup is: in between the coordinator takes no
+        commits."""
+        await self._until(lambda: not self._syncing)
+
     async def _join(self) -> tuple[TopicPartition, ...]:
         """JoinGroup and SyncGroup; what we are assigned. Raises KafkaError."""
+        self.joining = True
+        try:
+            return await self._join_and_sync()
+        finally:
+            self.joining = self._syncing = False
+            self._wake()
+
+    async def _join_and_sync(self) -> tuple[TopicPartition, ...]:
         connection = await self._connection()
         response = await self._ask_to_join(connection)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -300,6 +317,7 @@ class Group:
             raise KafkaError(response.error_code, f"joining group {self.group_id!r}")
         self.member_id = response.member_id
         self.generation = response.generation_id
+        self._syncing = True
         self._next_beat = trio.current_time() + self.config.heartbeat_interval_ms / 1000
         name = response.protocol_name or ""
         if name not in self.config.assignors:

@@ -84,6 +84,9 @@ class Answers:
         self.commits: list[tuple[int, dict[int, int]]] = []
         """(generation, partition → offset) as they came."""
 
+        self.accepted: list[dict[int, int]] = []
+        """The offsets of those that were not refused."""
+
         self.commit_code: int = 0
         """What other commits are answered."""
 
@@ -149,7 +152,9 @@ class Answers:
     async def _SyncGroup(self, request: Any) -> Any:
         held, self.held_sync = self.held_sync, None
         if held is not None:
+            self.commit_code = ErrorCode.REBALANCE_IN_PROGRESS
             await held.wait()
+            self.commit_code = 0
         return SyncGroupResponse(
             protocol_type="consumer", assignment=encode_assignment(self.assigned)
         )
@@ -187,6 +192,8 @@ class Answers:
         asked = {p.partition_index: p.committed_offset for p in request.topics[0].partitions}
         self.commits.append((request.generation_id_or_member_epoch, asked))
         codes: dict[int, int] = {}
+        if not self.classic and 0 <= request.generation_id_or_member_epoch < self.generation:
+            codes = dict.fromkeys(asked, int(ErrorCode.STALE_MEMBER_EPOCH))
         if self.held_commits:
             held = self.held_commits.pop(0)
             await held.wait()
@@ -198,6 +205,7 @@ class Answers:
             )
             for n in asked
         ]
+        self.accepted += [asked] if not any(a.error_code for a in answers) else []
         topic = OffsetCommitResponseTopic(name="t", partitions=answers)
         return OffsetCommitResponse(topics=[topic])
 
@@ -454,7 +462,8 @@ async def test_a_commit_that_comes_before_its_epoch_waits_for_the_heartbeat_that
             await refused.arrived.wait()
             answers.move(assigned=(P0,))
             refused.release.set()
-        assert answers.commits == [(2, {0: 100}), (3, {0: 100})]
+        assert answers.commits[-1] == (3, {0: 100})
+        assert answers.accepted == [{0: 100}]
 
 
 @trio_test
@@ -472,3 +481,62 @@ async def test_a_commit_with_an_old_epoch_is_given_up_once_the_member_is_out() -
             await answers.until(lambda: len(answers.commits) > 1)
             answers.put_out()
         assert {commit[0] for commit in answers.commits} == {1}
+
+
+@trio_test
+async def test_a_commit_between_join_and_sync_is_made_with_the_new_generation() -> None:
+    async with coordinator() as answers, member(answers, "classic") as one:
+        sync = answers.held_sync = Held()
+        answers.move(assigned=(P0,))
+        await sync.arrived.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(committing, one.consumer, 100)
+            await trio.sleep(0.05)  # time for a commit, which may not come yet
+            sync.release.set()
+        assert answers.commits == [(2, {0: 100})]
+        await one.poll_until(lambda: one.told == ["assigned", "assigned"])
+        assert answers.story.count("SyncGroup") == 2
+
+
+@trio_test
+async def test_a_commit_of_the_generation_that_a_rebalance_ended_is_repeated_with_the_next() -> (
+    None
+):
+    async with coordinator() as answers, member(answers, "classic") as one:
+        refused = answers.hold_commit(ErrorCode.ILLEGAL_GENERATION)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(committing, one.consumer, 100)
+            await refused.arrived.wait()
+            answers.move(assigned=(P0,))
+            await one.poll_until(lambda: one.told == ["assigned", "assigned"])
+            refused.release.set()
+        assert answers.commits == [(1, {0: 100}), (2, {0: 100})]
+
+
+@trio_test
+async def test_who_closes_between_join_and_sync_has_committed_when_it_leaves() -> None:
+    async with coordinator() as answers, member(answers, "classic", auto=True) as one:
+        one.consumer.seek(P0, 100)
+        sync = answers.held_sync = Held()
+        answers.move(assigned=(P0,))
+        await sync.arrived.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.consumer.close)
+            await trio.sleep(0.05)  # time for a commit, which may not come yet
+            sync.release.set()
+        assert answers.accepted == [{0: 100}]
+        assert answers.story[-1] == "LeaveGroup"
+
+
+@trio_test
+async def test_a_partition_that_is_not_held_is_not_committed_with_a_generation_to_come() -> None:
+    async with coordinator() as answers, member(answers, "classic") as one:
+        sync = answers.held_sync = Held()
+        answers.move(assigned=(P0,))
+        await sync.arrived.wait()
+        with pytest.raises(KafkaError) as caught:
+            await one.consumer.commit({P1: 100})
+        assert caught.value.code == ErrorCode.REBALANCE_IN_PROGRESS
+        sync.release.set()
+        await one.poll_until(lambda: one.told == ["assigned", "assigned"])
+        assert answers.story.count("SyncGroup") == 2
