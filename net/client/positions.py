@@ -1,16 +1,16 @@
 """Finds out where a consumer's partitions stand: committed offsets, resets, and truncation.
 
-One background task. A partition without a position gets the group's committed offset, or else what
-`auto.offset.reset` says; one that was sought by time gets the offset of that time; one whose leader
-changed is checked against the new leader (KIP-320): if that one's log ends earlier in the epoch of
-our last record, records we read were truncated.
+Runs in the background. A partition without a position gets the group's committed offset, or else
+what `auto.offset.reset` says; one that was sought by time gets the offset of that time; one whose
+leader changed is checked against the new leader (KIP-320): if that one's log ends earlier in the
+epoch of our last record, records we read were truncated.
 
 Each partition is on its own: one without a leader, or whose leader does not answer, is looked up
 when it has one, and the others do not wait for it.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -94,11 +94,14 @@ class Positions:
         )
         self._on_failure = on_failure
         self._on_found = on_found
+        self._wants = 0
         self._wanted = trio.Event()
 
     def want(self) -> None:
         """Look whether a partition needs a position."""
+        self._wants += 1
         self._wanted.set()
+        self._wanted = trio.Event()
 
     def retry_failed(self) -> None:
         """Try again what failed for good: its failure has been raised."""
@@ -108,50 +111,71 @@ class Positions:
                 self.want()
 
     async def run(self) -> None:
-        """Find positions until cancelled."""
+        """Find positions until cancelled. The group's coordinator may not answer while the
+        partitions' leaders do, so nobody waits for both."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._repeat, self._committed)
+            nursery.start_soon(self._repeat, self._reset, self._validate)
+
+    async def _repeat(self, *steps: Callable[[], Awaitable[bool]]) -> None:
+        """Take the steps whenever a partition may need a position. Each says whether there was
+        anything to do: who waits for a position asks again after each round, so one that found
+        nothing to do must not tell."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        done = 0
         while True:
-            await self._wanted.wait()
-            self._wanted = trio.Event()
-            failed = False
-            for step in (self._committed, self._reset, self._validate):
+            while done == self._wants:
+                await self._wanted.wait()
+            done = self._wants
+            asked = failed = False
+            for step in steps:
                 try:
-                    await step()
+                    asked = await step() or asked
                 except (KafkaError, ClientError, ProtocolError) as e:
-                    failed = True
+                    asked = failed = True
                     if isinstance(e, KafkaError) and not e.retriable and not _passing(e):
                         self._on_failure(e)
-            self._on_found()
+            if asked:
+                self._on_found()
             if failed:
-                self._wanted.set()
+                done = -1
                 await trio.sleep(backoff.next_ms() / 1000)
             else:
                 backoff.reset()
 
+    def _counts(self, state: PartitionState, version: int) -> bool:
+        """Whether an answer about a partition is still of use: it may have been sought elsewhere
+        meanwhile, or given up and assigned again."""
+        return self.states.get(state.partition) is state and state.version == version
+
     def _needing(self) -> list[PartitionState]:
         return [s for s in self.states.values() if not s.has_position and not s.failed]
 
-    async def _committed(self) -> None:
+    async def _committed(self) -> bool:
         """Partitions that never had a position: what the group committed, else the reset policy."""
-        fresh = {s.partition: s.version for s in self._needing() if s.reset_to is None}
+        fresh = {s.partition: (s, s.version) for s in self._needing() if s.reset_to is None}
         if not fresh:
-            return
+            return False
         committed: dict[TopicPartition, OffsetAndMetadata | Exception | None] = {}
         if self.config.group_id is not None:
-            committed = await self.lookup.list_group_offsets(
+            committed = await self._round.list_group_offsets(
                 self.config.group_id, list(fresh), require_stable=await self._stable_known()
             )
-        for partition, version in fresh.items():
-            state = self.states.get(partition)
-            if state is None or state.version != version:
+        failures: list[Exception] = []
+        for partition, (state, version) in fresh.items():
+            if not self._counts(state, version):
                 continue
             found = committed.get(partition)
             if isinstance(found, Exception):
-                raise found
-            if found is not None:
+                failures.append(found)
+            elif found is not None:
                 state.seek(found.offset, found.leader_epoch)
+                self.want()
             else:
                 self.out_of_range(state, "no committed offset")
+        for failure in failures[:1]:
+            raise failure
+        return True
 
     async def _stable_known(self) -> bool:
         """Whether the coordinator can hold back commits of open transactions (KIP-447)."""
@@ -173,23 +197,22 @@ class Positions:
             state.seek_later(time.time_ns() // 1_000_000 - ago_ms)
         self.want()
 
-    async def _reset(self) -> None:
+    async def _reset(self) -> bool:
         """Partitions that go to a timestamp. One with no record that late goes to its end."""
         asked = {
-            s.partition: (s.version, s.reset_to)
+            s.partition: (s, s.version, s.reset_to)
             for s in self._needing()
             if s.reset_to is not None and not self._round.leaderless(s.partition)
         }
         self._failing_since = {p: t for p, t in self._failing_since.items() if p in asked}
         if not asked:
-            return
-        timestamps = {p: timestamp for p, (_, timestamp) in asked.items()}
+            return False
+        timestamps = {p: timestamp for p, (_, _, timestamp) in asked.items()}
         found = await self._round.list_offsets(timestamps, isolation=self.isolation)
         passing: list[Exception] = []
         failures: list[Exception] = []
-        for partition, (version, _) in asked.items():
-            state = self.states.get(partition)
-            if state is None or state.version != version:
+        for partition, (state, version, _) in asked.items():
+            if not self._counts(state, version):
                 continue
             answer = found[partition]
             if isinstance(answer, Exception) and self._may_pass(partition, answer):
@@ -209,6 +232,7 @@ class Positions:
             self._on_failure(failure)
         for error in passing[:1]:
             raise error
+        return True
 
     def _may_pass(self, partition: TopicPartition, error: Exception) -> bool:
         """Whether to ask again: a leader that does not answer has `default.api.timeout.ms`; the
@@ -225,23 +249,22 @@ class Positions:
             if state.has_position and state.position_epoch >= 0 and epoch > state.leader_epoch:
                 yield state
 
-    async def _validate(self) -> None:
+    async def _validate(self) -> bool:
         """Partitions with a new leader: is what we read still there?"""
         asked = {
-            s.partition: (s.version, s.position_epoch)
+            s.partition: (s, s.version, s.position_epoch)
             for s in self._unvalidated()
             if not self._round.leaderless(s.partition)
         }
         if not asked:
-            return
+            return False
         epochs = {p: self.cluster.metadata.leader(p)[1] for p in asked}
         passing: list[Exception] = []
         ends = await self._round.offsets_for_leader_epochs(
-            {partition: epoch for partition, (_, epoch) in asked.items()}
+            {partition: epoch for partition, (_, _, epoch) in asked.items()}
         )
-        for partition, (version, _) in asked.items():
-            state = self.states.get(partition)
-            if state is None or state.version != version:
+        for partition, (state, version, _) in asked.items():
+            if not self._counts(state, version):
                 continue
             end = ends[partition]
             if isinstance(end, Exception) and _passing(end):
@@ -259,6 +282,7 @@ class Positions:
                 state.leader_epoch = epochs[partition]
         for error in passing[:1]:
             raise error
+        return True
 
     def _truncated(self, state: PartitionState, end_offset: int, epoch: int = NO_EPOCH) -> None:
         if self.config.auto_offset_reset == "none":

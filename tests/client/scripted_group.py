@@ -1,5 +1,5 @@
-"""A scripted coordinator for one member, by the classic and the consumer protocol: the test says when
-it answers, and what a heartbeat brings."""
+"""A scripted coordinator for one member, by the classic and the consumer protocol: the test says
+when it answers, and what a heartbeat brings."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ from pk.core.wire.messages.find_coordinator import Coordinator, FindCoordinatorR
 from pk.core.wire.messages.heartbeat import HeartbeatResponse
 from pk.core.wire.messages.join_group import JoinGroupResponse
 from pk.core.wire.messages.leave_group import LeaveGroupResponse
+from pk.core.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from pk.core.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -69,7 +74,9 @@ class ScriptedGroup:
     """A coordinator of group g, whose only member is the one that is tested."""
 
     def __init__(self) -> None:
-        self.broker: ScriptedBroker | None = None
+        self.brokers: list[ScriptedBroker] = []
+        """The partitions' leader, and the group's coordinator."""
+
         self.generation = 1
         self.assigned: tuple[TopicPartition, ...] = (P0,)
         self.beat_once: int = 0
@@ -88,6 +95,9 @@ class ScriptedGroup:
         """What the next commits are answered."""
 
         self.held_sync: Held | None = None
+        self.held_fetch: Held | None = None
+        """The next OffsetFetch; it finds what is stored when it comes."""
+
         self.stored = {0: 150, 1: 150}
         """What OffsetFetch finds."""
 
@@ -97,6 +107,10 @@ class ScriptedGroup:
         self.interval_ms = 5
         self.classic = False
         self._came = trio.Event()
+
+    @property
+    def address(self) -> str:
+        return self.brokers[0].address
 
     async def handle(self, request: Any, version: int) -> Any:
         name = type(request).__name__.removesuffix("Request")
@@ -113,20 +127,21 @@ class ScriptedGroup:
             await self._came.wait()
 
     async def _FindCoordinator(self, request: Any) -> Any:
-        assert self.broker is not None
-        here = {"node_id": 1, "host": "127.0.0.1", "port": self.broker.port}
+        here = {"node_id": 2, "host": "127.0.0.1", "port": self.brokers[1].port}
         keys = [Coordinator(key=key, **here) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=keys)
 
     async def _Metadata(self, request: Any) -> Any:
-        assert self.broker is not None
         partitions = [
             MetadataResponsePartition(partition_index=n, leader_id=1, leader_epoch=0)
             for n in range(2)
         ]
         return MetadataResponse(
             controller_id=1,
-            brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.broker.port)],
+            brokers=[
+                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=broker.port)
+                for number, broker in enumerate(self.brokers, 1)
+            ],
             topics=[MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=partitions)],
         )
 
@@ -179,8 +194,21 @@ class ScriptedGroup:
             OffsetFetchResponsePartitions(partition_index=n, committed_offset=self.stored[n])
             for n in asked
         ]
+        held, self.held_fetch = self.held_fetch, None
+        if held is not None:
+            await held.wait()
         topics = [OffsetFetchResponseTopics(name="t", partitions=found)]
         return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=topics)])
+
+    async def _ListOffsets(self, request: Any) -> Any:
+        asked = request.topics[0].partitions
+        found = [
+            ListOffsetsPartitionResponse(
+                partition_index=p.partition_index, offset=7, leader_epoch=0
+            )
+            for p in asked
+        ]
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])
 
     async def _OffsetCommit(self, request: Any) -> Any:
         asked = {p.partition_index: p.committed_offset for p in request.topics[0].partitions}
@@ -228,8 +256,8 @@ class ScriptedGroup:
 @asynccontextmanager
 async def coordinator() -> AsyncIterator[ScriptedGroup]:
     answers = ScriptedGroup()
-    async with scripted_broker(answers.handle) as broker:
-        answers.broker = broker
+    async with scripted_broker(answers.handle) as leader, scripted_broker(answers.handle) as other:
+        answers.brokers = [leader, other]
         yield answers
 
 
@@ -256,13 +284,12 @@ async def member(
     answers: ScriptedGroup, protocol: str, *, auto: bool = False, **more: object
 ) -> AsyncIterator[Member]:
     """A member that has what it was assigned."""
-    assert answers.broker is not None
     config: dict[str, object] = FAST | {"group.protocol": protocol, "enable.auto.commit": auto}
     if protocol == "classic":
         config |= {"partition.assignment.strategy": "cooperative-sticky"}
         config |= {"heartbeat.interval.ms": 5}
     config |= {name.replace("_", "."): value for name, value in more.items()}
-    async with open_consumer(answers.broker.address, config) as consumer:
+    async with open_consumer(answers.address, config) as consumer:
         one = Member(consumer)
         consumer.subscribe(
             ["t"],
