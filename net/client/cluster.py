@@ -10,7 +10,7 @@ its coordinator.
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final, TypeVar
 
 import trio
@@ -565,7 +565,10 @@ class Cluster:
             message = answer.error_message or f"the coordinator of {kind} {key!r}"
             return KafkaError(answer.error_code, message)
         node = Node(answer.node_id, answer.host, answer.port)
-        self.metadata.brokers.setdefault(node.node_id, node)
+        known = self.metadata.brokers.get(node.node_id)
+        if known is None or known.address != node.address:
+            rack = known.rack if known is not None else None
+            self.metadata.brokers[node.node_id] = replace(node, rack=rack)
         self.coordinators[type, key] = node.node_id
         return node
 

@@ -14,6 +14,7 @@ from pk.core.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from pk.core.wire.messages.describe_quorum import DescribeQuorumRequest
+from pk.core.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pk.core.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -280,3 +281,29 @@ async def test_a_controller_that_hangs_is_left_for_who_takes_over(
         with trio.fail_after(60):
             made = await admin.create_topics([NewTopic("t", 1, 1)])
     assert isinstance(made["t"], CreatedTopic) and asked == 1
+
+
+@trio_test
+async def test_a_coordinator_at_a_new_address_is_asked_there() -> None:
+    """A broker that came back elsewhere. Metadata may be minutes old where nothing is fetched."""
+    at = dict[str, int]()
+
+    async def handler(request: Any, version: int) -> Any:
+        if isinstance(request, MetadataRequest):
+            node = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=at["before"], rack="r")
+            return MetadataResponse(brokers=[node])
+        found = Coordinator(key="g", node_id=1, host="127.0.0.1", port=at["now"])
+        return FindCoordinatorResponse(coordinators=[found])
+
+    async with (
+        scripted_broker(handler) as broker,
+        scripted_broker(never) as moved,
+        open_cluster(broker.address, CONFIG) as cluster,
+    ):
+        at["before"] = at["now"] = broker.port
+        await cluster.refresh(())
+        assert (await cluster.connection(await cluster.coordinator("g"))).node.port == broker.port
+        at["now"] = moved.port
+        cluster.forget_coordinator("g")
+        connection = await cluster.connection(await cluster.coordinator("g"))
+        assert (connection.node.port, connection.node.rack) == (moved.port, "r")
