@@ -93,8 +93,10 @@ class Sender:
         """Why this producer cannot go on at all."""
 
         self.on_batch: Callable[[Batch], None] | None = None
-        self.on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None
         """Called with each settled batch."""
+
+        self.on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None
+        """Called with the error of each batch that will be sent again."""
 
         self.topics_used: dict[str, float] = {}
         """Topic → when a record was last sent to it; their metadata is kept fresh."""
@@ -272,7 +274,10 @@ class Sender:
         """Fail every batch that is not on its way to a broker."""
         for queue in self.accumulator.queues.values():
             while queue.batches:
-                self.settle(queue.batches.popleft(), error=error)
+                batch = queue.batches.popleft()
+                if self.transactions is not None and batch.base_sequence >= 0:
+                    self.transactions.fail(error)
+                self.settle(batch, error=error)
 
     def abort(self, error: Exception) -> None:
         """Fail every batch."""

@@ -6,11 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 from client.support import ScriptedBroker, scripted_broker, trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import read_header, records
 from pk.core.values import TopicPartition
+from pk.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from pk.core.wire.messages.end_txn import EndTxnResponse
+from pk.core.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from pk.core.wire.messages.init_producer_id import InitProducerIdResponse
 from pk.core.wire.messages.metadata import (
     MetadataResponse,
@@ -43,6 +47,9 @@ class Log:
 
         self.instead: dict[int, int] = {}
         """Batch, counted from 0 → the error to answer."""
+
+        self.epoch = -1
+        """The last producer epoch that was given."""
 
         self.forget_at: int | None = None
         self.leaders: list[ScriptedBroker] = []
@@ -81,16 +88,29 @@ class Log:
         """Metadata, InitProducerId, Produce."""
         name = type(request).__name__
         if name == "InitProducerIdRequest":
-            return InitProducerIdResponse(producer_id=9, producer_epoch=0)
+            self.epoch += 1
+            return InitProducerIdResponse(producer_id=9, producer_epoch=self.epoch)
         if name == "MetadataRequest":
             return self._metadata()
+        if name == "FindCoordinatorRequest":
+            here = {"node_id": 1, "host": "127.0.0.1", "port": self.leaders[0].port}
+            keys = [Coordinator(key=key, **here) for key in request.coordinator_keys]
+            return FindCoordinatorResponse(coordinators=keys)
+        if name == "AddPartitionsToTxnRequest":
+            return AddPartitionsToTxnResponse()
+        if name == "EndTxnRequest":
+            return EndTxnResponse()
         partition = request.topic_data[0].partition_data[0]
         answer = PartitionProduceResponse(index=0, base_offset=len(self.values))
         answer.error_code = self.append(partition.records)
         if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             self.leader = 1 - self.leader
             answer.current_leader = LeaderIdAndEpoch(leader_id=self.leader + 1, leader_epoch=5)
-        topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[answer])
+        topic = TopicProduceResponse(partition_responses=[answer])
+        if version >= 13:
+            topic.topic_id = TOPIC_ID
+        else:
+            topic.name = "t"
         return ProduceResponse(responses=[topic])
 
     def _metadata(self) -> MetadataResponse:
@@ -207,3 +227,28 @@ async def test_a_leader_that_moved_is_followed_at_its_word() -> None:
     assert await produce(log, 60, brokers=2) == [None] * 60
     assert log.values == EXPECTED
     assert log.leader == 1
+
+
+@trio_test
+async def test_a_transaction_after_one_that_dropped_a_numbered_batch_begins_at_sequence_0() -> None:
+    log = Log()
+    log.instead = {1: ErrorCode.NOT_ENOUGH_REPLICAS}
+    refused = trio.Event()
+    config = CONFIG | {"transactional.id": "x"}
+    # What is refused is still waiting when the transaction is aborted.
+    config |= {"retry.backoff.ms": 60_000, "retry.backoff.max.ms": 60_000}
+    async with scripted_broker(log.handle) as broker:
+        log.leaders = [broker]
+        async with open_producer(
+            broker.address, config, on_refusal=lambda tp, error: refused.set()
+        ) as producer:
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction():
+                    await (await producer.send("t", b"0"))
+                    await producer.send("t", b"1")
+                    await refused.wait()
+                    raise ZeroDivisionError
+            async with producer.transaction():
+                await producer.send("t", b"2")
+    assert log.values == [b"0", b"2"]
+    assert log.batches[-1] == (1, 0, 1, 0)
