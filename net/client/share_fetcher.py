@@ -341,14 +341,13 @@ class BrokerFetcher:
                 for partition, one in queue.items():
                     self._fetcher.on_outcome(partition, one.said, error)
                 continue
+            ends = epoch == FINAL_EPOCH and not renewals
             request = acknowledging.ShareAcknowledgeRequest(
                 group_id=self._fetcher.group.group_id,
                 member_id=self._fetcher.group.member_id,
-                share_session_epoch=self._epoch if renewals else epoch or self._epoch,
+                share_session_epoch=FINAL_EPOCH if ends else self._epoch,
                 topics=_acknowledge_topics(queue),
             )
-            if epoch != FINAL_EPOCH or renewals:
-                request.share_session_epoch = self._epoch
             if renewals:
                 request.is_renew_ack = True
             response = await self._request(connection, request, version, queue)
