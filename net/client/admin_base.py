@@ -29,6 +29,7 @@ from pk.net.client.errors import (
     Straggler,
     Unanswered,
     UnknownPartition,
+    is_passing,
 )
 from pk.net.client.results import CoordinatorType, Node
 from pk.net.client.together import Together
@@ -306,7 +307,7 @@ class AdminBase:
                 return False
             if error.code in _NOT_THERE:
                 return attempts < _UNKNOWN_ATTEMPTS
-            return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+            return is_passing(error)
         if isinstance(error, Straggler):
             return self.thorough
         return isinstance(error, ClientError) and not isinstance(error, NoBrokers)

@@ -29,6 +29,7 @@ from pk.net.client.errors import (
     NoBrokers,
     RequestTimedOut,
     Unanswered,
+    is_passing,
 )
 from pk.net.client.metadata import Metadata, TopicInfo
 from pk.net.client.results import CoordinatorType, Node
@@ -433,7 +434,7 @@ class Cluster:
 
     def _worth_retrying(self, error: Exception) -> bool:
         if isinstance(error, KafkaError):
-            return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+            return is_passing(error)
         if isinstance(error, ConnectFailed | NoBrokers):
             return self.reached_once
         return isinstance(error, Disconnected | RequestTimedOut)

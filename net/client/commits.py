@@ -12,7 +12,7 @@ from pk.net.client.admin_base import by_topic
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer_group import ConsumerProtocolGroup
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import ClientError, is_passing
 from pk.net.client.group import Group, Membership
 from pk.net.client.results import OffsetAndMetadata
 from pk.net.client.subscription import PartitionState
@@ -244,7 +244,7 @@ class Commits:
             return moved and partition in asked.held
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and asked.best_effort:
             return False
-        return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+        return is_passing(error)
 
     def _before_next_attempt(self, errors: Iterable[KafkaError | ClientError]) -> None:
         """See to it that another attempt ends otherwise."""

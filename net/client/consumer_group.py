@@ -26,7 +26,7 @@ from pk.core.wire.messages.consumer_group_heartbeat import (
 )
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import COORDINATOR_MOVED, ClientError
 from pk.net.client.group import Membership, Step, StepKind
 
 _PURPOSE: Final = "group"
@@ -42,11 +42,6 @@ LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
 """Of a static member that may be back within its session."""
 
-_MOVED: Final = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.BROKER_NOT_AVAILABLE,
-)
 _FENCED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
@@ -222,7 +217,7 @@ class ConsumerProtocolGroup:
 
     async def _after(self, error: KafkaError) -> None:
         """What an error means for the membership."""
-        if error.code in _MOVED:
+        if error.code in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(self.group_id)
             self._say_all = True
         elif error.code in _FENCED:

@@ -1,7 +1,7 @@
 """What a client can run into besides a `KafkaError` that a broker answered."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pk.core.errors import ErrorCode, KafkaError
 
@@ -151,6 +151,19 @@ class NoOffset(ClientError):
 class LogTruncated(ClientError):
     """Records this consumer has read were truncated by an unclean election, and `auto.offset.reset`
     is `none`."""
+
+
+COORDINATOR_MOVED: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+)
+"""What says that a group's coordinator is to be looked up again."""
+
+
+def is_passing(error: KafkaError) -> bool:
+    """Whether the same request may succeed later: also where its broker is not up now."""
+    return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def unsupported(api: str, node: str, why: str) -> KafkaError:

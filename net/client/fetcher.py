@@ -3,8 +3,8 @@ sessions (KIP-227).
 
 A broker is asked again as soon as no partition that is being read has a full buffer
 (`max.partition.fetch.bytes`). Asking for some of them while another is full would let that one
-starve: once drained it would have to wait for the others' long poll to end. For the same reason
-nothing is asked while a position is looked up.
+starve: once drained it would have to wait for the others' long poll to end. One whose position is
+looked up is left out, since that may take as long as its leader is away.
 
 In a session only what changed is named: partitions with a new offset, and those to forget. Answers
 name only partitions with news. An answer to what has been sought elsewhere meanwhile
@@ -27,7 +27,7 @@ from pk.core.wire.messages.fetch import (
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import ClientError, is_passing
 from pk.net.client.subscription import Chunk, PartitionState
 
 FETCH: Final = 1
@@ -195,7 +195,7 @@ class BrokerFetcher:
                 for state in states:
                     state.preferred_replica = -1
                 fetcher.want_metadata()
-                if isinstance(e, KafkaError) and not _passing(e):
+                if isinstance(e, KafkaError) and not is_passing(e):
                     fetcher.on_failure(e)
                 await trio.sleep(self.config.retry_backoff_ms / 1000)
 
@@ -268,7 +268,7 @@ class BrokerFetcher:
         if response.error_code:
             self.session.reset()
             error = KafkaError(response.error_code, f"Fetch from broker {self.node_id}")
-            if not _passing(error):
+            if not is_passing(error):
                 raise error
             return
         if version >= 7:
@@ -356,7 +356,3 @@ class BrokerFetcher:
             connection.submit(request, connection.version_of(FETCH, low=7))
         except (ClientError, KafkaError, ProtocolError):
             return  # it will forget us by itself
-
-
-def _passing(error: KafkaError) -> bool:
-    return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE

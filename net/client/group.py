@@ -43,20 +43,15 @@ from pk.net.client.assignment.assignors import RebalanceProtocol
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import COORDINATOR_MOVED, ClientError, is_passing
 
 PROTOCOL_TYPE: Final = "consumer"
 _PURPOSE: Final = "group"
 _JOIN_SLACK_MS: Final = 5_000
 
-_MOVED: Final = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.BROKER_NOT_AVAILABLE,
-)
 _FORGOTTEN: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 _AGAIN: Final = (
-    *_MOVED,
+    *COORDINATOR_MOVED,
     *_FORGOTTEN,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.REBALANCE_IN_PROGRESS,
@@ -242,7 +237,7 @@ class Group:
 
     async def _after(self, error: KafkaError) -> None:
         """What an error means for the membership."""
-        if error.code in _MOVED:
+        if error.code in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(self.group_id)
         elif error.code in _FORGOTTEN:
             await self._lose(keep_id=error.code == ErrorCode.ILLEGAL_GENERATION)
@@ -463,12 +458,12 @@ class Group:
             self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
             return
         except KafkaError as e:
-            if not e.retriable and e.code != ErrorCode.BROKER_NOT_AVAILABLE:
+            if not is_passing(e):
                 raise
             self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
             return
         code = response.error_code
-        if code in _MOVED:
+        if code in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(self.group_id)
             self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
         elif code == ErrorCode.REBALANCE_IN_PROGRESS:

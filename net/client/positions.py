@@ -22,7 +22,7 @@ from pk.net.client.admin_groups import GroupOperations
 from pk.net.client.admin_topics import TopicOperations
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import AdminConfig, ConsumerConfig, duration_ms
-from pk.net.client.errors import ClientError, LogTruncated, NoOffset
+from pk.net.client.errors import ClientError, LogTruncated, NoOffset, is_passing
 from pk.net.client.results import EARLIEST, LATEST, IsolationLevel, OffsetAndMetadata
 from pk.net.client.subscription import PartitionState
 
@@ -64,8 +64,7 @@ class Lookup(TopicOperations, GroupOperations):
 def _passing(error: Exception) -> bool:
     """Whether another time may bring another answer."""
     if isinstance(error, KafkaError):
-        lost = error.code == ErrorCode.BROKER_NOT_AVAILABLE
-        return (error.retriable or lost) and error.code not in _NOT_THERE
+        return is_passing(error) and error.code not in _NOT_THERE
     return isinstance(error, ClientError)
 
 

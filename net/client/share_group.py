@@ -20,7 +20,7 @@ from pk.core.wire.messages.share_group_heartbeat import (
 )
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ShareConsumerConfig
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import COORDINATOR_MOVED, ClientError
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -31,11 +31,6 @@ _IMPATIENT_MS: Final = 200
 _IMPATIENT_BEATS: Final = 10
 """How many come so soon."""
 
-_MOVED: Final = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.BROKER_NOT_AVAILABLE,
-)
 _FENCED: Final = (
     ErrorCode.FENCED_MEMBER_EPOCH,
     ErrorCode.UNKNOWN_MEMBER_ID,
@@ -117,7 +112,7 @@ class ShareGroup:
     def _after(self, error: KafkaError) -> None:
         """What an error means for the membership."""
         self._says_topics = True
-        if error.code in _MOVED:
+        if error.code in COORDINATOR_MOVED:
             self._cluster.forget_coordinator(self.group_id)
         elif error.code in _FENCED and self.epoch != JOIN_EPOCH:
             self.epoch = JOIN_EPOCH
