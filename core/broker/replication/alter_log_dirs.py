@@ -4,8 +4,9 @@
 A *future* log in the other directory is filled from the current one, off the loop, until little is
 missing. Then, in one turn of the loop, the rest is copied and the directories are renamed: from one
 batch to the next the partition has another log. The old one is removed `file.delete.delay.ms`
-later, since readers may be at it. A future log that a stop or a crash left is gone on with. What
-was synced where it came from (`flush.messages`) is synced where it goes before it counts.
+later, since readers may be at it. A future log that a stop, a crash or a full disk left is gone on
+with, from where the two agree: the log may have been cut and have grown since. What was synced
+where it came from (`flush.messages`) is synced where it goes before it counts.
 
 How fast it goes is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`. Where the log is
 cut meanwhile, because its leader's has other records, the copy is cut with it: it may have grown
@@ -23,6 +24,7 @@ import trio.lowlevel
 
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.truncation import cut_at
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.failures import StorageError
 from pk.core.values import TopicPartition
@@ -166,12 +168,13 @@ class AlterLogDirsManager:
         partition, now_ms = move.partition, self._replicas.clock.now_ms
         log = partition.log
         future = move.future = await offload(self._dirs.open_future, log, move.directory, now_ms())
+        await self._align(move, future)
         while self._is_here(partition):
-            if partition.busy or self._quota.exceeded:
-                await trio.sleep(min(max(self._quota.wait_s, PATIENCE_S), LOOK_AGAIN_S))
-                continue
             if move.cut is not None:
                 await self._cut_copy(move, future)
+                continue
+            if partition.busy or self._quota.exceeded:
+                await trio.sleep(min(max(self._quota.wait_s, PATIENCE_S), LOOK_AGAIN_S))
                 continue
             if log.log_end_offset - future.log_end_offset and await self._catch_up(move, future):
                 continue
@@ -185,6 +188,21 @@ class AlterLogDirsManager:
                 continue
             if self._switch(partition, future, missing):
                 await offload(move.directory.write_recovery_points)
+                return
+
+    async def _align(self, move: Move, future: Log) -> None:
+        """Cut what was copied earlier to where it agrees with the log, as a follower cuts its log
+        to its leader's."""
+        log, path = move.partition.log, move.directory.path
+        while future.size:
+            ours = log.end_offset_for_epoch(future.latest_epoch)
+            cut = cut_at(future.epochs, future.log_end_offset, ours.epoch, ours.end_offset)
+            if cut is None:  # no epoch in common: nothing says that any of it is the same
+                now_ms = self._replicas.clock.now_ms()
+                await offload(future.restart_at, log.log_start_offset, now_ms, directory=path)
+                return
+            await offload(future.truncate_to, cut.offset, directory=path)
+            if cut.agreed:
                 return
 
     async def _cut_copy(self, move: Move, future: Log) -> None:

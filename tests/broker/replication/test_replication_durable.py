@@ -364,6 +364,37 @@ class TestDirectories:
             await cluster.until(lambda: partition.log.log_dir.path == other)
             await cluster.settled(1, 2)
 
+    @simulated
+    async def test_what_a_failed_move_left_is_cut_to_what_the_log_has_by_now(self) -> None:
+        """Or records that were never committed would lie below those that were, under the epochs
+        of the log: nothing could notice any more."""
+        async with running_cluster(TWO_DIRS, brokers=2) as cluster:
+            await cluster.create(1, 2)
+            for _ in range(3):
+                await cluster.produce(1, b"both's")
+            await cluster.settled(1, 2)
+            cluster.part(1)
+            for _ in range(20):
+                await cluster.produce(1, b"nobody's" * 10_000, acks=1)  # not copied at once
+            await cluster.change(leader=2, isr=(2,))
+            for _ in range(40):
+                await cluster.produce(2, b"new")
+            partition, moves = cluster.partition(1), cluster.broker(1).alter_log_dirs
+            other = "/b" if partition.log.log_dir.path == "/a" else "/a"
+            directory = partition_directory(cluster, 1, other)
+            cluster.broker(1).quotas.directories.rate = 20_000
+            moves.move("t", 0, other)
+            (move,) = moves.moves(directory)
+            await cluster.until(lambda: move.future is not None and move.future.log_end_offset > 3)
+            cluster.disk(1).fail_next("write", errno.ENOSPC, suffix=f"-future/{0:020d}.log")
+            await cluster.until(lambda: not moves.moves(directory))
+            cluster.heal()
+            await cluster.settled(1, 2)
+            assert partition.log.log_dir is not directory
+            moves.move("t", 0, other)
+            await cluster.until(lambda: partition.log.log_dir is directory)
+            assert cluster.values(1) == cluster.values(2)
+
 
 def first(cluster: Cluster) -> PartitionImage:
     found = cluster.image.partition("t", 0)
