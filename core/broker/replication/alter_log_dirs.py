@@ -27,6 +27,7 @@ from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.truncation import cut_at
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.failures import StorageError
+from pk.core.record.batch import read_header
 from pk.core.values import TopicPartition
 
 if TYPE_CHECKING:
@@ -268,5 +269,9 @@ def _copy_some(log: Log, future: Log, now_ms: int) -> int:
             raise
         return COPY_BYTES  # retention took it meanwhile: again from where the log begins now
     if data:
+        base = read_header(data).base_offset
+        if base < future.log_end_offset == future.log_start_offset:
+            # The log begins inside of this batch (DeleteRecords), and the future log is empty.
+            future.restart_at(base, now_ms)
         future.append_as_follower(data, now_ms)
     return len(data)

@@ -99,6 +99,26 @@ async def test_a_log_moves_under_writes_and_stays_there() -> None:
         assert values(node) == [b"%d" % i for i in range(10, 605)]
 
 
+@trio_test
+async def test_a_log_that_begins_inside_a_batch_moves_too() -> None:
+    disk = MemoryDisk()
+    async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        partition, target = node.broker.replicas.partition("t", 0), other(node)
+        now_ms = node.broker.clock.now_ms()
+        batch = build_batch([(now_ms, b"k", b"%d" % i, ()) for i in range(10)])
+        partition.append(batch, now_ms=now_ms)
+        partition.delete_before(5)
+        assert await ask(caller, target) == ErrorCode.NONE
+        await moved(node, target)
+        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (5, 10)
+        append(node, 1, 10)
+        assert values(node) == [b"%d" % i for i in range(11)]
+    async with running_node(disk, **DIRS) as node:
+        log = node.broker.replicas.partition("t", 0).log
+        assert (log.log_dir.path, log.log_start_offset, log.log_end_offset) == (target, 5, 11)
+
+
 class Waiting(MemoryDisk):
     """A disk that takes its time with the recovery points."""
 
