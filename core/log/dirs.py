@@ -249,7 +249,23 @@ class LogDirs:
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
         """The log, empty or as far as an earlier life of this broker came, that is to replace `log`
-        in another directory (`<topic>-<partition>.<hex>-future`). Raises StorageError."""
+        in another directory (`<topic>-<partition>.<hex>-future`). Others move there meanwhile: what
+        was copied earlier is checked, which takes long. Raises StorageError."""
+        future = Log.open(
+            directory.disk,
+            self._future_place(log, directory),
+            log.tp,
+            log.config,
+            topic_id=log.topic_id,
+            log_start_offset=log.log_start_offset,
+            clean=False,
+            now_ms=now_ms,
+        )
+        future.log_dir = directory
+        return future
+
+    def _future_place(self, log: Log, directory: LogDir) -> str:
+        """Where the future log lies, or is to be made."""
         with self._mutex:
             path = directory.futures.get(log.tp)
             try:
@@ -266,18 +282,7 @@ class LogDirs:
             except OSError as e:
                 raise StorageError(path or directory.path, "create", e) from e
             directory.futures[log.tp] = path
-            future = Log.open(
-                directory.disk,
-                path,
-                log.tp,
-                log.config,
-                topic_id=log.topic_id,
-                log_start_offset=log.log_start_offset,
-                clean=False,
-                now_ms=now_ms,
-            )
-            future.log_dir = directory
-            return future
+            return path
 
     def promote(self, future: Log, log: Log) -> str:
         """Let `future`, which holds all that `log` does, take its place; the path of the old one,

@@ -7,7 +7,7 @@ import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.errors import ErrorCode
-from pk.core.log.memory_disk import MemoryDisk
+from pk.core.log.memory_disk import MemoryDisk, MemoryFile
 from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.alter_replica_log_dirs import (
@@ -146,6 +146,36 @@ async def test_a_log_that_has_just_come_is_not_on_its_way_too() -> None:
         found = await places(caller)
         disk.go_on.set()
         assert found == [(target, False, 0)]
+
+
+class SlowToOpen(MemoryDisk):
+    """A disk that takes its time with the future log of the topic u."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def open(self, path: str) -> MemoryFile:
+        if "/u-0." in path and path.endswith("-future/00000000000000000000.log"):
+            self.begun.set()
+            assert self.go_on.wait(60)
+        return super().open(path)
+
+
+@trio_test
+async def test_a_copy_that_is_checked_for_long_keeps_neither_the_loop_nor_another_move() -> None:
+    disk = SlowToOpen()
+    async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        await make_topic(caller, "u")
+        append(node, 5)
+        target = other(node)
+        here = node.broker.replicas.partition("u", 0).log.log_dir.path
+        assert await ask(caller, "/b" if here == "/a" else "/a", "u") == ErrorCode.NONE
+        await trio.to_thread.run_sync(disk.begun.wait, 60)
+        assert await ask(caller, target) == ErrorCode.NONE
+        await moved(node, target)
+        disk.go_on.set()
 
 
 @trio_test
