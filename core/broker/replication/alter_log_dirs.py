@@ -51,14 +51,24 @@ NEVER = 1 << 62
 class Move:
     """One log on its way."""
 
-    def __init__(self, partition: Partition, directory: LogDir) -> None:
+    def __init__(self, partition: Partition, directory: LogDir, before: Move | None = None) -> None:
+        """`before` ends first: it may still have the very files that this one begins with."""
         self.partition = partition
         self.directory = directory
+        self.before = before
         self.future: Log | None = None
         self.cut: int | None = None
         """Where the log was cut since the last piece was copied: what the copy has from there on
         may be something else."""
         self.scope = trio.CancelScope()
+        self.is_ending = False
+        """Whether it copies no more: it is through, has failed, or is not wanted any more."""
+        self.ended = trio.Event()
+
+    def cancel(self) -> None:
+        """It is not wanted any more."""
+        self.is_ending = True
+        self.scope.cancel()
 
 
 class AlterLogDirsManager:
@@ -87,7 +97,9 @@ class AlterLogDirsManager:
         return [
             move
             for move in self._moves.values()
-            if move.directory is directory and move.future is not move.partition.log
+            if move.directory is directory
+            and not move.is_ending
+            and move.future is not move.partition.log
         ]
 
     def move(self, topic: str, number: int, path: str) -> None:
@@ -115,11 +127,12 @@ class AlterLogDirsManager:
             raise partition.offline
         current = self._moves.get(partition.tp)
         if current is not None:
-            if current.directory is directory:
+            same = current.partition is partition and current.directory is directory
+            if same and not current.is_ending:
                 return
-            current.scope.cancel()
+            current.cancel()
         if partition.log.log_dir is not directory:
-            self._begin(Move(partition, directory))
+            self._begin(Move(partition, directory, current))
 
     def resume(self) -> None:
         """Go on with the moves that a stop of this broker interrupted."""
@@ -142,6 +155,10 @@ class AlterLogDirsManager:
     async def _run(self, move: Move) -> None:
         partition, damaged = move.partition, False
         try:
+            if move.before is not None:
+                with trio.CancelScope(shield=True):
+                    await move.before.ended.wait()
+                move.before = None
             with move.scope:
                 await self._copy(move)
         except StorageError as e:
@@ -151,12 +168,16 @@ class AlterLogDirsManager:
             logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
             damaged = True
         finally:
-            if self._moves.get(partition.tp) is move:
-                del self._moves[partition.tp]
-            if move.future is not None and partition.log is not move.future:
-                wanted = damaged or move.scope.cancelled_caught or not self._is_here(partition)
-                with trio.CancelScope(shield=True):
-                    await self._leave(move.future, remove=wanted)
+            move.is_ending = True
+            try:
+                if move.future is not None and partition.log is not move.future:
+                    wanted = damaged or move.scope.cancelled_caught or not self._is_here(partition)
+                    with trio.CancelScope(shield=True):
+                        await self._leave(move.future, remove=wanted)
+            finally:
+                if self._moves.get(partition.tp) is move:
+                    del self._moves[partition.tp]
+                move.ended.set()
 
     async def _leave(self, future: Log, *, remove: bool) -> None:
         """Take a future log away, or leave it for the next start."""
@@ -180,6 +201,7 @@ class AlterLogDirsManager:
             if log.log_end_offset - future.log_end_offset and await self._catch_up(move, future):
                 continue
             await offload(future.flush, directory=move.directory.path)
+            await trio.lowlevel.checkpoint_if_cancelled()
             if partition.busy or move.cut is not None:
                 continue
             missing = log.read_bytes(

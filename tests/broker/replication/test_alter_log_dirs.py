@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+import pytest
 import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
@@ -280,6 +281,32 @@ async def test_a_move_is_no_faster_than_it_may_be() -> None:
         assert node.broker.replicas.partition("t", 0).log.log_dir.path == here
         await configure(caller, quota, str(1 << 40))
         await moved(node, target)
+
+
+@pytest.mark.parametrize("between", ["here", "elsewhere"])
+@trio_test
+async def test_who_changes_his_mind_twice_gets_what_he_asked_for_last(between: str) -> None:
+    """A move that is not wanted any more removes its copy before the next one begins with it."""
+    disk = MemoryDisk()
+    async with running_node(disk, log__dirs="/a,/b,/c") as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        partition, moves = node.broker.replicas.partition("t", 0), node.broker.alter_log_dirs
+        now_ms = node.broker.clock.now_ms()
+        for _ in range(12):  # more than is copied at once
+            partition.append(build_batch([(now_ms, b"k", bytes(200_000), ())]), now_ms=now_ms)
+        here, there, elsewhere = sorted("abc", key=lambda d: f"/{d}" != partition.log.log_dir.path)
+        node.broker.quotas.directories.rate = 1
+        moves.move("t", 0, f"/{there}")
+        while not node.broker.quotas.directories.exceeded:  # noqa: ASYNC110
+            await trio.sleep(0.001)
+        moves.move("t", 0, f"/{here if between == 'here' else elsewhere}")
+        moves.move("t", 0, f"/{there}")
+        node.broker.quotas.directories.rate = 1 << 40
+        await moved(node, f"/{there}")
+        assert values(node) == [bytes(200_000)] * 12
+        while moves.moves(partition.log.log_dir):  # noqa: ASYNC110
+            await trio.sleep(0.001)
+        assert not [n for d in "abc" for n in disk.list(f"/{d}") if n.endswith("-future")]
 
 
 async def cordon(caller: Caller, paths: str) -> None:
