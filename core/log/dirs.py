@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from pk.core.log import checkpoints, closed_logs, txnindex_sizes
+from pk.core.log.checked_bytes import checked_batches
 from pk.core.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, UNKNOWN_BROKER_EPOCH
 from pk.core.log.closed_logs import ClosedLog
 from pk.core.log.config import LogConfig
@@ -37,9 +38,10 @@ from pk.core.log.files import Disk
 from pk.core.log.log import Log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
 from pk.core.log.recovery import Progress
-from pk.core.log.segment import LOG
+from pk.core.log.segment import LOG, file_name
 from pk.core.log.txnindex_sizes import format_note as format_sizes
 from pk.core.log.txnindex_sizes import mark_lost, sizes_of
+from pk.core.record.batch import CorruptBatch
 from pk.core.values import TopicPartition, Uuid
 
 __all__ = ["LogDir", "LogDirs", "cluster_of", "read_meta_properties"]
@@ -139,7 +141,7 @@ class LogDirs:
         for tp, several in places.items():
             if len(several) == 1:
                 continue
-            *behind, _ = sorted(several, key=lambda d: _reach(d, d.found[tp]))
+            *behind, _ = sorted(several, key=lambda d: _reach(d, tp))
             for directory in behind:
                 self._stray(directory, tp)
 
@@ -227,13 +229,16 @@ class LogDirs:
                     closed = directory.take_closed(tp, path, topic_id)
                 if closed is not None or self._is_of(directory, path, topic_id):
                     return _Place(directory, path, closed)
-            usable = self.usable
-            if not usable:
+            if not self.usable:
                 raise StorageError(str(tp), "create", OSError("every log directory has failed"))
+            usable = [d for d in self.usable if tp not in d.leaving]
+            if not usable:
+                error = OSError("the log that was there before is not renamed away yet")
+                raise StorageError(str(tp), "create", error, undone=True)
             wished = self._wishes.pop(tp, None)
             usable = [d for d in usable if not d.cordoned] or usable
             directory = min(usable, key=lambda d: len(d.logs) + len(d.found))
-            if wished is not None and not wished.failed:
+            if wished is not None and not wished.failed and tp not in wished.leaving:
                 directory = wished
             path = f"{directory.path}/{tp}"
             try:
@@ -284,27 +289,47 @@ class LogDirs:
             directory.futures[log.tp] = path
             return path
 
-    def promote(self, future: Log, log: Log) -> str:
-        """Let `future`, which holds all that `log` does, take its place; the path of the old one,
-        to `remove_deleted`.
-
-        The new name is there before the old one goes: a crash in between leaves both, and the next
-        start takes the one that goes further (`open`). Raises StorageError.
-        """
+    def promote(self, future: Log, log: Log) -> None:
+        """Let `future`, which holds all that `log` does, take its place. `settle` and `take_away`
+        follow: until then both are there, and after a crash the next start takes the one that goes
+        further (`open`). Raises StorageError."""
         with self._mutex:
             old, new = log.log_dir, future.log_dir
             future.move_directory(f"{new.path}/{log.tp}")
             new.futures.pop(log.tp, None)
+            future.created = True  # what is synced from now on is so under this name
             future.take_epochs(log)
             future.first_dirty_offset = log.first_dirty_offset
-            path = self._away(old, log.tp, "delete")
-            log.abandon()
-            log.move_directory(path)
-            old.deleted.append(path)
+            old.leaving.add(log.tp)
             old.logs.pop(log.tp, None)
             old.forget(log.tp)
             new.logs[log.tp] = self._logs[log.tp] = future
             new.recovery_points[log.tp] = future.recovery_point
+
+    def settle(self, future: Log, log: Log) -> None:
+        """Make the name durable under which `future` took the place of `log`, and note where it
+        begins; the old name goes only then, or a power cut could leave neither. Raises
+        StorageError."""
+        log.abandon()
+        directory = future.log_dir
+        directory.sync_names()
+        try:
+            directory.write_recovery_points()
+            directory.write_log_start_offsets()
+        except StorageError as e:
+            if not e.is_passing:
+                raise
+            logger.warning("%s; the next checkpoint has it", e)
+
+    def take_away(self, log: Log) -> str:
+        """Rename away a log whose place another one took; the new path, to `remove_deleted`. Raises
+        StorageError."""
+        with self._mutex:
+            directory = log.log_dir
+            path = self._away(directory, log.tp, "delete")
+            log.move_directory(path)
+            directory.deleted.append(path)
+            directory.leaving.discard(log.tp)
             return path
 
     def give_up(self, future: Log) -> None:
@@ -569,11 +594,20 @@ def _sync_all(directory: LogDir, logs: list[Log]) -> bool:
         return False
 
 
-def _reach(directory: LogDir, path: str) -> tuple[int, int]:
-    """How far the log in a directory goes, by its last segment: its base offset and size."""
+def _reach(directory: LogDir, tp: TopicPartition) -> tuple[int, int]:
+    """How far the log in a directory goes: its end, as far as its last segment is sound, and where
+    it begins, if that was noted. (Two logs with the same records may have other segments.)"""
+    path = directory.found[tp]
     sizes = {
         int(name[:20]): entry.size
         for name, entry in directory.disk.list(path).items()
         if name.endswith(LOG) and name[:20].isdigit()
     }
-    return max(sizes.items(), default=(-1, 0))
+    end = base = max(sizes, default=-1)
+    if sizes:
+        file = directory.disk.open(f"{path}/{file_name(base, LOG)}")
+        with contextlib.suppress(CorruptBatch):
+            for _, header in checked_batches(file, 0, sizes[base]):
+                end = header.next_offset
+        file.close()
+    return end, directory.log_start_offsets.get(tp, 0)

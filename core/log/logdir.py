@@ -78,6 +78,8 @@ class LogDir:
         self.logs: dict[TopicPartition, OpenLog] = {}
         self.futures: dict[TopicPartition, str] = {}
         """Logs that are being moved here → their directories until they are complete."""
+        self.leaving: set[TopicPartition] = set()
+        """Logs that were moved from here, and are not renamed away yet."""
         self._checkpoints = threading.RLock()
         """One at a time writes a checkpoint, from what it reads to the last byte: several threads
         may come at once, and what the later one read must not be replaced by what the earlier one
@@ -217,6 +219,13 @@ class LogDir:
         except ValueError as e:
             logger.warning("%s cannot be read (%s): going on without it", path, e)
             return {}
+
+    def sync_names(self) -> None:
+        """Make the names of its logs durable. Raises StorageError."""
+        try:
+            self.disk.sync_dir(self.path)
+        except OSError as e:
+            raise StorageError(self.path, "sync", e) from e
 
     def write_recovery_points(self) -> None:
         """Bring `recovery-point-offset-checkpoint` up to date. Raises StorageError."""

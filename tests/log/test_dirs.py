@@ -267,6 +267,87 @@ def test_a_topic_that_was_made_again_does_not_get_the_old_log() -> None:
     assert [n for n in disk.list("/data") if n.endswith("-stray")]
 
 
+class PowerCut(Exception):
+    """Nothing more happens on the disk."""
+
+
+class UnevenDisk(MemoryDisk):
+    """The names in /old reach the disk when they change, those in /new when they are synced. The
+    power is cut after the change of a name with `cut_at` in it, if that is given."""
+
+    cut_at = ""
+
+    def rename(self, old: str, new: str) -> None:
+        super().rename(old, new)
+        if new.startswith("/old/"):
+            self.sync_dir("/old")
+        if self.cut_at and new.endswith(self.cut_at):
+            self.crash()
+            raise PowerCut
+
+
+@pytest.mark.parametrize("cut_at", ["/new/a-0", "-delete", "/new/recovery-point-offset-checkpoint"])
+def test_a_power_cut_while_a_log_takes_anothers_place_leaves_one_of_them(cut_at: str) -> None:
+    disk = UnevenDisk()
+    disk.make("/old")
+    disk.make("/new")
+    disk.sync_dir("")
+    dirs = open_dirs(disk, "/old", "/new")
+    dirs.wish(A, dirs.directories[0])
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    for _ in range(10):
+        append(log)
+    log.flush()
+    future = dirs.open_future(log, dirs.directories[1], NOW)
+    future.append_as_follower(log.read_bytes(0, 1 << 20, 10), NOW)
+    future.flush()
+    disk.cut_at = cut_at
+    with pytest.raises(PowerCut):
+        dirs.promote(future, log)
+        dirs.settle(future, log)
+        dirs.take_away(log)
+    disk.cut_at = ""
+    dirs = open_dirs(disk, "/old", "/new")
+    assert dirs.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 10
+
+
+def test_what_is_synced_in_a_log_that_took_anothers_place_survives_a_power_cut() -> None:
+    disk = MemoryDisk()
+    disk.make("/old")
+    disk.make("/new")
+    disk.sync_dir("")
+    dirs = open_dirs(disk, "/old", "/new")
+    dirs.wish(A, dirs.directories[0])
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    log.created = True
+    log.flush()
+    future = dirs.open_future(log, dirs.directories[1], NOW)
+    future.append_as_follower(log.read_bytes(0, 1 << 20, 1), NOW)
+    future.flush()
+    dirs.promote(future, log)
+    append(future)
+    future.flush()
+    disk.crash()
+    dirs = open_dirs(disk, "/old", "/new")
+    assert dirs.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 2
+
+
+def test_a_new_log_is_not_made_of_one_that_moved_and_still_lies_there() -> None:
+    dirs = open_dirs(MemoryDisk(), "/old", "/new")
+    old, new = dirs.directories
+    dirs.wish(A, old)
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    future = dirs.open_future(log, new, NOW)
+    future.append_as_follower(log.read_bytes(0, 1 << 20, 1), NOW)
+    dirs.promote(future, log)
+    dirs.delete_log(future)
+    dirs.wish(A, old)
+    again = dirs.open_log(A, ID_B, CONFIG, NOW)
+    assert (again.log_dir, again.log_end_offset) == (new, 0)
+
+
 def test_logs_of_no_topic_are_renamed_to_stray() -> None:
     disk = MemoryDisk()
     dirs = open_dirs(disk)

@@ -2,11 +2,12 @@
 (AlterReplicaLogDirs, KIP-113).
 
 A *future* log in the other directory is filled from the current one, off the loop, until little is
-missing. Then, in one turn of the loop, the rest is copied and the directories are renamed: from one
-batch to the next the partition has another log. The old one is removed `file.delete.delay.ms`
-later, since readers may be at it. A future log that a stop, a crash or a full disk left is gone on
-with, from where the two agree: the log may have been cut and have grown since. What was synced
-where it came from (`flush.messages`) is synced where it goes before it counts.
+missing. Then, in one turn of the loop, the rest is copied and the future log gets its name: from
+one batch to the next the partition has another log. When that name is durable the old one is
+renamed away, and removed `file.delete.delay.ms` later, since readers may be at it. A future log
+that a stop, a crash or a full disk left is gone on with, from where the two agree: the log may have
+been cut and have grown since. What was synced where it came from (`flush.messages`) is synced where
+it goes before it counts.
 
 How fast it goes is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`. Where the log is
 cut meanwhile, because its leader's has other records, the copy is cut with it: it may have grown
@@ -210,7 +211,8 @@ class AlterLogDirsManager:
             if len(missing) >= COPY_BYTES:
                 continue
             if self._switch(partition, future, missing):
-                await offload(move.directory.write_recovery_points)
+                with trio.CancelScope(shield=True):
+                    await self._take_away(partition, future, log)
                 return
 
     async def _align(self, move: Move, future: Log) -> None:
@@ -262,12 +264,18 @@ class AlterLogDirsManager:
         if partition.config.flush_messages < NEVER:
             future.flush()
         future.config = log.config
-        path = self._dirs.promote(future, log)
+        self._dirs.promote(future, log)
         partition.log = future
-        self._replicas.removed(path, partition.config.file_delete_delay_ms)
         self._moved(partition)
         logger.info("%s is in %s now", partition.tp, future.log_dir.path)
         return True
+
+    async def _take_away(self, partition: Partition, future: Log, log: Log) -> None:
+        """Remove the log that is not the partition's any more, once its successor is safe."""
+        await offload(self._dirs.settle, future, log, directory=future.log_dir.path)
+        path = self._dirs.take_away(log)
+        self._replicas.removed(path, partition.config.file_delete_delay_ms)
+        await offload(log.log_dir.sync_names, directory=log.log_dir.path)
 
     def _is_here(self, partition: Partition) -> bool:
         return self._replicas.find(*partition.tp) is partition and partition.offline is None

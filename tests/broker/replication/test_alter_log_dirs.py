@@ -8,8 +8,9 @@ import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.errors import ErrorCode
+from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryDisk, MemoryFile
-from pk.core.record.batch import iter_headers, records
+from pk.core.record.batch import iter_headers, read_header, records
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -221,6 +222,35 @@ async def test_of_two_logs_that_a_crash_left_the_one_that_goes_further_is_taken(
         assert node.broker.replicas.partition("t", 0).log.log_dir.path == here
         assert values(node) == [b"%d" % i for i in range(50)]
     assert [n for n in disk.list(target) if n.endswith("-stray")]
+
+
+@trio_test
+async def test_who_has_the_later_records_goes_further_whatever_the_segments() -> None:
+    """One log ended a segment that the other goes on with."""
+    disk = MemoryDisk()
+    async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        append(node, 50)
+        log, target = node.broker.replicas.partition("t", 0).log, other(node)
+        disk.make(f"{target}/t-0")
+        for name in disk.list(log.directory):
+            disk.write(f"{target}/t-0/{name}", disk.read(f"{log.directory}/{name}"))
+        log.roll(node.broker.clock.now_ms())
+        newer = Log.open(
+            disk,
+            f"{target}/t-0",
+            log.tp,
+            log.config,
+            topic_id=log.topic_id,
+            clean=False,
+            now_ms=node.broker.clock.now_ms(),
+        )
+        batch = build_batch([(node.broker.clock.now_ms(), b"k", b"50", ())])
+        newer.append_as_leader(batch, read_header(batch), 1, node.broker.clock.now_ms())
+        newer.close()
+    async with running_node(disk, **DIRS) as node:
+        assert node.broker.replicas.partition("t", 0).log.log_dir.path == target
+        assert values(node) == [b"%d" % i for i in range(51)]
 
 
 @trio_test
