@@ -347,12 +347,12 @@ class LogDirs:
     def delete_log(self, log: Log) -> str:
         """Rename the log's directory away and forget it; the new path, to `remove_deleted` it after
         `file.delete.delay.ms`. Readers in flight go on. Raises StorageError."""
+        log.abandon()  # may wait for a sync: not with the lock, which the loop takes
         with self._mutex:
             directory = log.log_dir
             self._logs.pop(log.tp, None)
             directory.logs.pop(log.tp, None)
             directory.forget(log.tp)
-            log.abandon()
             path = self._away(directory, log.tp, "delete")
             log.move_directory(path)
             directory.deleted.append(path)
