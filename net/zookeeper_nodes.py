@@ -11,7 +11,7 @@ from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsisten
 from pk.core import cbor
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, pack, unpack
-from pk.core.meta.image import MetadataImage
+from pk.core.meta.image import ContradictoryEvent, MetadataImage
 from pk.core.meta.store import Leader, StoreFailed
 
 _EPOCH_KIND: Final = "pk.zookeeper.epoch"
@@ -96,7 +96,7 @@ def image_of(data: bytes | None, offsets: list[int], documents: list[bytes]) -> 
 
     try:
         return image.apply(events())
-    except (AssertionError, IndexError) as e:
+    except (ContradictoryEvent, IndexError) as e:
         raise StoreFailed(f"ZooKeeper: the metadata log contradicts itself: {e!r}") from e
 
 

@@ -58,6 +58,10 @@ _K = TypeVar("_K")
 NO_CONFIGS: Final[Mapping[str, str]] = {}
 
 
+class ContradictoryEvent(Exception):
+    """An event that cannot follow on those before it: the log is damaged, or a decision wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
     """One registered broker."""
@@ -221,8 +225,7 @@ class MetadataImage:
         return sum(len(topic.partitions) for topic in self.topics.values())
 
     def apply(self, events: Iterable[Event]) -> "MetadataImage":
-        """The image after `events`. An event that contradicts the image is a damaged log:
-        AssertionError."""
+        """The image after `events`. Raises ContradictoryEvent."""
         edit = _Edit(self)
         for event in events:
             edit.replay(event)
@@ -263,6 +266,15 @@ class _Edit:
         self._quotas: dict[Entity, Mapping[str, float]] | None = None
 
     def replay(self, event: Event) -> None:
+        """Take one more event in. Raises ContradictoryEvent."""
+        try:
+            self._replay(event)
+        except (AssertionError, LookupError) as e:
+            kind = type(event).__name__
+            raise ContradictoryEvent(f"the event at {self._offset}, {kind}: {e!r}") from e
+        self._offset += 1
+
+    def _replay(self, event: Event) -> None:
         match event:
             case PartitionCreated():
                 self._create_partition(event)
@@ -308,7 +320,6 @@ class _Edit:
             case ControllerElected():
                 self._changed["controller_id"] = event.controller_id
                 self._changed["controller_epoch"] = event.epoch
-        self._offset += 1
 
     def finish(self) -> Turns[MetadataImage]:
         pace = Pace()

@@ -25,7 +25,7 @@ from pk.core.meta.events import (
     pack,
     unpack,
 )
-from pk.core.meta.image import MetadataImage
+from pk.core.meta.image import ContradictoryEvent, MetadataImage
 from pk.core.values import NO_EPOCH, NO_NODE
 
 KIND: Final = "pk.metadata.snapshot"
@@ -113,6 +113,6 @@ def load(data: bytes) -> MetadataImage:
     try:
         offset, packed = body["offset"], body["events"]
         image = MetadataImage().apply(unpack(one) for one in packed)
-    except (KeyError, TypeError, IndexError, AssertionError) as e:
+    except (KeyError, TypeError, IndexError, ContradictoryEvent) as e:
         raise cbor.CborError(f"{KIND}: contradicts itself: {e!r}") from e
     return replace(image, offset=offset)

@@ -37,7 +37,7 @@ from pk.core.meta.events import (
     TopicCreated,
     TopicDeleted,
 )
-from pk.core.meta.image import Changes, MetadataImage, PartitionImage, changes
+from pk.core.meta.image import Changes, ContradictoryEvent, MetadataImage, PartitionImage, changes
 
 ID = bytes(15) + b"\x01"
 
@@ -245,7 +245,7 @@ def test_what_no_event_touches_is_shared() -> None:
 )
 def test_an_event_that_contradicts_the_image_is_a_damaged_log(event: Event) -> None:
     image = MetadataImage().apply([TopicCreated("t", ID), BrokerRegistered(1, 5, bytes(16), ())])
-    with pytest.raises(AssertionError):
+    with pytest.raises(ContradictoryEvent):
         image.apply([event])
 
 

@@ -34,7 +34,7 @@ from pk.core.log.files import Disk
 from pk.core.log.log import Log, Origin
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, decode
-from pk.core.meta.image import MetadataImage
+from pk.core.meta.image import ContradictoryEvent, MetadataImage
 from pk.core.meta.store import Fenced, Leader, StoreFailed, StoreFull
 from pk.core.record.batch import iter_headers, read_header, records
 from pk.core.record.build import build_batch
@@ -113,7 +113,7 @@ class EmbeddedStore:
     async def _offload(self, fn: Callable[[*Args], T], *args: *Args) -> T:
         try:
             return await offload(fn, *args, directory=self._path)
-        except (OSError, cbor.CborError, KafkaError) as e:
+        except (OSError, cbor.CborError, KafkaError, ContradictoryEvent) as e:
             if self._log is not None and self._log.dead is not None:
                 # A sync that failed is never tried again, nor is what it left in the page cache
                 # believed.

@@ -30,7 +30,7 @@ from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, decode
-from pk.core.meta.image import MetadataImage
+from pk.core.meta.image import ContradictoryEvent, MetadataImage
 from pk.core.record.batch import check_crc, iter_headers, records
 from pk.core.values import METADATA_TOPIC, NO_EPOCH
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
@@ -333,10 +333,8 @@ def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
         return image.apply(events) if events else image
     except (KafkaError, cbor.CborError) as e:
         raise MetadataBroken(f"events from {image.offset} on cannot be read: {e}") from e
-    except (AssertionError, LookupError) as e:
-        raise MetadataBroken(
-            f"events from {image.offset} on contradict what was before them: {e!r}"
-        ) from e
+    except (ContradictoryEvent, LookupError) as e:
+        raise MetadataBroken(f"what came contradicts what was before it: {e!r}") from e
 
 
 def _only_partition(answer: Any) -> FetchedPartition:

@@ -13,7 +13,13 @@ import trio
 from pk.core.broker.controller.embedded_store import DIRECTORY, EmbeddedStore
 from pk.core.broker.offload import inline
 from pk.core.log.memory_disk import MemoryDisk
-from pk.core.meta.events import ClusterCreated, Event, ProducerIdsAllocated, TopicCreated
+from pk.core.meta.events import (
+    ClusterCreated,
+    Event,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import StoreFailed, StoreFull
 
@@ -214,6 +220,19 @@ def test_a_damaged_record_is_a_reason_not_a_guess() -> None:
         controller = f"/data/{DIRECTORY}/controller"
         disk.write(controller, b"\x00")
         with pytest.raises(StoreFailed, match="controller"):
+            await opened(disk)
+
+    run(main)
+
+
+@pytest.mark.parametrize("event", [*some(0, 1), TopicDeleted(b"none" * 4)])
+def test_an_event_that_contradicts_those_before_it_is_a_reason_too(event: Event) -> None:
+    async def main() -> None:
+        disk = new_disk()
+        store, epoch, image = await opened(disk)
+        await store.append(epoch, image.offset, [*some(0, 1), event])
+        await store.close()
+        with pytest.raises(StoreFailed, match="the event at 1, Topic"):
             await opened(disk)
 
     run(main)
