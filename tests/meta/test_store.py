@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trio
+from meta.memory_store import MemoryLog, MemoryStore
 from zookeeper_server import ZooKeeperServer
 from zookeeper_stores import ZooKeeperStores
 
@@ -29,7 +30,7 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.store import Fenced, Leader, MemoryLog, MemoryStore, MetadataStore
+from pk.core.meta.store import Fenced, Leader, MetadataStore
 
 
 class Stores:

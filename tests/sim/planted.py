@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from typing import Any, Final
 
 import trio
+from meta.memory_store import MemoryStore
 from sim import swarm
 from sim.faults import KINDS
 from sim.simulation import Options, run_seed
@@ -31,7 +32,6 @@ from pk.core.log.state import LogState
 from pk.core.machine import Decision
 from pk.core.meta import partitions as meta_partitions
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.store import MemoryStore
 from pk.core.share.batches import RecordState, StateBatch
 from pk.core.share.coordinator import ShareCoordinatorMachine
 from pk.core.share.partition import Acquired, SharePartition, StateWrite

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import trio
+from meta.memory_store import MemoryLog, MemoryStore
 from sim.history import History
 from sim.network import Network
 from sim.processes import Process
@@ -22,7 +23,7 @@ from sim.processes import Process
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.store import Fenced, Leader, MemoryLog, MemoryStore, MetadataStore, StoreFailed
+from pk.core.meta.store import Fenced, Leader, MetadataStore, StoreFailed
 
 HOST: Final = "zk"
 SESSION_S: Final = 3.0

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from meta.memory_store import MemoryLog, MemoryStore
 
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import FateUnknown
@@ -17,7 +18,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, ProducerIdsAllocated, TopicCreated
 from pk.core.meta.image import ContradictoryEvent, MetadataImage
-from pk.core.meta.store import MemoryLog, MemoryStore, MetadataLost, StoreFailed, StoreFull
+from pk.core.meta.store import MetadataLost, StoreFailed, StoreFull
 from pk.core.record.batch import iter_headers, records
 from pk.core.values import NO_NODE
 
