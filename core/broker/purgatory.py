@@ -237,11 +237,6 @@ class Purgatory:
             if self._deadlines and self._deadlines[0][2] is operation:
                 heappop(self._deadlines)
 
-    @property
-    def waiting(self) -> int:
-        """How many keys are being waited on."""
-        return len(self._waiting)
-
     def _leave(self, key: Hashable, waiter: _Waiter) -> None:
         waiting = self._waiting[key]
         waiting.pop(waiter, None)

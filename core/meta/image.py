@@ -215,11 +215,6 @@ class MetadataImage:
         return self.configs.get((resource_type, name), NO_CONFIGS)
 
     @property
-    def alive_brokers(self) -> list[BrokerImage]:
-        """The brokers that are not fenced, by id."""
-        return [self.brokers[i] for i in sorted(self.brokers) if not self.brokers[i].fenced]
-
-    @property
     def partition_count(self) -> int:
         """How many partitions there are."""
         return sum(len(topic.partitions) for topic in self.topics.values())

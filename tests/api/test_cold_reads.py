@@ -157,7 +157,7 @@ def test_a_fetch_that_waited_reads_what_is_cold_in_a_thread(directory: Path) -> 
             await make_topic(reader, "t", index__interval__bytes="1")
             await produce(other, b"before", "t")
             await reader.send(fetch_request(1, wait_ms=60_000), 11)
-            while not node.broker.purgatory.waiting:
+            while not node.broker.purgatory.size:
                 await trio.testing.wait_all_tasks_blocked()
             disk.cold = frozenset(map(str, files_of(directory)))
             await produce(other, b"x" * 60_000, "t")

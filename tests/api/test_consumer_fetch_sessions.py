@@ -270,7 +270,7 @@ async def test_a_full_cache_serves_without_a_session() -> None:
 async def test_a_session_that_makes_room_for_a_follower_answers_what_it_was_asked() -> None:
     async with a_session(slots=1) as (node, other, session), caller_of(node) as follower:
         await session.send(max_wait_ms=LONG_MS)
-        while not node.broker.purgatory.waiting:
+        while not node.broker.purgatory.size:
             await trio.lowlevel.checkpoint()
         opened = await follower.call(fetch((0, 0), session_epoch=0, replica_id=2), 11)
         assert opened.session_id not in (0, session.id)

@@ -277,7 +277,7 @@ async def test_where_only_markers_are_left_it_waits_for_a_record() -> None:
             answers.append(await fetch(caller, 1, 2, max_wait_ms=50_000))
 
         nursery.start_soon(wait)
-        while not node.broker.purgatory.waiting:
+        while not node.broker.purgatory.size:
             await trio.lowlevel.checkpoint()
         assert not answers
         assert await produce(writer, build_set([(0, NOW_MS, None, b"next")], 1), 2) == (0, 2)

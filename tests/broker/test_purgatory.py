@@ -37,7 +37,7 @@ def test_waiters_wake_by_key_and_look_again() -> None:
             mark = 2
             purgatory.touch("b")
         assert got == [(1, True, 5), (2, True, 10), (99, False, 30)]
-        assert purgatory.waiting == 0
+        assert purgatory.size == 0
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
@@ -47,7 +47,7 @@ def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
         purgatory = Purgatory()
         with trio.move_on_after(1):
             await purgatory.until(lambda: False, ["a"], trio.current_time() + 30)
-        assert purgatory.waiting == 0
+        assert purgatory.size == 0
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
@@ -132,7 +132,7 @@ def test_what_is_touched_within_is_tried_at_the_end_before_any_other_task() -> N
             purgatory.touch("b")
             assert not both.tried
         assert (len(both.tried), both.is_over) == (1, True)
-        assert (len(other.tried), purgatory.waiting) == (0, 1)
+        assert (len(other.tried), purgatory.size) == (0, 1)
         purgatory.touch("a")
         await trio.testing.wait_all_tasks_blocked()
         assert len(both.tried) == 1, "it is over"
@@ -192,7 +192,7 @@ def test_each_is_tried_when_its_time_is_up() -> None:
         await trio.sleep(60)
         assert [(at - began, expired) for at, expired in quick.tried] == [(1, False), (near, True)]
         assert [(at - began, expired) for at, expired in slow.tried] == [(1, False), (far, True)]
-        assert purgatory.waiting == 0
+        assert purgatory.size == 0
 
     with_served(test)
 
@@ -211,7 +211,7 @@ def test_what_has_ended_leaves_nothing_behind() -> None:
         assert len(purgatory._deadlines) <= SPARE_DEADLINES + 2
         await trio.testing.wait_all_tasks_blocked()
         assert left.is_over
-        assert (purgatory.waiting, len(purgatory._touched)) == (0, 0)
+        assert (purgatory.size, len(purgatory._touched)) == (0, 0)
 
     with_served(test)
 

@@ -312,7 +312,7 @@ async def test_a_fetch_that_waits_goes_with_its_client() -> None:
         with trio.fail_after(60):
             while node.server.connections > 1:
                 await trio.testing.wait_all_tasks_blocked()
-        assert node.broker.purgatory.waiting == 0
+        assert node.broker.purgatory.size == 0
         await other.call(produce_request(b"to nobody"), 9)
 
 

@@ -112,11 +112,6 @@ class MetadataFeed:
         return self._tail[0].first if self._tail else self._image.offset
 
     @property
-    def bytes_kept(self) -> int:
-        """How much the tail takes."""
-        return self._bytes
-
-    @property
     def newest_snapshot(self) -> Snapshot | None:
         """The last one that was made for somebody."""
         return self._snapshots[-1] if self._snapshots else None

@@ -218,10 +218,6 @@ class Partition:
         """The node that leads the partition, or -1."""
         return self.image.leader if self.image is not None else NO_LEADER
 
-    def follows(self, node_id: int) -> bool:
-        """Whether `node_id` is a replica of the partition."""
-        return self.image is not None and node_id in self.image.replicas
-
     @property
     def min_in_sync(self) -> int:
         """The lesser of `min.insync.replicas` and the number of replicas."""

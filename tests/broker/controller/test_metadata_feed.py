@@ -40,6 +40,11 @@ def started(**options: int) -> MetadataFeed:
     return feed
 
 
+def kept_bytes(feed: MetadataFeed) -> int:
+    """How much of the log can be read."""
+    return len(feed.read(feed.start_offset, 1 << 30) or b"")
+
+
 def events_in(data: bytes | None, first: int) -> list[Event]:
     """The events from offset `first` on, as a follower finds them."""
     assert data is not None
@@ -85,7 +90,7 @@ def test_who_is_behind_the_tail_needs_a_snapshot() -> None:
         feed = started(tail_bytes=2_000)
         for number in range(1, 200):
             add(feed, topic(number))
-        assert 1_000 < feed.bytes_kept <= 2_000
+        assert 1_000 < kept_bytes(feed) <= 2_000
         assert feed.start_offset > 100
         assert feed.read(feed.start_offset - 1, 1 << 20) is None
         made = await feed.snapshot(5)
@@ -112,7 +117,7 @@ def test_who_is_behind_the_tail_needs_a_snapshot() -> None:
 def test_the_last_append_stays_whatever_its_size() -> None:
     feed = started(tail_bytes=100)
     add(feed, *[topic(n) for n in range(1, 100)])
-    assert feed.bytes_kept > 100
+    assert kept_bytes(feed) > 100
     assert len(events_in(feed.read(1, 1, 1), 1)) == 99
 
 
