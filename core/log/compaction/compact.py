@@ -175,7 +175,8 @@ def groups(job: Job, end: int) -> Iterator[tuple[Part, ...]]:
 def _map(disk: Disk, job: Job, keys: KeyMap) -> Generator[Worked, None, bool]:
     """Fill the map; returns whether it became full."""
     first = job.first_dirty_offset
-    transactions = Transactions(job.aborted)
+    # The markers of those before are not read here: they would seem to go on.
+    transactions = Transactions(a for a in job.aborted if a.last_offset >= first)
     ends = _ends(job)
     for part in job.parts:
         if ends[part] <= first:

@@ -124,6 +124,30 @@ def test_aborted_records_go_and_their_marker_after_its_time() -> None:
     assert [(p.producer_id, p.last_sequence) for p in again.producers.active()] == [(5, 1), (6, 0)]
 
 
+def test_a_deleted_key_stays_away_though_its_producer_aborted_before() -> None:
+    disk = MemoryDisk()
+    log = small_log(disk)
+
+    def transaction(sequence: int, write: Write, *, commit: bool) -> None:
+        append(log, keyed([write], producer_id=5, sequence=sequence, transactional=True))
+        end_transaction(log, 5, commit=commit)
+
+    transaction(0, Write(b"a", b"no"), commit=False)
+    put(log, ("a", "1"))
+    transaction(1, Write(b"b", b"1"), commit=True)
+    log.roll(NOW)
+    compact(log, disk)
+    assert pairs_of(log) == [(2, "a", "1"), (3, "b", "1")]
+    transaction(2, Write(b"a", None), commit=True)
+    log.roll(NOW)
+    compact(log, disk)
+    assert pairs_of(log) == [(3, "b", "1"), (5, "a", None)]
+    put(log, ("z", "1"))
+    log.roll(NOW)
+    compact(log, disk, now_ms=NOW + ALWAYS.delete_retention_ms)
+    assert pairs_of(log) == [(3, "b", "1"), (7, "z", "1")]
+
+
 def test_the_last_sequence_of_an_active_producer_stays_in_an_empty_batch() -> None:
     disk = MemoryDisk()
     log = small_log(disk)

@@ -1,28 +1,31 @@
-"""Any history of writes, rolls, compactions and crashes, held against a plain dictionary."""
+"""Any history of writes, transactions, rolls, compactions and crashes, held against a plain
+dictionary."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from log.compaction.support import ALWAYS, Write, compact, keyed, records_of, small_log
 from log.cutting import CuttingDisk, PowerCut
-from log.support import NOW, append, durable, headers_of
+from log.support import NOW, append, durable, end_transaction, headers_of
 
 from pk.core.log.log import Log
 from pk.core.record.compress import Codec
 
 KEYS = [b"a", b"b", b"c", b"a long key that is hashed", b"another long key"]
+PRODUCERS = [7, 8]
+WISHES = st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, max_size=4)
+CODECS = st.sampled_from(list(Codec))
 STEPS = st.lists(
     st.one_of(
-        st.tuples(
-            st.just("write"),
-            st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, max_size=4),
-            st.sampled_from(list(Codec)),
-        ),
+        st.tuples(st.just("write"), WISHES, CODECS, st.sampled_from([-1, *PRODUCERS])),
+        st.tuples(st.just("transact"), WISHES, st.sampled_from(PRODUCERS), st.booleans()),
+        st.tuples(st.just("end"), st.sampled_from(PRODUCERS), st.booleans()),
         st.tuples(st.just("roll")),
         st.tuples(st.just("compact"), st.sampled_from([1000, 3])),
+        st.tuples(st.just("round")),
         st.tuples(st.just("wait"), st.sampled_from([1, 500, 1000])),
         st.tuples(st.just("restart")),
         st.tuples(st.just("flush")),
@@ -43,6 +46,12 @@ class World:
     now_ms: int = NOW
     written: list[tuple[int, bytes, bytes | None, int]] = field(default_factory=list)
     """(offset, key, value, when) of every record there ever was, in order."""
+    open: dict[int, list[int]] = field(default_factory=dict)
+    """Producer id → the offsets of its open transaction."""
+    senders: dict[int, int] = field(default_factory=dict)
+    """Offset of a record → the producer whose transaction it belongs to."""
+    aborted: set[int] = field(default_factory=set)
+    """The offsets of records that no reader of committed ones may see."""
     number: int = 0
     noted: int = 0
     """The recovery point on the disk."""
@@ -54,18 +63,37 @@ class World:
         self.noted = noted
         self.log.first_dirty_offset = None if dirty is None else min(dirty, noted)
 
-    def write(self, wishes: list[tuple[bytes, bool]], codec: Codec) -> None:
+    def write(self, wishes: list[tuple[bytes, bool]], codec: Codec, producer_id: int = -1) -> None:
         writes = []
         for key, has_value in wishes:
             self.number += 1
             writes.append(Write(key, b"%d" % self.number if has_value else None))
-        base = append(self.log, keyed(writes, timestamp=self.now_ms, codec=codec)).base_offset
+        state = self.log.producers.get(producer_id)
+        batch = keyed(
+            writes,
+            timestamp=self.now_ms,
+            codec=codec,
+            producer_id=producer_id,
+            sequence=-1 if producer_id < 0 else 0 if state is None else state.last_sequence + 1,
+            transactional=producer_id >= 0,
+        )
+        base = append(self.log, batch).base_offset
         self.written += [(base + i, w.key, w.value, self.now_ms) for i, w in enumerate(writes)]
+        if producer_id >= 0:
+            self.senders |= {base + i: producer_id for i in range(len(writes))}
+            self.open.setdefault(producer_id, []).extend(range(base, base + len(writes)))
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        """End the producer's transaction, if it has one."""
+        if offsets := self.open.pop(producer_id, []):
+            end_transaction(self.log, producer_id, commit=commit)
+            self.aborted.update(() if commit else offsets)
 
     def compact(self, keys_max: int) -> None:
         self.log.flush()
         self.noted = self.log.recovery_point  # the cleaner writes that down first
-        compact(self.log, self.disk, now_ms=self.now_ms, keys_max=keys_max)
+        limit = self.log.last_stable_offset(self.log.log_end_offset)
+        compact(self.log, self.disk, now_ms=self.now_ms, keys_max=keys_max, limit=limit)
 
     def check(self) -> None:
         log = self.log
@@ -78,18 +106,33 @@ class World:
         for r in found:
             assert (r.key, r.value) == known[r.offset][1:3], "nothing was made up or moved"
             assert NOW <= r.timestamp
-        last: dict[bytes, tuple[int, bytes, bytes | None, int]] = {w[1]: w for w in written}
+        undecided = {offset for offsets in self.open.values() for offset in offsets}
+        committed = [w for w in written if w[0] not in self.aborted | undecided]
+        assert undecided & known.keys() <= set(offsets), "an open transaction is left alone"
+        last: dict[bytes, tuple[int, bytes, bytes | None, int]] = {w[1]: w for w in committed}
         for offset, key, value, when in last.values():
             if value is not None:
                 assert offset in offsets, f"the last value of {key!r} is lost"
             elif self.now_ms < when + ALWAYS.delete_retention_ms:
                 assert offset in offsets, f"the tombstone of {key!r} is gone too early"
             else:
-                later = [o for o, k, *_ in known.values() if k == key and o in offsets]
+                later = [o for o, k, *_ in committed if k == key and o in offsets]
                 assert later in ([], [offset]) or max(later) == offset, "a deleted key is back"
+        clean = [r for r in found if r.offset < (log.first_dirty_offset or 0)]
+        assert not self.aborted.intersection(r.offset for r in clean), "an aborted record is left"
+        assert len({r.key for r in clean}) == len(clean), "a key is left twice"
+        self.check_aborted(offsets)
         headers = headers_of(log)
         assert all(a.next_offset <= b.base_offset for a, b in pairwise(headers))
         self.check_readable(offsets)
+
+    def check_aborted(self, offsets: list[int]) -> None:
+        """A reader of committed records is told what to leave out."""
+        log = self.log
+        for offset in self.aborted.intersection(offsets):
+            fetched = log.read(offset, 1 << 20, log.log_end_offset)
+            told = log.aborted_transactions(offset, fetched)
+            assert any(t.first_offset <= offset < t.last_offset for t in told)
 
     def check_readable(self, offsets: list[int]) -> None:
         log = self.log
@@ -116,17 +159,38 @@ def crash(world: World, keep: int, names: str, zeroed: bool) -> None:
     world.disk.crash(keep, names=names, zeroed=zeroed)  # type: ignore[arg-type]
     world.restart(clean=False)
     assert world.log.log_end_offset >= promised
-    world.written = [w for w in world.written if w[0] < world.log.log_end_offset]
+    end = world.log.log_end_offset
+    world.written = [w for w in world.written if w[0] < end]
+    world.aborted = {offset for offset in world.aborted if offset < end}
+    world.senders = {o: sender for o, sender in world.senders.items() if o < end}
+    world.open = {}
+    for state in list(world.log.producers):
+        # The coordinator aborts what is open: that a marker was lost makes it so again.
+        if (first := state.txn_first_offset) >= 0:
+            world.open[state.producer_id] = [
+                o
+                for o, sender in world.senders.items()
+                if o >= first and sender == state.producer_id
+            ]
+            world.end(state.producer_id, commit=False)
 
 
 def step(world: World, what: tuple) -> None:  # type: ignore[type-arg]
     match what:
-        case ("write", wishes, codec):
-            world.write(wishes, codec)
+        case ("write", wishes, codec, producer_id):
+            world.write(wishes, codec, producer_id)
+        case ("transact", wishes, producer_id, commit):
+            world.write(wishes, Codec.NONE, producer_id)
+            world.end(producer_id, commit=commit)
+        case ("end", producer_id, commit):
+            world.end(producer_id, commit=commit)
         case ("roll",):
             world.log.roll(world.now_ms)
         case ("compact", keys_max):
             world.compact(keys_max)
+        case ("round",):
+            world.log.roll(world.now_ms)
+            world.compact(1000)
         case ("wait", ms):
             world.now_ms += ms
         case ("flush",):
@@ -139,7 +203,21 @@ def step(world: World, what: tuple) -> None:  # type: ignore[type-arg]
             crash(world, keep, names, zeroed)
 
 
-@settings(max_examples=60, deadline=None)
+ABORTED_BEFORE = [
+    ("write", [(b"a", True)], Codec.NONE, -1),
+    ("transact", [(b"b", True)], 7, False),
+    ("round",),
+    ("transact", [(b"a", False)], 7, True),
+    ("round",),
+    ("wait", 1000),
+    ("write", [(b"c", True)], Codec.NONE, -1),
+    ("round",),
+]
+"""A producer that aborted in what is compacted deletes a key later."""
+
+
+@settings(max_examples=100, deadline=None)
+@example(ABORTED_BEFORE)
 @given(STEPS)
 def test_a_compacted_log_is_a_dictionary(steps: list) -> None:  # type: ignore[type-arg]
     world = new_world()
