@@ -85,6 +85,7 @@ class LogDir:
         may come at once, and what the later one read must not be replaced by what the earlier one
         did."""
         self.recovery_points: dict[TopicPartition, int] = {}
+        """What the checkpoint says: where recovery would begin after a crash."""
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.aborted: dict[str, Sizes] = {}
@@ -230,23 +231,28 @@ class LogDir:
     def write_recovery_points(self) -> None:
         """Bring `recovery-point-offset-checkpoint` up to date. Raises StorageError."""
         with self._checkpoints:
-            for tp, log in list(self.logs.items()):
-                self.recovery_points[tp] = log.recovery_point
-            self._write(RECOVERY_POINTS, self.recovery_points)
+            now = [(tp, log, log.recovery_point) for tp, log in list(self.logs.items())]
+            points = {tp: point for tp, _, point in now}
+            self._write(RECOVERY_POINTS, {**self.recovery_points, **points})
+            for tp, log, point in now:
+                if self.logs.get(tp) is log:  # or `forget` came meanwhile
+                    self.recovery_points[tp] = point
             self.write_cleaner_offsets()
 
     def write_cleaner_offsets(self) -> None:
         """Bring `cleaner-offset-checkpoint` up to date, where that changed. Raises StorageError."""
         with self._checkpoints:
-            now = {
-                tp: log.first_dirty_offset
+            now = [
+                (tp, log, offset)
                 for tp, log in list(self.logs.items())
-                if log.first_dirty_offset is not None
-            }
-            changed = {**self.cleaner_offsets, **now}
+                if (offset := log.first_dirty_offset) is not None
+            ]
+            changed = {**self.cleaner_offsets, **{tp: offset for tp, _, offset in now}}
             if changed != self.cleaner_offsets:
-                self.cleaner_offsets = changed
                 self._write(CLEANER_OFFSETS, changed)
+                for tp, log, offset in now:
+                    if self.logs.get(tp) is log:
+                        self.cleaner_offsets[tp] = offset
 
     def write_log_start_offsets(self) -> None:
         """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises

@@ -157,6 +157,24 @@ def test_after_a_crash_logs_are_checked_from_the_recovery_point() -> None:
     assert log.recovered is not None and log.recovered.bytes_cut == 30
 
 
+@pytest.mark.parametrize("name", ["recovery-point-offset", "cleaner-offset"])
+def test_a_checkpoint_that_could_not_be_written_is_written_later(name: str) -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    log.flush()
+    log.first_dirty_offset = 1
+    disk.fail_next("write", errno.ENOSPC, suffix=f"{name}-checkpoint.tmp")
+    with pytest.raises(StorageError):
+        dirs.write_recovery_points()
+    said = (dirs.directories[0].recovery_points, dirs.directories[0].cleaner_offsets)
+    assert any(A not in offsets for offsets in said), "what is not on the disk is not said to be"
+    dirs.write_recovery_points()
+    assert said == ({A: 1}, {A: 1})
+    assert disk.read(f"/data/{name}-checkpoint") == b"0\n1\na 0 1\n"
+
+
 def test_a_flushed_log_survives_with_its_name_and_id() -> None:
     disk = MemoryDisk()
     dirs = open_dirs(disk)

@@ -140,9 +140,9 @@ class Cleaner:
         partition, found = chosen
         self._at_work.add(partition)
         try:
-            done = await self._clean(partition, found)
-            self._given_up.pop(partition, None)
-            return done
+            if await self._clean(partition, found):
+                self._given_up.pop(partition, None)
+                return True
         except StorageError as e:
             self._failed(partition, e)
         except KafkaError as e:
@@ -201,6 +201,8 @@ class Cleaner:
         """One round. Whether it came to its end."""
         log, directory = partition.log, partition.log.log_dir
         await offload(log.flush, found.end_offset, directory=directory.path)
+        if log.recovery_point < found.end_offset:
+            return False  # a full disk had no room for what goes with the records
         if directory.recovery_points.get(partition.tp, 0) < found.end_offset:
             await offload(directory.write_recovery_points, directory=directory.path)
         with of_one_log("make a job of it"):

@@ -3,6 +3,7 @@ groups' offsets."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -237,6 +238,29 @@ async def test_a_full_disk_ends_the_round_and_harms_nothing() -> None:
         disk.bytes_max = None
         assert await cleaner.clean_one()
         assert held(partition) == {b"k%d" % k: b" " * 300 + b"19" for k in range(5)}
+
+
+@pytest.mark.parametrize("name", ["leader-epoch", "recovery-point-offset"])
+def test_nothing_is_compacted_before_the_recovery_point_is_noted(name: str) -> None:
+    @trio_test
+    async def run() -> None:
+        disk = MemoryDisk()
+        async with running_node(disk) as node, caller_of(node) as caller:
+            await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
+            partition = node.broker.replicas.partition("t", 0)
+            fill(node, partition)
+            before = [s.size for s in partition.log.segments]
+            cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(disk))
+            disk.fail_next("write", errno.ENOSPC, suffix=f"{name}-checkpoint.tmp", times=2)
+            for _ in range(2):
+                assert not await cleaner.clean_one()
+                assert partition.offline is None
+                assert [s.size for s in partition.log.segments] == before
+            assert await cleaner.clean_one()
+            assert b"\nt 0 90\n" in disk.read("/data/recovery-point-offset-checkpoint")
+            assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
+
+    run()
 
 
 @trio_test
