@@ -22,6 +22,7 @@ from pk.core.broker.replication.truncation import cut_at
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.failures import StorageError
+from pk.core.log.logdir import LogDir
 from pk.core.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicIdPartition
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -35,6 +36,11 @@ from pk.core.wire.messages.offset_for_leader_epoch import (
 )
 
 logger = logging.getLogger("pk.replication")
+
+NOTE_AGAIN_S_MIN: Final = 0.1
+NOTE_AGAIN_S_MAX: Final = 2.0
+NOTE_FOR_S: Final = 30.0
+"""A checkpoint that must be written is tried for so long."""
 
 Wish = tuple[int, int, int, int]
 """(leader epoch, offset, epoch of the last record, log start) of a partition, as last reported to
@@ -118,24 +124,36 @@ class Alignment:
         """No other task touches these logs from here on, also before the first task runs that cuts
         one. Where one was cut below its recovery point that is noted before they are let go:
         nothing is appended to them sooner, under any leader."""
-        before = [partition.log.recovery_point for partition in partitions]
+        before = [(partition, partition.log.recovery_point) for partition in partitions]
         for partition in partitions:
             partition.busy = True
         try:
             yield
         finally:
-            if before != [partition.log.recovery_point for partition in partitions]:
-                await self._note_recovery_points()
+            fallen = (p.log.log_dir for p, point in before if p.log.recovery_point < point)
+            for directory in dict.fromkeys(fallen):
+                await self._note_recovery_points(directory)
             for partition in partitions:
                 partition.busy = False
                 partition.touch()
 
-    async def _note_recovery_points(self) -> None:
+    async def _note_recovery_points(self, directory: LogDir) -> None:
+        """Write them, again and again where the disk is full. Other images wait for this: after a
+        while the directory is taken out of service, as Apache does at once."""
+        clock = self._replicas.clock
+        wait_s, give_up_at = NOTE_AGAIN_S_MIN, clock.time() + NOTE_FOR_S
         with trio.CancelScope(shield=True):
-            try:
-                await offload(self._replicas.write_recovery_points)
-            except StorageError as e:
-                self._replicas.storage_failed(e)
+            while not directory.failed:
+                try:
+                    await offload(directory.write_recovery_points, directory=directory.path)
+                    return
+                except StorageError as e:
+                    if not e.is_passing or clock.time() >= give_up_at:
+                        self._replicas.fail_directory(directory, e)
+                        return
+                    logger.warning("%s; logs that were cut wait for it", e)
+                await trio.sleep(wait_s)
+                wait_s = min(2 * wait_s, NOTE_AGAIN_S_MAX)
 
     async def _truncate(self, partition: Partition, offset: int) -> None:
         if offset >= partition.log.log_end_offset:

@@ -379,11 +379,6 @@ class Replicas:
             for tell in self.was_cut:
                 tell(partition, log.log_end_offset)
 
-    def write_recovery_points(self) -> None:
-        """Note how far every log is durable: to be done when one was cut, before it is appended to.
-        May run in a thread. Raises StorageError."""
-        self._dirs.write_recovery_points()
-
     def failed(self, partition: Partition, error: StorageError) -> None:
         """The partition's disk failed, and with it every partition in the same log directory."""
         self.fail_directory(partition.log.log_dir, error)

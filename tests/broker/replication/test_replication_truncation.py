@@ -1,6 +1,7 @@
 """Logs that part: where they are cut, when they agree again, and what is never lost on the way
 (KIP-101, KIP-279)."""
 
+import errno
 from typing import Any
 
 import pytest
@@ -210,7 +211,7 @@ class TestCutting:
             await alone(cluster, 1, b"x", b"y")
             log = cluster.partition(1).log
             log.flush()
-            cluster.broker(1).replicas.write_recovery_points()
+            log.log_dir.write_recovery_points()
             assert log.recovery_point == 7
             await cluster.change(leader=2, isr=(2,))
             cluster.heal()
@@ -234,7 +235,7 @@ class TestCutting:
             await alone(cluster, 1, b"x", b"y")
             log, replicas = cluster.partition(1).log, cluster.broker(1).replicas
             log.flush()
-            replicas.write_recovery_points()
+            log.log_dir.write_recovery_points()
             off_loop, was_cut, go = replicas.off_loop, trio.Event(), trio.Event()
 
             async def slowly(*args: Any) -> None:
@@ -258,6 +259,42 @@ class TestCutting:
                 go.set()
                 await cluster.until(lambda: cluster.partition(1).leads, 5)
                 assert noted[log.tp] == log.recovery_point == 1
+
+    @pytest.mark.parametrize("room_comes", [True, False])
+    def test_a_log_that_was_cut_is_held_until_a_full_disk_has_noted_it(
+        self, room_comes: bool
+    ) -> None:
+        @simulated
+        async def run() -> None:
+            async with running_cluster(TWO_DIRS, brokers=2) as cluster:
+                await cluster.create(1, 2)
+                await cluster.produce(1, b"a")
+                await cluster.settled(1, 2)
+                await alone(cluster, 1, b"x", b"y")
+                log, disk = cluster.partition(1).log, cluster.disk(1)
+                log.flush()
+                log.log_dir.write_recovery_points()
+                noted, name = log.log_dir.recovery_points, "recovery-point-offset-checkpoint"
+                disk.fail_next("write", errno.ENOSPC, suffix=f"{name}.tmp", times=1000)
+                await cluster.change(leader=2, isr=(2,))
+                cluster.heal()
+                assert await cluster.produce(2, b"b", acks=1) == NONE
+                await trio.sleep(10)
+                assert log.log_end_offset == 1 and noted[log.tp] == 3
+                if room_comes:
+                    disk.heal()
+                    await cluster.settled(1, 2)
+                    assert noted[log.tp] == 1
+                    assert f"{log.tp.topic} 0 1\n".encode() in disk.read(
+                        f"{log.log_dir.path}/{name}"
+                    )
+                    assert cluster.values(1) == [b"a", b"b"]
+                else:
+                    await cluster.until(lambda: log.log_dir.failed, 30)
+                    assert cluster.partition(1).offline is not None
+                    assert log.log_end_offset == 1
+
+        run()
 
     @simulated
     async def test_what_is_about_to_be_cut_is_in_nobody_elses_hands(
