@@ -91,6 +91,8 @@ class LogRetention:
                 await trio.lowlevel.checkpoint()
                 if self._replicas.find(*partition.tp) is not partition or log.dead is not None:
                     return
+                if partition.log is not log:
+                    return  # it is in another directory now: the next check looks at that
         except StorageError as e:
             if e.undone:
                 logger.warning("%s keeps what retention would drop: %s", partition.tp, e)

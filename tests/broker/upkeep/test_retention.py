@@ -126,6 +126,30 @@ async def test_what_cannot_be_dropped_just_now_is_left_to_retention() -> None:
 
 
 @trio_test
+async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_check() -> None:
+    async with running_node(MemoryDisk(), log__dirs="/a,/b") as node, caller_of(node) as caller:
+        await make_topic(caller, "t", retention__ms="1000")
+        fill(node, "t", 5000, 5 * DROPPED_AT_ONCE)
+        partition = node.broker.replicas.partition("t", 0)
+        dirs, old = node.broker.replicas._dirs, partition.log
+        now_ms = node.broker.clock.now_ms()
+        (other,) = (d for d in dirs.directories if d is not old.log_dir)
+        retention = LogRetention(node.broker.replicas, node.broker.config)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(retention.check)
+            while not old.log_start_offset:  # the check goes on in turns
+                await trio.lowlevel.checkpoint()
+            future = dirs.open_future(old, other, now_ms)
+            while data := old.read_bytes(future.log_end_offset, 1 << 20, old.log_end_offset):
+                future.append_as_follower(data, now_ms)
+            dirs.promote(future, old)
+            partition.log = future
+        assert partition.log is future and future.log_start_offset < 5 * DROPPED_AT_ONCE
+        await retention.check()
+        assert future.log_start_offset == future.log_end_offset == 5 * DROPPED_AT_ONCE
+
+
+@trio_test
 async def test_the_check_comes_by_itself_and_takes_changed_configs() -> None:
     keys = {"log__retention__check__interval__ms": "5"}
     async with running_node(None, **keys) as node, caller_of(node) as caller:
