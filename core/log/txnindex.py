@@ -84,9 +84,11 @@ class TxnIndex:
             if not self.intact:
                 self.lost = True
                 return
-            self.lost = True  # unless it is written, whole
-            self.file.pwrite(ENTRY.pack(VERSION, *aborted), self._size)
-            self.lost = False
+            try:
+                self.file.pwrite(ENTRY.pack(VERSION, *aborted), self._size)
+            except BaseException:  # not sooner: readers in threads see it
+                self.lost = True
+                raise
             self._size += ENTRY.size
             self._last = aborted.last_offset
             self.dirty = True
@@ -94,8 +96,10 @@ class TxnIndex:
     def all(self) -> list[AbortedTxn]:
         """Every entry. Raises OSError, TxnIndexLost."""
         size = self._size
+        if self.lost:  # once: a rebuild may end at any moment
+            raise TxnIndexLost(self.base_offset)
         try:
-            data = self.file.pread(size, 0) if size and not self.lost else b""
+            data = self.file.pread(size, 0) if size else b""
         except FileNotFoundError:
             data = b""
         whole = data[: len(data) - len(data) % ENTRY.size]

@@ -11,10 +11,12 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.failures import StorageError
+from pk.core.log.files import Data
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.patience import WouldWait, patience
 from pk.core.log.tools.verify import PartitionCheck
+from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.build import build_batch, end_transaction_batch
 
 
@@ -273,6 +275,35 @@ def test_a_cold_index_is_read_in_a_thread_only() -> None:
         log.aborted_transactions(0, fetched, patient=False)
     assert not patience.spent
     assert [a.producer_id for a in log.aborted_transactions(0, fetched)] == [1]
+
+
+class BusyFile(MemoryFile):
+    """A file that others read while it is written to."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def pwrite(self, data: Data, position: int) -> None:
+        if self.meanwhile is not None:
+            self.meanwhile()
+        super().pwrite(data, position)
+
+
+class BusyDisk(MemoryDisk):
+    def open(self, path: str) -> MemoryFile:
+        return (BusyFile if path.endswith(".txnindex") else MemoryFile)(self, path)
+
+
+def test_an_index_that_is_just_written_to_is_not_lost() -> None:
+    log = open_log(BusyDisk())
+    for producer_id in (1, 2):
+        send(log, producer_id)
+    end_transaction(log, 1, commit=False)
+    index, read = log.segments[0].txn_index, list[AbortedTxn]()
+    assert isinstance(index.file, BusyFile)
+    index.file.meanwhile = lambda: read.extend(index.all())
+    end_transaction(log, 2, commit=False)
+    assert [a.producer_id for a in read] == [1]
+    assert index.intact and [a.producer_id for a in index.all()] == [1, 2]
 
 
 def test_the_name_of_the_index_is_durable_with_what_is_in_it() -> None:
