@@ -93,10 +93,10 @@ class LeaderEpochs:
             self.dirty = True
 
     def truncate_start(self, offset: int) -> None:
-        """Drop the epochs that end before `offset`, the new start of the log; the one that covers
-        it begins there."""
+        """Drop the epochs that end at or before `offset`, the new start of the log; the one that
+        covers it begins there."""
         i = bisect_right(self._entries, offset, key=lambda e: e.start_offset)
-        if i and self._entries[i - 1].start_offset < offset:
+        if i > 1 or (i and self._entries[0].start_offset < offset):
             self._entries = [EpochStart(self._entries[i - 1].epoch, offset), *self._entries[i:]]
             self.dirty = True
 

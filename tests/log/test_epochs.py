@@ -47,6 +47,7 @@ def test_epochs_agree_with_a_list(steps: list[tuple[str, int]]) -> None:
         assert epochs.end_offset(epoch, len(by_offset)) == (epoch, last + 1)
     entries = epochs.entries
     assert all(a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in pairwise(entries))
+    assert all(e.start_offset >= start for e in entries), "an epoch is wholly gone"
     assert LeaderEpochs.parse(epochs.format()).entries == entries
 
 
@@ -68,6 +69,24 @@ def test_epochs_agree_with_a_list(steps: list[tuple[str, int]]) -> None:
 def test_end_offset_for_epoch(asked: int, answer: tuple[int, int]) -> None:
     epochs = LeaderEpochs([EpochStart(2, 10), EpochStart(5, 25), EpochStart(6, 30)])
     assert epochs.end_offset(asked, 100) == EpochEnd(*answer)
+
+
+@pytest.mark.parametrize(
+    ("start", "left"),
+    [
+        (0, [(0, 0), (3, 100), (4, 200)]),
+        (99, [(0, 99), (3, 100), (4, 200)]),
+        (100, [(3, 100), (4, 200)]),
+        (101, [(3, 101), (4, 200)]),
+        (200, [(4, 200)]),
+        (300, [(4, 300)]),
+    ],
+)
+def test_what_is_left_of_epochs_behind_a_new_start(start: int, left: list[EpochStart]) -> None:
+    epochs = LeaderEpochs([EpochStart(0, 0), EpochStart(3, 100), EpochStart(4, 200)])
+    epochs.truncate_start(start)
+    assert epochs.entries == left
+    assert epochs.dirty == (start > 0)
 
 
 def test_an_unclean_leaders_entries_make_room() -> None:
