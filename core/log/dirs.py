@@ -241,6 +241,7 @@ class LogDirs:
             if wished is not None and not wished.failed and tp not in wished.leaving:
                 directory = wished
             path = f"{directory.path}/{tp}"
+            directory.make_way(tp)
             try:
                 directory.disk.make(path)
                 directory.disk.write(

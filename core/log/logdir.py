@@ -94,6 +94,10 @@ class LogDir:
         """Of the logs that were closed and are not open yet, what they were closed as."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where logs are compacted."""
+        self._outdated: dict[str, set[TopicPartition]] = {
+            name: set() for name, _ in self._offsets_noted()
+        }
+        """What the files of the checkpoints still say of logs that are gone."""
         self._lock: Lock | None = None
 
     def __repr__(self) -> str:
@@ -276,19 +280,35 @@ class LogDir:
     def forget(self, tp: TopicPartition) -> None:
         """Drop what the checkpoints and the note say of a log that is gone."""
         self.closed.pop(str(tp), None)
-        for offsets in (
-            self.recovery_points,
-            self.log_start_offsets,
-            self.high_watermarks,
-            self.cleaner_offsets,
-        ):
-            offsets.pop(tp, None)
+        for name, offsets in self._offsets_noted():
+            if offsets.pop(tp, None) is not None:
+                self._outdated[name].add(tp)
+
+    def make_way(self, tp: TopicPartition) -> None:
+        """Before a log of this name is made: bring the files of the checkpoints up to date that
+        still speak of a former one. Raises StorageError."""
+        self.forget(tp)
+        with self._checkpoints:
+            for name, offsets in self._offsets_noted():
+                if tp in self._outdated[name]:
+                    self._write(name, offsets)
+
+    def _offsets_noted(self) -> tuple[tuple[str, dict[TopicPartition, int]], ...]:
+        return (
+            (RECOVERY_POINTS, self.recovery_points),
+            (LOG_START_OFFSETS, self.log_start_offsets),
+            (HIGH_WATERMARKS, self.high_watermarks),
+            (CLEANER_OFFSETS, self.cleaner_offsets),
+        )
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        written = dict(offsets)
         try:
-            self.disk.write(f"{self.path}/{name}", checkpoints.format_offsets(dict(offsets)))
+            self.disk.write(f"{self.path}/{name}", checkpoints.format_offsets(written))
         except OSError as e:
             raise StorageError(self.path, f"write {name}", e) from e
+        outdated = self._outdated[name]
+        outdated.difference_update([tp for tp in outdated.copy() if tp not in written])
 
 
 def _parent(path: str) -> str:

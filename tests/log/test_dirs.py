@@ -175,6 +175,33 @@ def test_a_checkpoint_that_could_not_be_written_is_written_later(name: str) -> N
     assert disk.read(f"/data/{name}-checkpoint") == b"0\n1\na 0 1\n"
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_log_that_is_made_again_under_its_name_is_not_taken_for_the_former(restart: bool) -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    for _ in range(9):
+        append(log)
+    log.delete_before(8)
+    log.flush()
+    log.first_dirty_offset = 8
+    dirs.write_recovery_points()
+    dirs.write_log_start_offsets()
+    dirs.write_high_watermarks({A: 9})
+    dirs.delete_log(log)
+    if restart:
+        disk.crash(names="kept")
+        dirs = open_dirs(disk)
+    log = dirs.open_log(A, ID_B, CONFIG, NOW)
+    append(log)
+    log.flush()
+    disk.crash(names="kept")
+    dirs = open_dirs(disk)
+    again = dirs.open_log(A, ID_B, CONFIG, NOW)
+    assert (again.log_start_offset, again.log_end_offset) == (0, 1)
+    assert dirs.high_watermark(A) is None and again.first_dirty_offset is None
+
+
 def test_a_flushed_log_survives_with_its_name_and_id() -> None:
     disk = MemoryDisk()
     dirs = open_dirs(disk)
