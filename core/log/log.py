@@ -20,6 +20,7 @@ may have dropped the pages that it could not write.
 
 import contextlib
 import errno
+import logging
 from collections.abc import Sequence
 from typing import Self
 
@@ -42,6 +43,8 @@ from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import BatchHeader, Timestamps
 from pk.core.turns import Turns
 from pk.core.values import TopicPartition, Uuid
+
+logger = logging.getLogger("pk.log")
 
 __all__ = ["Appended", "Log", "Origin", "Replicated"]
 
@@ -136,13 +139,28 @@ class Log:
                     state.producers = Producers(end)
             else:
                 self._recover(found, recovery_point, progress)
-            state.begin_at(
-                min(max(log_start_offset, state.segments[0].base_offset), state.log_end_offset)
-            )
+            self.durability.start(min(recovery_point, state.log_end_offset))
+            if log_start_offset > state.log_end_offset:
+                self._begin_anew(log_start_offset, now_ms)
+                return self
+            state.begin_at(max(log_start_offset, state.segments[0].base_offset))
             if not clean and not new:
                 self._rebuild(found, recovery_point)
-            self.durability.start(min(recovery_point, state.log_end_offset))
             return self
+
+    def _begin_anew(self, offset: int, now_ms: int) -> None:
+        """The end of the log is lost, and what is left of it was deleted: it begins at `offset`,
+        where it began before, so that no offset is given to another record. Raises
+        StorageError."""
+        logger.warning(
+            "%s ends at %d and began at %d when that was last noted: it begins there, empty",
+            self.tp,
+            self.log_end_offset,
+            offset,
+        )
+        self.restart_at(offset, now_ms)
+        self.remove_deleted()
+        self.flush(force=True)
 
     def _recover(
         self, found: recovery.Found, recovery_point: int, progress: recovery.Progress | None

@@ -234,11 +234,12 @@ class Shape:
         with self._durability.lock:
             self.finish_swap()
             try:
+                # First: one that a crash left would be of producers that the log does not know.
+                self._durability.remove_snapshots(log.snapshots.copy())
                 self._drop(log.segments)
                 now = log.opened_ms if now_ms is None else now_ms
                 log.segments = [Segment(log.disk, log.directory, offset, {}, now)]
                 self.create(log.segments[0])
-                self._durability.remove_snapshots(log.snapshots.copy())
                 self._end_at(offset)
             except OSError as e:
                 raise log.die("restart", e) from e

@@ -84,18 +84,22 @@ def cut(dirs: LogDirs, log: Log, reported: Reported, random: Random) -> None:
     reported.promised = min(reported.promised, end)
     reported.promised_start = min(reported.promised_start, end)
     log.truncate_to(to)
-    dirs.write_recovery_points()
     reported.batches = kept
+    dirs.write_recovery_points()
+    dirs.write_log_start_offsets()
+    reported.start_max = min(reported.start_max, log.log_start_offset)
 
 
 def check(disk: CuttingDisk, reported: Reported) -> None:
     dirs = open_dirs(disk)
     log = dirs.open_log(TP, TOPIC_ID, CONFIG, NOW)
     assert log.log_end_offset >= reported.promised, "what was synced is there"
-    assert log.log_start_offset >= min(reported.promised_start, log.log_end_offset)
+    assert log.log_start_offset >= reported.promised_start, "what was dropped stays away"
     assert log.log_start_offset <= reported.start_max, "nothing was dropped unasked"
     headers = headers_of(log)
     assert all(a.next_offset == b.base_offset for a, b in pairwise(headers))
+    if log.log_start_offset < log.log_end_offset:
+        assert headers[0].base_offset <= log.log_start_offset
     if headers:
         assert headers[-1].next_offset == log.log_end_offset
     names = disk.list(f"/d/{TP}")

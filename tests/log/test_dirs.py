@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log.cutting import CuttingDisk, PowerCut
 from log.support import NOW, append, end_transaction, make_batch
 from sim.disk import SimDisk
 
@@ -200,6 +201,53 @@ def test_a_log_that_is_made_again_under_its_name_is_not_taken_for_the_former(res
     again = dirs.open_log(A, ID_B, CONFIG, NOW)
     assert (again.log_start_offset, again.log_end_offset) == (0, 1)
     assert dirs.high_watermark(A) is None and again.first_dirty_offset is None
+
+
+def test_a_log_whose_end_is_lost_below_its_start_begins_there() -> None:
+    """Where the power goes while that is put right, the next start does it."""
+    done, left = False, -1
+    while not done:
+        left += 1
+        disk = CuttingDisk()
+        disk.make("/data")
+        disk.sync_dir("")
+        dirs = open_dirs(disk)
+        log = dirs.open_log(A, ID_A, CONFIG, NOW)
+        append(log, make_batch(producer_id=1, producer_epoch=0, sequence=0))
+        log.roll(NOW)
+        append(log, epoch=3)
+        log.flush()
+        for _ in range(4):
+            append(log, epoch=4)
+        log.delete_before(5)
+        dirs.write_recovery_points()
+        dirs.write_log_start_offsets()
+        disk.crash(names="lost" if left % 2 else "kept")
+        dirs = open_dirs(disk)
+        disk.left = left
+        try:
+            dirs.open_log(A, ID_A, CONFIG, NOW)
+            done = True
+        except PowerCut:
+            done = False
+        disk.left = None
+        disk.crash(names="lost" if left % 3 else "kept")
+        dirs = open_dirs(disk)
+        log = dirs.open_log(A, ID_A, CONFIG, NOW)
+        assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+        assert log.epochs.entries in ([], [(3, 5)])  # as retention would leave them
+        assert not log.producers.active()
+        files = [name for name in disk.list(f"/data/{A}") if name[0].isdigit()]
+        assert {name[:20] for name in files} == {f"{5:020d}"}
+        assert not [name for name in files if name.endswith(".deleted")]
+        assert append(log, epoch=7).base_offset == 5
+        log.flush()
+        dirs.write_recovery_points()
+        disk.crash()
+        again = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
+        assert (again.log_start_offset, again.log_end_offset) == (5, 6)
+        assert again.epochs.latest == 7
+    assert left > 5
 
 
 def test_a_flushed_log_survives_with_its_name_and_id() -> None:

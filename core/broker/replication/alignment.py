@@ -2,8 +2,8 @@
 truncation.py).
 
 What a cut or a new begin does to the disk is done in a thread, with the partition marked as busy;
-where several are due they are done together, and the checkpoint of recovery points, where one has
-fallen, is written once, before any of them is let go.
+where several are due they are done together, and the checkpoint of recovery points or of starts,
+where one has fallen, is written once, before any of them is let go.
 """
 
 from __future__ import annotations
@@ -122,30 +122,37 @@ class Alignment:
     @asynccontextmanager
     async def _held(self, partitions: list[Partition]) -> AsyncGenerator[None]:
         """No other task touches these logs from here on, also before the first task runs that cuts
-        one. Where one was cut below its recovery point that is noted before they are let go:
-        nothing is appended to them sooner, under any leader."""
-        before = [(partition, partition.log.recovery_point) for partition in partitions]
+        one. Where one was cut below its recovery point, or its start, that is noted before they are
+        let go: nothing is appended to them sooner, under any leader."""
+        before = [(p, p.log.recovery_point, p.log.log_start_offset) for p in partitions]
         for partition in partitions:
             partition.busy = True
         try:
             yield
         finally:
-            fallen = (p.log.log_dir for p, point in before if p.log.recovery_point < point)
-            for directory in dict.fromkeys(fallen):
-                await self._note_recovery_points(directory)
+            to_write: dict[Callable[[], None], LogDir] = {}
+            for p, recovery_point, start in before:
+                directory = p.log.log_dir
+                if p.log.recovery_point < recovery_point:
+                    to_write[directory.write_recovery_points] = directory
+                if p.log.log_start_offset < start:
+                    to_write[directory.write_log_start_offsets] = directory
+            for write, directory in to_write.items():
+                await self._note(write, directory)
             for partition in partitions:
                 partition.busy = False
                 partition.touch()
 
-    async def _note_recovery_points(self, directory: LogDir) -> None:
-        """Write them, again and again where the disk is full. Other images wait for this: after a
-        while the directory is taken out of service, as Apache does at once."""
+    async def _note(self, write: Callable[[], None], directory: LogDir) -> None:
+        """Write a checkpoint of the directory, again and again where the disk is full. Other images
+        wait for this: after a while the directory is taken out of service, as Apache does at
+        once."""
         clock = self._replicas.clock
         wait_s, give_up_at = NOTE_AGAIN_S_MIN, clock.time() + NOTE_FOR_S
         with trio.CancelScope(shield=True):
             while not directory.failed:
                 try:
-                    await offload(directory.write_recovery_points, directory=directory.path)
+                    await offload(write, directory=directory.path)
                     return
                 except StorageError as e:
                     if not e.is_passing or clock.time() >= give_up_at:

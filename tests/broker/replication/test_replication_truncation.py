@@ -458,6 +458,7 @@ class TestOutOfRange:
                 await cluster.produce(1, b"%d" % i)
             await delete_before(cluster, 3)
             await cluster.until(lambda: cluster.partition(2).log.log_start_offset == 3)
+            cluster.partition(1).log.log_dir.write_log_start_offsets()
             # 2 lost its disk, and leads all the same.
             await cluster.stop(2)
             cluster.disk(2).remove_tree("/data")
@@ -468,6 +469,9 @@ class TestOutOfRange:
             cluster.heal()
             await cluster.settled(1, 2)
             assert cluster.values(1) == [b"anew"]
+            await cluster.crash(1, power=False)
+            await cluster.start(1)
+            assert cluster.values(1) == [b"anew"], "that it began at 3 is not noted any more"
 
 
 class TestChanges:
