@@ -324,12 +324,6 @@ class RealDisk:
             self.note(path, e)
             raise
 
-    @property
-    def open_files(self) -> int:
-        """How many descriptors are open now."""
-        with self.mutex:
-            return sum(file.descriptor is not None for file in self._ring)
-
     def open(self, path: str) -> RealFile:
         return RealFile(self, path)
 

@@ -178,12 +178,6 @@ class OffsetIndex(IndexFile):
             (entry[0] + self.base_offset, entry[1]) if entry is not None else (self.base_offset, 0)
         )
 
-    def offset_after(self, position: int) -> int | None:
-        """An offset before which all batches end that begin before `position`; None if no entry
-        tells. Raises OSError."""
-        entry = self.entry_after(position)
-        return None if entry is None else entry[0]
-
     def entry_after(self, position: int) -> tuple[int, int] | None:
         """The first entry, offset and position, of a batch that does not begin before `position`.
         Raises OSError."""

@@ -440,10 +440,6 @@ class Log:
         """See `Appender`."""
         return self.appender.append_as_follower(data, now_ms, epoch_max=epoch_max)
 
-    def roll_due(self, now_ms: int) -> bool:
-        """See `Shape`."""
-        return self.shape.roll_due(now_ms)
-
     def roll(self, now_ms: int) -> None:
         """See `Shape`."""
         self.shape.roll(now_ms)

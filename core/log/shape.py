@@ -117,14 +117,6 @@ class Shape:
         seed = zlib.crc32(f"{log.directory}/{log.segments[-1].base_offset}".encode())
         self.roll_ms = log.config.segment_ms - (seed % jitter_max if jitter_max else 0)
 
-    def roll_due(self, now_ms: int) -> bool:
-        """Whether the active segment must be ended for its age, with nothing to append."""
-        log = self._log
-        segment = log.segments[-1]
-        if segment.size and not segment.active:
-            self.activate(segment)
-        return self.must_roll(segment, 0, log.log_end_offset, now_ms, now_ms)
-
     def roll(self, now_ms: int) -> None:
         """Begin a new segment; nothing happens while the active one is empty."""
         self._log.check_alive()

@@ -3,14 +3,13 @@ different one."""
 
 import struct
 
-from pk.core.record.batch import HEADER_BYTES, BatchHeader, body, write_crc
+from pk.core.record.batch import CODEC_BITS, HEADER_BYTES, BatchHeader, body, write_crc
 from pk.core.record.compress import Codec, compress
 
 Buffer = bytes | bytearray | memoryview
 
 _LENGTH_AT = 8
 _ATTRIBUTES_AT = 21
-_CODEC_BITS = 0x07
 
 
 def recode(batch: Buffer, header: BatchHeader, codec: Codec, level: int | None = None) -> bytearray:
@@ -27,7 +26,7 @@ def recode(batch: Buffer, header: BatchHeader, codec: Codec, level: int | None =
         result[:HEADER_BYTES] = view[:HEADER_BYTES]
     result[HEADER_BYTES:] = packed
     struct.pack_into(">i", result, _LENGTH_AT, len(result) - 12)
-    attributes = header.attributes & ~_CODEC_BITS | codec
+    attributes = header.attributes & ~CODEC_BITS | codec
     struct.pack_into(">h", result, _ATTRIBUTES_AT, attributes)
     write_crc(result)
     return result

@@ -38,11 +38,11 @@ def both_kinds(entries: list[tuple[int, int]]) -> list[OffsetIndex]:
 @given(ENTRIES, st.integers(BASE - 10, BASE + 6000), st.integers(0, 3_000_000))
 def test_offset_index(entries: list[tuple[int, int]], offset: int, position: int) -> None:
     below = [p for o, p in entries if o <= offset]
-    after = [o for o, p in entries if p >= position]
+    after = [(o, p) for o, p in entries if p >= position]
     for index in both_kinds(entries):
         assert index.entries == len(entries)
         assert index.lookup(offset) == (below[-1] if below else 0)
-        assert index.offset_after(position) == (after[0] if after else None)
+        assert index.entry_after(position) == (after[0] if after else None)
         assert index.last() == (entries[-1] if entries else (BASE, 0))
 
 
@@ -165,4 +165,4 @@ def test_every_entry_of_a_large_index_on_disk_is_found() -> None:
     for offset, position in entries:
         assert on_disk.lookup(offset) == position
         assert on_disk.lookup(offset + 6) == position
-        assert on_disk.offset_after(position) == offset
+        assert on_disk.entry_after(position) == (offset, position)

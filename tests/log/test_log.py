@@ -258,8 +258,8 @@ def test_segments_roll_by_size_time_and_full_index() -> None:
     assert not append(by_time, make_batch(timestamp=NOW + 10)).rolled
     assert append(by_time, make_batch(timestamp=NOW + 11)).rolled
     assert not append(by_time, make_batch(timestamp=NOW)).rolled
-    assert not by_time.roll_due(NOW + 21)
-    assert by_time.roll_due(NOW + 22)
+    assert not append(by_time, make_batch(timestamp=NOW + 21)).rolled
+    assert append(by_time, make_batch(timestamp=NOW + 22)).rolled
     by_clock = open_log(config=LogConfig(segment_ms=10))
     append(by_clock, make_batch(timestamp=-1))
     assert not append(by_clock, make_batch(timestamp=-1), now_ms=NOW + 10).rolled
@@ -286,8 +286,10 @@ def test_jitter_moves_a_roll_forward_by_a_number_of_its_own() -> None:
     for i in range(20):
         log = open_log(path=f"/data/t-{i}", config=config)
         append(log, make_batch(timestamp=NOW))
-        age = next(age for age in range(2000) if log.roll_due(NOW + age))
-        assert 500 < age <= 1001
+        age = log.shape.roll_ms
+        assert not append(log, make_batch(timestamp=NOW + age)).rolled
+        assert append(log, make_batch(timestamp=NOW + age + 1)).rolled
+        assert 500 <= age <= 1000
         ages.add(age)
     assert len(ages) > 10
 

@@ -99,4 +99,4 @@ def test_an_empty_log_keeps_its_segment() -> None:
 def test_roll_by_age_is_of_the_config() -> None:
     log = open_log(config=LogConfig(segment_ms=1000))
     append(log, make_batch(timestamp=NOW - 2000))
-    assert log.roll_due(NOW)
+    assert append(log, make_batch(timestamp=NOW)).rolled

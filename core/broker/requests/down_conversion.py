@@ -11,6 +11,7 @@ from pk.core.broker.offload import offload
 from pk.core.log.failures import storage_errors
 from pk.core.log.file_slices import BytesSlice, FileSlice, Slice
 from pk.core.log.log import Log
+from pk.core.record.batch import CODEC_BITS
 from pk.core.record.convert import Lowered, lower
 
 INLINE_BYTES: Final = 16 * 1024
@@ -21,7 +22,6 @@ SEARCH_BYTES: Final = 64 * 1024
 """How much is read at a time in search of a record, where a limit says less."""
 
 _ATTRIBUTES_AT: Final = 22
-_CODEC_BITS: Final = 0x07
 
 
 async def lower_slice(
@@ -64,7 +64,7 @@ async def _lower(log: Log, found: Slice, magic: int, offset: int, bytes_max: int
 
 
 def _is_small(data: bytes) -> bool:
-    compressed = len(data) > _ATTRIBUTES_AT and data[_ATTRIBUTES_AT] & _CODEC_BITS
+    compressed = len(data) > _ATTRIBUTES_AT and data[_ATTRIBUTES_AT] & CODEC_BITS
     return len(data) <= (INLINE_COMPRESSED_BYTES if compressed else INLINE_BYTES)
 
 

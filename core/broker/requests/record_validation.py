@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import (
+    CODEC_BITS,
     DECOMPRESSED_BYTES_MAX,
     BatchHeader,
     Timestamps,
@@ -46,8 +47,6 @@ INLINE_SET_BYTES: Final = 16 * 1024
 INLINE_WRAPPER_BYTES: Final = 512
 """Compressed ones up to this size: they may hold a thousand times as much, in messages of 26
 bytes."""
-
-CODEC_BITS: Final = 0x07
 
 GZIP_DEFAULT: Final = -1
 

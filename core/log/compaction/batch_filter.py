@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import (
+    CODEC_BITS,
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_BYTES,
@@ -26,7 +27,6 @@ from pk.core.record.compress import compress
 from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, VARINTS, read_varint
 from pk.core.values import new_tuple
 
-_CODEC_BITS: Final = 0x07
 _ATTRIBUTES: Final = Struct(">h")
 
 NO_TIMESTAMP: Final = -1
@@ -118,7 +118,7 @@ def emptied(header: BatchHeader) -> bytearray:
     """The batch without records: what is left where its header still says something of its
     producer."""
     batch = bytearray(HEADER_BYTES)
-    attributes = header.attributes & ~(_CODEC_BITS | DELETE_HORIZON_BIT)
+    attributes = header.attributes & ~(CODEC_BITS | DELETE_HORIZON_BIT)
     _pack(batch, header, attributes, NO_TIMESTAMP, header.max_timestamp, 0)
     return batch
 
@@ -156,7 +156,7 @@ def _with_horizon(
 
 
 def _sealed(header: BatchHeader, records: bytes, kept: list[Entry], latest: int) -> bytearray:
-    packed = compress(header.codec, records) if header.attributes & _CODEC_BITS else records
+    packed = compress(header.codec, records) if header.attributes & CODEC_BITS else records
     batch = bytearray(HEADER_BYTES) + packed
     _pack(batch, header, header.attributes, header.base_timestamp, latest, len(kept))
     return batch

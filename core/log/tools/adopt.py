@@ -86,8 +86,6 @@ class Adoption:
     moves: list[tuple[str, str]]
     """What goes aside: from, to."""
     clean: bool
-    configs_known: bool
-    """Whether Apache's metadata said what the topics' configs are."""
     notes: list[str]
     security: list[Event]
     """What Apache's metadata said of ACLs, SCRAM users and quotas."""
@@ -101,7 +99,6 @@ def plan(disk: Disk, paths: Sequence[str], new_id: Callable[[], Uuid]) -> Adopti
     if not clean:
         notes.append("Apache Kafka was not stopped cleanly: the first start will check the logs.")
     topics = _topics(disk, paths, kraft, new_id)
-    known = kraft is not None and not kraft.unread
     for topic in topics:
         described = kraft.topics.get(topic.topic_id) if kraft is not None else None
         if described is not None:
@@ -113,7 +110,7 @@ def plan(disk: Disk, paths: Sequence[str], new_id: Callable[[], Uuid]) -> Adopti
     next_id = -(-next_id // _IDS_PER_BLOCK) * _IDS_PER_BLOCK
     moves = _moves(disk, paths)
     security = _security(kraft, new_id) if kraft is not None else []
-    return Adoption(list(paths), meta, topics, next_id, moves, clean, known, notes, security)
+    return Adoption(list(paths), meta, topics, next_id, moves, clean, notes, security)
 
 
 def _security(kraft: KraftMetadata, new_id: Callable[[], Uuid]) -> list[Event]:
