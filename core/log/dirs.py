@@ -493,10 +493,12 @@ class LogDirs:
             log.closed_as = closed.document
         if log.recovered is not None and log.recovered.bytes_cut:
             logger.warning(
-                "%s was not closed: %d bytes at its end were torn and are gone, it ends at %d",
+                "%s was not closed: %d bytes at its end were torn and are gone, %d whole segments "
+                "among them; it ended at %d",
                 tp,
                 log.recovered.bytes_cut,
-                log.log_end_offset,
+                log.recovered.segments_dropped,
+                log.recovered.end_offset,
             )
         log.log_dir = directory
         mark_lost(log.segments, directory.aborted.get(str(tp), {}))
