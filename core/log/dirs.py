@@ -305,7 +305,6 @@ class LogDirs:
             old.logs.pop(log.tp, None)
             old.forget(log.tp)
             new.logs[log.tp] = self._logs[log.tp] = future
-            new.recovery_points[log.tp] = future.recovery_point
 
     def settle(self, future: Log, log: Log) -> None:
         """Make the name durable under which `future` took the place of `log`, and note where it

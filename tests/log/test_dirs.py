@@ -360,10 +360,6 @@ def test_a_topic_that_was_made_again_does_not_get_the_old_log() -> None:
     assert [n for n in disk.list("/data") if n.endswith("-stray")]
 
 
-class PowerCut(Exception):
-    """Nothing more happens on the disk."""
-
-
 class UnevenDisk(MemoryDisk):
     """The names in /old reach the disk when they change, those in /new when they are synced. The
     power is cut after the change of a name with `cut_at` in it, if that is given."""

@@ -43,6 +43,7 @@ from pk.core.log.compaction.job import (
 from pk.core.log.compaction.keymap import keys_max
 from pk.core.log.failures import StorageError, Unforeseen, is_fault, of_one_log
 from pk.core.log.files import Disk
+from pk.core.log.log import Log
 
 if TYPE_CHECKING:
     from pk.core.broker.replication.replicas import Replicas
@@ -205,6 +206,8 @@ class Cleaner:
             return False  # a full disk had no room for what goes with the records
         if directory.recovery_points.get(partition.tp, 0) < found.end_offset:
             await offload(directory.write_recovery_points, directory=directory.path)
+        if partition.log is not log:
+            return False  # it is in another directory now
         with of_one_log("make a job of it"):
             job = self._job(partition, found)
         if job is None:
@@ -217,7 +220,7 @@ class Cleaner:
                 if not self._is_here(partition):
                     return False
                 if isinstance(step, Cleaned):
-                    if not await self._swap(partition, step):
+                    if not await self._swap(partition, log, step):
                         await offload(remove_cleaned, log.disk, log.directory, step.base_offset)
                         return False
                 elif isinstance(step, Done):
@@ -250,10 +253,12 @@ class Cleaner:
         )
         return make_job(log, still, settings, now_ms, keys, buffer_bytes)
 
-    async def _swap(self, partition: Partition, group: Cleaned) -> bool:
-        """Put a group in its place; False where the log has changed too much for that."""
-        log = partition.log
-        if partition.busy or not log.swap_in(group.base_offset, group.replaced, group.sizes):
+    async def _swap(self, partition: Partition, log: Log, group: Cleaned) -> bool:
+        """Put a group in its place; False where the log has changed too much for that, or another
+        one has its place."""
+        if partition.busy or partition.log is not log:
+            return False
+        if not log.swap_in(group.base_offset, group.replaced, group.sizes):
             return False
         with trio.CancelScope(shield=True):  # what is begun is ended: a few renames and syncs
             await offload(log.sync_names, directory=log.log_dir.path)

@@ -280,3 +280,34 @@ async def test_a_topic_deleted_meanwhile_is_let_go() -> None:
         cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, Deleting(disk))
         assert not await cleaner.clean_one()
         assert len(partition.log.segments) == 7
+
+
+@trio_test
+async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_round() -> None:
+    disk = MemoryDisk()
+    async with running_node(disk, log__dirs="/a,/b") as node, caller_of(node) as caller:
+        await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
+        partition = node.broker.replicas.partition("t", 0)
+        fill(node, partition)
+        dirs, old, now_ms = node.broker.replicas._dirs, partition.log, node.broker.clock.now_ms()
+        (other,) = (d for d in dirs.directories if d is not old.log_dir)
+
+        class Moving(InThread):
+            async def _steps(self, job, bytes_per_s):  # type: ignore[no-untyped-def]
+                async for one in super()._steps(job, bytes_per_s):
+                    if partition.log is old:
+                        future = dirs.open_future(old, other, now_ms)
+                        while data := old.read_bytes(future.log_end_offset, 500, 1 << 20):
+                            future.append_as_follower(data, now_ms)
+                            future.roll(now_ms)
+                        dirs.promote(future, old)
+                        partition.log = future
+                    yield one
+
+        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, Moving(disk))
+        assert not await cleaner.clean_one()
+        assert partition.log is not old and partition.offline is None
+        assert not other.failed and partition.log.dead is None
+        assert not [name for name in disk.list(old.directory) if ".cleaned" in name]
+        assert await cleaner.clean_one()
+        assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
