@@ -244,9 +244,16 @@ class Partition:
     def delete_before(self, offset: int) -> None:
         """Delete the records before `offset`, which is at most the high watermark (DeleteRecords).
         They are unreadable at once; the files are renamed a few segments at a time. Where the log
-        starts there already, no reader is woken: a thousand may wait for the partition."""
+        starts there already, no reader is woken: a thousand may wait for the partition. Raises
+        KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
         started = self.log.log_start_offset
-        if self.log.delete_before(offset, DROPPED_AT_ONCE):
+        try:
+            dropped = self.log.delete_before(offset, DROPPED_AT_ONCE)
+        except StorageError as e:
+            if not e.undone:
+                self._owner.failed(self, e)
+            raise
+        if dropped:
             self._owner.dropped(self)
         if self.log.log_start_offset != started:
             self.touch()
