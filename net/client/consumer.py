@@ -40,7 +40,7 @@ from pk.net.client.connection import OnRequest
 from pk.net.client.consumer_group import ConsumerProtocolGroup
 from pk.net.client.errors import Closed, NoOffset
 from pk.net.client.fetcher import Fetcher
-from pk.net.client.group import Group, Step, StepKind
+from pk.net.client.group import Group
 from pk.net.client.positions import Positions
 from pk.net.client.results import (
     EARLIEST,
@@ -48,6 +48,7 @@ from pk.net.client.results import (
     ListedOffset,
     OffsetAndMetadata,
 )
+from pk.net.client.steps import Step, StepKind
 from pk.net.client.subscription import ConsumerRecord, FetchedBatch, PartitionState
 from pk.net.client.watch import Watch
 
@@ -466,8 +467,7 @@ class Consumer:
 
     async def _work_off_group(self) -> None:
         group = self._group
-        while group is not None and group.step is not None:
-            step = group.step
+        while group is not None and (step := group.steps.current) is not None:
             step.started = True
             again = False
             try:

@@ -27,7 +27,8 @@ from pk.core.wire.messages.consumer_group_heartbeat import (
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.errors import COORDINATOR_MOVED, ClientError
-from pk.net.client.group import Membership, Step, StepKind
+from pk.net.client.group import Membership
+from pk.net.client.steps import Step, StepKind, Steps
 
 _PURPOSE: Final = "group"
 
@@ -46,7 +47,7 @@ _FENCED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
 class ConsumerProtocolGroup:
-    """A member of a group. `run` is its task; `poll` works off `step`."""
+    """A member of a group. `run` is its task; `poll` works off `steps`."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class ConsumerProtocolGroup:
         self.subscribed = False
         """Whether offsets are committed as a member, or not at all."""
 
-        self.step: Step | None = None
+        self.steps = Steps(owned, on_news)
         self.led_topics: frozenset[str] = frozenset()
         """Always empty: the coordinator watches the topics."""
 
@@ -97,7 +98,6 @@ class ConsumerProtocolGroup:
         self._on_pattern_refused: Callable[[], None] = lambda: None
         self._pattern_said = False
         """Whether the coordinator may have a pattern of ours."""
-        self._changed = trio.Event()
         self._say_all = True
         """Whether the next heartbeat says everything: the first one, and those after an error."""
 
@@ -152,24 +152,17 @@ class ConsumerProtocolGroup:
     def finish(self, step: Step, *, again: bool = False) -> None:
         """Poll has done a step; what it let go others may wait for, so the coordinator hears of it
         at once."""
-        step.done = True
-        step.again = again
-        if self.step is step:
-            self.step = None
+        self.steps.finish(step, again=again)
         self._beat_soon()
 
     def metadata_changed(self) -> None:
         """Names of topics may be known now."""
         if self._unnamed and self._assigned_ids.keys() <= self._names().keys():
-            self._wake()
+            self.steps.wake()
 
     def _beat_soon(self) -> None:
         self._next_beat = 0.0
-        self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self.steps.wake()
 
     # the task
 
@@ -177,7 +170,7 @@ class ConsumerProtocolGroup:
         """Hold the membership until cancelled."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         while True:
-            changed = self._changed
+            changed = self.steps.changed
             if self.topics is None or self.fatal is not None:
                 await changed.wait()
                 continue
@@ -193,7 +186,7 @@ class ConsumerProtocolGroup:
                 await trio.sleep(backoff.next_ms() / 1000)
 
     async def _beat_when_due(self) -> None:
-        changed = self._changed
+        changed = self.steps.changed
         if self._unnamed:
             try:
                 await self._name_topics()
@@ -246,20 +239,7 @@ class ConsumerProtocolGroup:
         self._stay_number += 1
         self._say_all = True
         self._assigned, self._assigned_ids, self._unnamed = None, {}, False
-        pending = self.step
-        if pending is not None and not pending.started:
-            self.step = None
-        elif pending is not None:
-            await self._until(lambda: pending.done)
-        if owned := tuple(self._owned()):
-            step = Step(StepKind.LOST, owned)
-            self.step = step
-            self._on_news()
-            await self._until(lambda: step.done)
-
-    async def _until(self, ready: Callable[[], bool]) -> None:
-        while not ready():
-            await self._changed.wait()
+        await self.steps.lose()
 
     # heartbeats
 
@@ -325,7 +305,7 @@ class ConsumerProtocolGroup:
                 t.topic_id: list(t.partitions) for t in response.assignment.topic_partitions
             }
             self._unnamed = True
-            self._wake()
+            self.steps.wake()
 
     async def _name_topics(self) -> None:
         """Find the names of the topics we were assigned, and hand the assignment to poll. What has
@@ -349,10 +329,10 @@ class ConsumerProtocolGroup:
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         before, self._assigned = self._assigned, tuple(partitions)
-        if before == self._assigned and (self.step is None or self.step.started):
+        current = self.steps.current
+        if before == self._assigned and (current is None or current.started):
             return
-        self.step = Step(StepKind.ASSIGN, self._assigned)
-        self._on_news()
+        self.steps.put(Step(StepKind.ASSIGN, self._assigned))
 
     async def leave(self) -> None:
         """Leave the group, so that the others need not wait for our session to run out. A static

@@ -19,7 +19,6 @@ another may have it.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from enum import Enum
 from typing import Any, Final
 
 import trio
@@ -44,6 +43,7 @@ from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.connection import Connection
 from pk.net.client.errors import COORDINATOR_MOVED, ClientError, is_passing
+from pk.net.client.steps import Step, StepKind, Steps
 
 PROTOCOL_TYPE: Final = "consumer"
 _PURPOSE: Final = "group"
@@ -57,28 +57,6 @@ _AGAIN: Final = (
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MEMBER_ID_REQUIRED,
 )
-
-
-class StepKind(Enum):
-    """What poll is to do for the group."""
-
-    REVOKE = "revoke"
-    ASSIGN = "assign"
-    LOST = "lost"
-
-
-@dataclass(eq=False, slots=True)
-class Step:
-    """Something that poll has to do before the group can go on."""
-
-    kind: StepKind
-    partitions: tuple[TopicPartition, ...] = ()
-    """For ASSIGN: everything the member is to have."""
-
-    started: bool = False
-    done: bool = False
-    again: bool = False
-    """Set by poll: partitions were let go that others wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +87,7 @@ class _Led:
 
 
 class Group:
-    """A member of a group. `run` is its task; `poll` works off `step`."""
+    """A member of a group. `run` is its task; `poll` works off `steps`."""
 
     def __init__(
         self,
@@ -139,7 +117,7 @@ class Group:
         """Whether offsets are committed as a member, or not at all; until the group is left,
         `topics` None or not."""
 
-        self.step: Step | None = None
+        self.steps = Steps(owned, on_news)
         self.led_topics: frozenset[str] = frozenset()
         """The topics that all members want, where this one leads."""
 
@@ -152,7 +130,6 @@ class Group:
         self.fatal: KafkaError | None = None
         """Another member took our instance id: this one is out for good."""
 
-        self._changed = trio.Event()
         self._last = _Last()
         self._led = _Led()
         self._next_beat = 0.0
@@ -179,19 +156,11 @@ class Group:
     def rejoin(self) -> None:
         """Have the group assign again."""
         self._rejoin = True
-        self._wake()
+        self.steps.wake()
 
     def finish(self, step: Step, *, again: bool = False) -> None:
         """Poll has done a step; `again` where partitions were let go that others wait for."""
-        step.done = True
-        step.again = again
-        if self.step is step:
-            self.step = None
-        self._wake()
-
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self.steps.finish(step, again=again)
 
     def metadata_changed(self) -> None:
         """Where this member leads: assign again when a topic came, went or grew."""
@@ -212,7 +181,7 @@ class Group:
         """Hold the membership until cancelled."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         while True:
-            changed = self._changed
+            changed = self.steps.changed
             if self.topics is None or self.fatal is not None:
                 await changed.wait()
                 continue
@@ -256,8 +225,7 @@ class Group:
 
     async def _have_done(self, step: Step) -> None:
         """Put a step in front of poll and heartbeat until it is done."""
-        self.step = step
-        self._on_news()
+        self.steps.put(step)
         await self._heartbeat_until(lambda: step.done)
 
     async def _lose(self, *, keep_id: bool = False) -> None:
@@ -267,20 +235,7 @@ class Group:
         self.led_topics = frozenset()
         if not keep_id:
             self.member_id = ""
-        pending = self.step
-        if pending is not None and not pending.started:
-            self.step = None
-        elif pending is not None:
-            await self._until(lambda: pending.done)
-        if owned := tuple(self._owned()):
-            step = Step(StepKind.LOST, owned)
-            self.step = step
-            self._on_news()
-            await self._until(lambda: step.done)
-
-    async def _until(self, ready: Callable[[], bool]) -> None:
-        while not ready():
-            await self._changed.wait()
+        await self.steps.lose()
 
     # joining
 
@@ -291,7 +246,7 @@ class Group:
     async def synced(self) -> None:
         """Wait until SyncGroup is answered, where JoinGroup is: in between the coordinator takes no
         commits."""
-        await self._until(lambda: not self._syncing)
+        await self.steps.until(lambda: not self._syncing)
 
     async def _join(self) -> tuple[TopicPartition, ...]:
         """JoinGroup and SyncGroup; what we are assigned. Raises KafkaError."""
@@ -300,7 +255,7 @@ class Group:
             return await self._join_and_sync()
         finally:
             self.joining = self._syncing = False
-            self._wake()
+            self.steps.wake()
 
     async def _join_and_sync(self) -> tuple[TopicPartition, ...]:
         connection = await self._connection()
@@ -413,18 +368,17 @@ class Group:
     async def _stay(self, assigned: tuple[TopicPartition, ...]) -> None:
         """Have poll take over the assignment; heartbeat until it is time to join again."""
         step = Step(StepKind.ASSIGN, assigned)
-        self.step = step
-        self._on_news()
+        self.steps.put(step)
         await self._heartbeat_until(lambda: step.done or (self._rejoin and not step.started))
         if not step.done:
-            self.step = None  # overtaken by the next rebalance
+            self.steps.drop()  # overtaken by the next rebalance
             return
         if not step.again:
             await self._heartbeat_until(lambda: self._rejoin)
 
     async def _heartbeat_until(self, ready: Callable[[], bool]) -> None:
         while not ready():
-            changed = self._changed
+            changed = self.steps.changed
             with trio.move_on_at(self._next_beat if self.generation >= 0 else float("inf")):
                 await changed.wait()
             if ready():

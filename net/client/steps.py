@@ -1,0 +1,90 @@
+"""What a group has `poll` do: partitions come and go there, where the program that reads is in the
+middle of nothing.
+
+The task that holds the membership puts a `Step` in front of poll and goes on heartbeating until it
+is done. Both group protocols do it so (group.py, consumer_group.py).
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+
+import trio
+
+from pk.core.lazy_dataclass import dataclass
+from pk.core.values import TopicPartition
+
+
+class StepKind(Enum):
+    """What poll is to do for the group."""
+
+    REVOKE = "revoke"
+    ASSIGN = "assign"
+    LOST = "lost"
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """Something that poll has to do before the group can go on."""
+
+    kind: StepKind
+    partitions: tuple[TopicPartition, ...] = ()
+    """For ASSIGN: everything the member is to have."""
+
+    started: bool = False
+    done: bool = False
+    again: bool = False
+    """Set by poll: partitions were let go that others wait for."""
+
+
+class Steps:
+    """The step in front of poll, and a way to wait for what poll does. `owned` says which
+    partitions the program has; `on_news` wakes poll."""
+
+    def __init__(
+        self, owned: Callable[[], Iterable[TopicPartition]], on_news: Callable[[], None]
+    ) -> None:
+        self.current: Step | None = None
+        self.changed = trio.Event()
+        """Set, and made anew, by `wake`."""
+
+        self._owned = owned
+        self._on_news = on_news
+
+    def put(self, step: Step) -> None:
+        """Put a step in front of poll, instead of the one there."""
+        self.current = step
+        self._on_news()
+
+    def drop(self) -> None:
+        """Poll is to do nothing."""
+        self.current = None
+
+    def finish(self, step: Step, *, again: bool = False) -> None:
+        """Poll has done a step; `again` where partitions were let go that others wait for."""
+        step.done = True
+        step.again = again
+        if self.current is step:
+            self.current = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Let who waits look again."""
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait until poll, or another that wakes, has made it so."""
+        while not ready():
+            await self.changed.wait()
+
+    async def lose(self) -> None:
+        """Have poll give up what the program has, because somebody else may have it already."""
+        pending = self.current
+        if pending is not None and not pending.started:
+            self.drop()
+        elif pending is not None:
+            await self.until(lambda: pending.done)
+        if owned := tuple(self._owned()):
+            step = Step(StepKind.LOST, owned)
+            self.put(step)
+            await self.until(lambda: step.done)
