@@ -467,38 +467,55 @@ class Consumer:
 
     async def _work_off_group(self) -> None:
         group = self._group
-        while group is not None and (step := group.steps.current) is not None:
-            step.started = True
-            again = False
+        while group is not None and (step := group.steps.begin()) is not None:
             try:
-                again = await self._do(step)
+                await self._do(step)
             finally:
-                group.finish(step, again=again)
+                if self._has_done(step):
+                    group.steps.finish(step)
+                else:
+                    group.steps.put_back(step)
         if group is not None and group.fatal is not None:
             raise group.fatal
 
-    async def _do(self, step: Step) -> bool:
-        """Do a step; whether others wait for what was let go."""
-        if step.kind is not StepKind.ASSIGN:
-            await self._revoke(step.partitions, lost=step.kind is StepKind.LOST)
-            return False
+    def _has_done(self, step: Step) -> bool:
+        """Whether the partitions are as a step wants them, also where the call ended by an error or
+        was cancelled."""
+        if step.kind is StepKind.ASSIGN:
+            return step.done or self._states.keys() == frozenset(step.partitions)
+        return self._states.keys().isdisjoint(step.partitions)
+
+    async def _do(self, step: Step) -> None:
+        """Do a step, or the rest of one that was interrupted."""
         wanted = frozenset(step.partitions)
+        if step.kind is not StepKind.ASSIGN:
+            kept = tuple(p for p in self._states if p in wanted)
+            await self._revoke(kept, lost=step.kind is StepKind.LOST)
+            return
         gone = tuple(p for p in self._states if p not in wanted)
         if gone:
+            step.again = True
             await self._revoke(gone, lost=False)
+        if step.done:
+            return  # withdrawn meanwhile
         added = tuple(p for p in step.partitions if p not in self._states)
         self._add(added)
         if self._on_assigned is not None:
             await self._on_assigned(added)
         self._commits.begin_interval()
-        return bool(gone)
 
     async def _revoke(self, partitions: tuple[TopicPartition, ...], *, lost: bool) -> None:
-        for partition in partitions:
-            self._states[partition].revoking = True
+        states = [self._states[partition] for partition in partitions]
+        for state in states:
+            state.revoking = True
         try:
             if not lost and self.config.enable_auto_commit:
                 await self._commits.commit_positions()
+        except trio.Cancelled:
+            for state in states:
+                state.revoking = False  # the program still has them: nothing is committed
+            raise
+        try:
             callback = self._on_revoked
             if lost and self._on_lost is not None:
                 callback = self._on_lost

@@ -83,7 +83,8 @@ class ConsumerProtocolGroup:
         self.subscribed = False
         """Whether offsets are committed as a member, or not at all."""
 
-        self.steps = Steps(owned, on_news)
+        # What poll lets go others may wait for, so the coordinator hears of it at once.
+        self.steps = Steps(owned, on_news, self._beat_soon)
         self.led_topics: frozenset[str] = frozenset()
         """Always empty: the coordinator watches the topics."""
 
@@ -148,12 +149,6 @@ class ConsumerProtocolGroup:
 
     async def synced(self) -> None:
         """Commits are taken at any time."""
-
-    def finish(self, step: Step, *, again: bool = False) -> None:
-        """Poll has done a step; what it let go others may wait for, so the coordinator hears of it
-        at once."""
-        self.steps.finish(step, again=again)
-        self._beat_soon()
 
     def metadata_changed(self) -> None:
         """Names of topics may be known now."""

@@ -158,10 +158,6 @@ class Group:
         self._rejoin = True
         self.steps.wake()
 
-    def finish(self, step: Step, *, again: bool = False) -> None:
-        """Poll has done a step; `again` where partitions were let go that others wait for."""
-        self.steps.finish(step, again=again)
-
     def metadata_changed(self) -> None:
         """Where this member leads: assign again when a topic came, went or grew."""
         if self.led_topics and self._counts(self.led_topics) != self._led.topics:

@@ -32,23 +32,33 @@ class Step:
 
     started: bool = False
     done: bool = False
+    """Poll has done it, or need not do the rest of it."""
+
     again: bool = False
     """Set by poll: partitions were let go that others wait for."""
 
 
 class Steps:
     """The step in front of poll, and a way to wait for what poll does. `owned` says which
-    partitions the program has; `on_news` wakes poll."""
+    partitions the program has; `on_news` wakes poll; `on_done` is called when poll has done a step,
+    or part of one."""
 
     def __init__(
-        self, owned: Callable[[], Iterable[TopicPartition]], on_news: Callable[[], None]
+        self,
+        owned: Callable[[], Iterable[TopicPartition]],
+        on_news: Callable[[], None],
+        on_done: Callable[[], None] = lambda: None,
     ) -> None:
         self.current: Step | None = None
         self.changed = trio.Event()
         """Set, and made anew, by `wake`."""
 
+        self._under_way: Step | None = None
+        """What poll is doing: `current`, or what that has overtaken."""
+
         self._owned = owned
         self._on_news = on_news
+        self._on_done = on_done
 
     def put(self, step: Step) -> None:
         """Put a step in front of poll, instead of the one there."""
@@ -56,16 +66,39 @@ class Steps:
         self._on_news()
 
     def drop(self) -> None:
-        """Poll is to do nothing."""
+        """Poll is to do nothing, and to take nothing more in the step that it is doing."""
+        for step in (self.current, self._under_way):
+            if step is not None:
+                step.done = True
         self.current = None
+        self.wake()
 
-    def finish(self, step: Step, *, again: bool = False) -> None:
-        """Poll has done a step; `again` where partitions were let go that others wait for."""
+    def begin(self) -> Step | None:
+        """What poll is to do now. It calls `finish` or `put_back` then."""
+        step = self._under_way = self.current
+        if step is not None:
+            step.started = True
+        return step
+
+    def finish(self, step: Step) -> None:
+        """Poll has done a step."""
         step.done = True
-        step.again = again
         if self.current is step:
             self.current = None
+        self._end()
+
+    def put_back(self, step: Step) -> None:
+        """Poll was interrupted: the next one does the rest, unless another step has overtaken
+        this one."""
+        step.started = False
+        if self.current is not step:
+            step.done = True
+        self._end()
+
+    def _end(self) -> None:
+        self._under_way = None
         self.wake()
+        self._on_done()
 
     def wake(self) -> None:
         """Let who waits look again."""
@@ -79,11 +112,8 @@ class Steps:
 
     async def lose(self) -> None:
         """Have poll give up what the program has, because somebody else may have it already."""
-        pending = self.current
-        if pending is not None and not pending.started:
-            self.drop()
-        elif pending is not None:
-            await self.until(lambda: pending.done)
+        self.drop()
+        await self.until(lambda: self._under_way is None)
         if owned := tuple(self._owned()):
             step = Step(StepKind.LOST, owned)
             self.put(step)

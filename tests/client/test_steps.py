@@ -1,0 +1,246 @@
+"""What the program does between a coordinator's word and poll: members that poll late, whose polls
+are cancelled, whose callbacks fail, and that unsubscribe meanwhile.
+
+At no time two members read a partition, and none is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from client.support import scripted_broker, trio_test
+from two_partitions import TOPIC_ID, Two
+
+from pk.core.errors import ErrorCode
+from pk.core.group.consumer_protocol import encode_assignment
+from pk.core.values import TopicPartition
+from pk.core.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from pk.core.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from pk.core.wire.messages.heartbeat import HeartbeatResponse
+from pk.core.wire.messages.join_group import JoinGroupResponse
+from pk.core.wire.messages.leave_group import LeaveGroupResponse
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pk.core.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
+from pk.core.wire.messages.sync_group import SyncGroupResponse
+from pk.net.client.consumer import Consumer, open_consumer
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+LEFT = -1
+
+
+class Coordinated(Two):
+    """Two partitions, and the coordinator of a group: it gives its member what the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.target: list[int] | None = [0, 1]
+        """What the next heartbeat assigns (KIP-848), or the next SyncGroup; None: no news."""
+
+        self.code = 0
+        """The error in the answer to the next heartbeat."""
+
+        self.interval_ms = 1
+        self.heartbeats: list[ConsumerGroupHeartbeatRequest | None] = []
+        """Those of KIP-848 that were answered; None for one of the classic protocol."""
+
+        self.commits: list[dict[int, int]] = []
+        self.changed = trio.Event()
+        self.hold: trio.Event | None = None
+        """Commits are answered when it is set."""
+
+        self.hold_heartbeat: trio.Event | None = None
+        self.held_heartbeats = 0
+        self.generation = 0
+
+    async def handle(self, request: Any, version: int) -> Any:
+        name = type(request).__name__
+        if name == "OffsetCommitRequest":
+            return await self._commit(request)
+        if name in ("ConsumerGroupHeartbeatRequest", "HeartbeatRequest"):
+            if self.hold_heartbeat is not None:
+                self.held_heartbeats += 1
+                self._wake()
+                await self.hold_heartbeat.wait()
+            self._wake()
+        return await super().handle(request, version)
+
+    def _wake(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait until the requests are as they should be."""
+        while not ready():
+            await self.changed.wait()
+
+    async def beats(self, count: int = 2) -> None:
+        """Wait for so many heartbeats more: the first may have been under way."""
+        wanted = len(self.heartbeats) + count
+        await self.until(lambda: len(self.heartbeats) >= wanted)
+
+    async def _commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        (topic,) = request.topics
+        self.commits.append({p.partition_index: p.committed_offset for p in topic.partitions})
+        self._wake()
+        if self.hold is not None:
+            await self.hold.wait()
+        done = [OffsetCommitResponsePartition(partition_index=p) for p in self.commits[-1]]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=done)])
+
+    def _FindCoordinatorRequest(self, request: Any) -> FindCoordinatorResponse:
+        assert self.broker is not None
+        here = {"node_id": 1, "host": "127.0.0.1", "port": self.broker.port}
+        keys = [Coordinator(key=key, **here) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=keys)
+
+    def _OffsetFetchRequest(self, request: Any) -> OffsetFetchResponse:
+        groups = [OffsetFetchResponseGroup(group_id=g.group_id) for g in request.groups]
+        return OffsetFetchResponse(groups=groups)
+
+    def _ConsumerGroupHeartbeatRequest(self, request: Any) -> ConsumerGroupHeartbeatResponse:
+        self.heartbeats.append(request)
+        if request.member_epoch == LEFT:
+            return ConsumerGroupHeartbeatResponse(member_epoch=LEFT)
+        code, self.code = self.code, 0
+        target, self.target = self.target, None
+        given = Assignment()
+        if target:
+            given.topic_partitions = [TopicPartitions(topic_id=TOPIC_ID, partitions=target)]
+        return ConsumerGroupHeartbeatResponse(
+            error_code=code,
+            member_epoch=7,
+            heartbeat_interval_ms=self.interval_ms,
+            assignment=None if target is None else given,
+        )
+
+    def _JoinGroupRequest(self, request: Any) -> JoinGroupResponse:
+        self.generation += 1
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_name=request.protocols[0].name,
+            leader="another",
+            member_id="me",
+        )
+
+    def _SyncGroupRequest(self, _: Any) -> SyncGroupResponse:
+        given = [TopicPartition("t", number) for number in self.target or ()]
+        return SyncGroupResponse(assignment=encode_assignment(given))
+
+    def _HeartbeatRequest(self, _: Any) -> HeartbeatResponse:
+        self.heartbeats.append(None)
+        code, self.code = self.code, 0
+        return HeartbeatResponse(error_code=code)
+
+    def _LeaveGroupRequest(self, _: Any) -> LeaveGroupResponse:
+        return LeaveGroupResponse()
+
+    def named(self) -> list[int]:
+        """What the last heartbeat names as held."""
+        last = self.heartbeats[-1]
+        assert last is not None
+        return [p for topic in last.topic_partitions or () for p in topic.partitions]
+
+
+@asynccontextmanager
+async def member(cluster: Coordinated, protocol: str, **more: Any) -> AsyncIterator[Consumer]:
+    config = {
+        "group.id": "g",
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "retry.backoff.ms": 1,
+        "retry.backoff.max.ms": 10,
+    }
+    if protocol == "classic":
+        config |= {
+            "heartbeat.interval.ms": 1,
+            "partition.assignment.strategy": "cooperative-sticky",
+        }
+    async with (
+        scripted_broker(cluster.handle) as cluster.broker,
+        open_consumer(cluster.broker.address, config | more) as consumer,
+    ):
+        yield consumer
+
+
+async def assigned(consumer: Consumer, *partitions: TopicPartition) -> None:
+    """Poll until it has them."""
+    while consumer.assignment != set(partitions):
+        await consumer.poll(timeout_ms=1)
+
+
+PROTOCOLS = ["classic", "consumer"]
+
+
+async def reassign(cluster: Coordinated, consumer: Consumer, protocol: str) -> None:
+    """The member has 0, and is to have 1 instead."""
+    cluster.target = [1]
+    if protocol == "classic":
+        cluster.code = ErrorCode.REBALANCE_IN_PROGRESS
+    await consumer.poll(timeout_ms=0)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@trio_test
+async def test_a_callback_that_fails_keeps_no_partition_from_coming(protocol: str) -> None:
+    cluster = Coordinated()
+    cluster.target = [0]
+    given: list[tuple[TopicPartition, ...]] = []
+
+    async def fail(_: object) -> None:
+        raise RuntimeError("the program's own")
+
+    async def note(partitions: tuple[TopicPartition, ...]) -> None:
+        given.append(partitions)
+
+    async with member(cluster, protocol) as consumer:
+        consumer.subscribe(["t"], on_revoked=fail, on_assigned=note)
+        await assigned(consumer, P0)
+        with pytest.raises(RuntimeError, match="own"):
+            await reassign(cluster, consumer, protocol)
+            await assigned(consumer, P1)
+        await assigned(consumer, P1)
+        assert given[-1] == (P1,)
+        consumer.subscribe(["t"])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@trio_test
+async def test_a_poll_that_is_cancelled_before_the_commit_ends_gives_nothing_up(
+    protocol: str,
+) -> None:
+    cluster = Coordinated()
+    cluster.target = [0]
+    revoked: list[tuple[TopicPartition, ...]] = []
+
+    async def note(partitions: tuple[TopicPartition, ...]) -> None:
+        revoked.append(partitions)
+
+    async with member(cluster, protocol) as consumer:
+        consumer.subscribe(["t"], on_revoked=note)
+        await assigned(consumer, P0)
+        assert await consumer.position(P0) == 0
+        cluster.hold = trio.Event()
+        await reassign(cluster, consumer, protocol)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(assigned, consumer, P1)
+            await cluster.until(lambda: bool(cluster.commits))
+            nursery.cancel_scope.cancel()
+        assert consumer.assignment == {P0} and not revoked
+        cluster.hold.set()
+        await assigned(consumer, P1)
+        assert revoked == [(P0,)]
+        assert len(cluster.commits) == 2
