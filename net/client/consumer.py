@@ -97,7 +97,7 @@ class Consumer:
                 config,
                 on_news=self._news,
                 on_failure=self._fail,
-                owned=lambda: tuple(self._states),
+                owned=self._owned,
             )
         self._commits = Commits(cluster, config, self._states, self._group, nursery)
         self._group_started = False
@@ -155,7 +155,7 @@ class Consumer:
         Raises ValueError while topics are subscribed to.
         """
         self._check()
-        if self._topics is not None or self._pattern is not None:
+        if self._subscribes:
             raise ValueError("subscribed to topics: unsubscribe before assigning partitions")
         wanted = [TopicPartition(*partition) for partition in partitions]
         for partition in self._states.keys() - set(wanted):
@@ -188,7 +188,7 @@ class Consumer:
         self._check()
         if self._group is None:
             raise ValueError("subscribing needs group.id; without a group, assign partitions")
-        if self._states and self._topics is None and self._pattern is None:
+        if self._states and not self._subscribes:
             raise ValueError("partitions are assigned by hand: unassign them before subscribing")
         names = frozenset([topics] if isinstance(topics, str) else topics)
         if bool(names) == (pattern is not None):
@@ -219,14 +219,27 @@ class Consumer:
         """Leaves the group, or drops the partitions assigned by hand. With `enable.auto.commit` it
         tries to commit first."""
         self._check()
-        if self._group is not None and (self._topics is not None or self._pattern is not None):
-            self._group.subscribe(None)
+        group = self._group
+        if group is None or not self._subscribes:
+            self._states.clear()
+            return
+        group.subscribe(None)
+        try:
             if self._states:
-                await self._revoke(tuple(self._states), lost=False)
-            await self._group.leave()
-        self._topics = self._pattern = None
-        self._matched_by_group = False
-        self._states.clear()
+                await self._revoke(tuple(self._states), lost=group.generation < 0)
+        finally:
+            self._topics = self._pattern = None
+            self._matched_by_group = False
+            self._states.clear()
+            await group.leave()
+
+    @property
+    def _subscribes(self) -> bool:
+        return self._topics is not None or self._pattern is not None
+
+    def _owned(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are the group's to give and take."""
+        return tuple(self._states) if self._subscribes else ()
 
     # where
 
@@ -666,7 +679,7 @@ class Consumer:
         self._closed = True
         group = self._group
         with trio.move_on_after(_CLOSE_MS / 1000, shield=True):
-            if group is not None and (self._topics is not None or self._pattern is not None):
+            if group is not None and self._subscribes:
                 if self._states and group.generation >= 0:
                     partitions = tuple(self._states)
                     if commit and self.config.enable_auto_commit:

@@ -232,9 +232,12 @@ class ConsumerProtocolGroup:
     async def _lose(self) -> None:
         """The coordinator does not count us in any more: somebody else may have our partitions."""
         self._stay_number += 1
+        self._forget_assignment()
+        await self.steps.lose()
+
+    def _forget_assignment(self) -> None:
         self._say_all = True
         self._assigned, self._assigned_ids, self._unnamed = None, {}, False
-        await self.steps.lose()
 
     # heartbeats
 
@@ -291,8 +294,8 @@ class ConsumerProtocolGroup:
         return [TopicPartitions(topic_id=t, partitions=sorted(ps)) for t, ps in held.items()]
 
     def _take(self, response: ConsumerGroupHeartbeatResponse) -> None:
-        if self.topics is None:
-            return
+        if self.topics is None or not self._may_be_member:
+            return  # left meanwhile
         self.generation = response.member_epoch
         self._next_beat = trio.current_time() + response.heartbeat_interval_ms / 1000
         if response.assignment is not None:
@@ -336,8 +339,8 @@ class ConsumerProtocolGroup:
         self.generation = -1
         self._stay_number += 1
         self.subscribed = self.topics is not None
-        self._say_all = True
-        self._assigned = None
+        self._forget_assignment()
+        self.steps.drop()
         if not self._may_be_member:
             return
         self._may_be_member = False

@@ -183,6 +183,8 @@ class Group:
                 continue
             try:
                 await self._prepare()
+                if self.topics is None:  # pyright: ignore[reportUnnecessaryComparison]  # set meanwhile
+                    continue
                 self._rejoin = False
                 assigned = await self._join()
                 if self.topics is None:  # pyright: ignore[reportUnnecessaryComparison]  # set meanwhile
@@ -428,6 +430,7 @@ class Group:
         self._stay_number += 1
         self.subscribed = self.topics is not None
         self.led_topics = frozenset()
+        self.steps.drop()
         if not member_id or self.config.group_instance_id is not None:
             return
         try:

@@ -6,13 +6,13 @@ At no time two members read a partition, and none is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
-from client.support import scripted_broker, trio_test
+from client.support import eventually, scripted_broker, trio_test
 from two_partitions import TOPIC_ID, Two
 
 from pk.core.errors import ErrorCode
@@ -70,13 +70,13 @@ class Coordinated(Two):
         name = type(request).__name__
         if name == "OffsetCommitRequest":
             return await self._commit(request)
-        if name in ("ConsumerGroupHeartbeatRequest", "HeartbeatRequest"):
-            if self.hold_heartbeat is not None:
-                self.held_heartbeats += 1
-                self._wake()
-                await self.hold_heartbeat.wait()
+        if name == "ConsumerGroupHeartbeatRequest" and self.hold_heartbeat is not None:
+            self.held_heartbeats += 1
             self._wake()
-        return await super().handle(request, version)
+            await self.hold_heartbeat.wait()
+        answer = await super().handle(request, version)
+        self._wake()
+        return answer
 
     def _wake(self) -> None:
         self.changed.set()
@@ -147,6 +147,10 @@ class Coordinated(Two):
 
     def _LeaveGroupRequest(self, _: Any) -> LeaveGroupResponse:
         return LeaveGroupResponse()
+
+    def epochs(self) -> list[int]:
+        """Those in the heartbeats."""
+        return [beat.member_epoch for beat in self.heartbeats if beat is not None]
 
     def named(self) -> list[int]:
         """What the last heartbeat names as held."""
@@ -244,3 +248,65 @@ async def test_a_poll_that_is_cancelled_before_the_commit_ends_gives_nothing_up(
         await assigned(consumer, P1)
         assert revoked == [(P0,)]
         assert len(cluster.commits) == 2
+
+
+def generation_of(consumer: Consumer) -> Callable[[], Awaitable[int]]:
+    async def ask() -> int:
+        me = consumer.group_metadata
+        assert me is not None
+        return me[2]
+
+    return ask
+
+
+@pytest.mark.parametrize("again", ["by hand", "subscribed"])
+@pytest.mark.parametrize("pending", ["assign", "revoke", "lost", "lost (KIP-848)"])
+@trio_test
+async def test_what_poll_was_to_do_ends_with_the_subscription(pending: str, again: str) -> None:
+    cluster = Coordinated()
+    cluster.target = [0]
+    protocol = "classic" if pending in ("revoke", "lost") else "consumer"
+    eager = {"partition.assignment.strategy": "range"} if protocol == "classic" else {}
+    async with member(cluster, protocol, **eager) as consumer:
+        consumer.subscribe(["t"])
+        if pending == "assign":
+            await cluster.beats()
+        else:
+            await assigned(consumer, P0)
+            rejoin = pending == "revoke"
+            cluster.code = (
+                ErrorCode.REBALANCE_IN_PROGRESS if rejoin else ErrorCode.UNKNOWN_MEMBER_ID
+            )
+            await cluster.until(lambda: cluster.code == 0)
+            if rejoin:
+                await cluster.beats()
+            else:
+                await eventually(generation_of(consumer), -1)
+        await consumer.unsubscribe()
+        assert not consumer.assignment
+        if again == "by hand":
+            consumer.assign([P0, P1])
+            await consumer.poll(timeout_ms=0)
+            assert consumer.assignment == {P0, P1}
+        else:
+            cluster.target = [1]
+            consumer.subscribe(["t"])
+            await consumer.poll(timeout_ms=0)
+            assert P0 not in consumer.assignment
+            await assigned(consumer, P1)
+
+
+@trio_test
+async def test_a_group_is_left_though_a_callback_fails() -> None:
+    cluster = Coordinated()
+
+    async def fail(_: object) -> None:
+        raise RuntimeError("the program's own")
+
+    async with member(cluster, "consumer") as consumer:
+        consumer.subscribe(["t"], on_revoked=fail)
+        await assigned(consumer, P0, P1)
+        with pytest.raises(RuntimeError, match="own"):
+            await consumer.unsubscribe()
+        assert cluster.epochs()[-1] == LEFT
+        assert not consumer.assignment and not consumer.subscription
