@@ -3,8 +3,8 @@
 The coordinator assigns: the member says what it reads and holds, and the answer says what to hold.
 As with the classic protocol (group.py), one background task holds the membership and puts a `Step`
 in front of `poll`, where partitions come and go. It goes on heartbeating meanwhile, and names as
-held what `poll` has not let go of: so the coordinator gives nothing away that is still being
-processed.
+held what `poll` has not let go of, or will take: so the coordinator gives nothing away that is
+still being processed, or will be.
 
     epoch 0 --- heartbeat that says everything --> epoch n --- another assignment --> Step assign
        ^                                              |
@@ -242,6 +242,9 @@ class ConsumerProtocolGroup:
     # heartbeats
 
     async def _beat(self) -> None:
+        connection = await self._connection()
+        if self.topics is None:
+            return  # left while connecting: this heartbeat would join again
         joins = self.generation < 0
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
@@ -258,10 +261,6 @@ class ConsumerProtocolGroup:
             request.rack_id = self.config.client_rack or None
             request.server_assignor = self.config.group_remote_assignor
         try:
-            connection = await self._connection()
-            if self.topics is None:
-                self._say_all = True
-                return  # left while connecting: this heartbeat would join again
             if self.pattern is not None or self._pattern_said:
                 if connection.version_of(request.API_KEY) < PATTERNS_SINCE:
                     self._refuse_pattern()
@@ -285,9 +284,10 @@ class ConsumerProtocolGroup:
         return await self.cluster.connection(node_id, _PURPOSE)
 
     def _held(self) -> list[TopicPartitions]:
-        """What we hold, by the topics' ids."""
+        """What we hold, by the topics' ids, and what poll may still take of what we were assigned:
+        the coordinator gives to another what we do not name."""
         held: dict[Uuid, list[int]] = {}
-        for topic, partition in self._owned():
+        for topic, partition in {*self._owned(), *self.steps.unfinished()}:
             topic_id = self._ids.get(topic)
             if topic_id is not None:
                 held.setdefault(topic_id, []).append(partition)
@@ -331,6 +331,8 @@ class ConsumerProtocolGroup:
         if before == self._assigned and (current is None or current.started):
             return
         self.steps.put(Step(StepKind.ASSIGN, self._assigned))
+        if current is not None:
+            self._beat_soon()  # others may wait for what poll is no longer to take
 
     async def leave(self) -> None:
         """Leave the group, so that the others need not wait for our session to run out. A static

@@ -73,6 +73,16 @@ class Steps:
         self.current = None
         self.wake()
 
+    def unfinished(self) -> set[TopicPartition]:
+        """What poll is still to take, or about to take."""
+        steps = (self.current, self._under_way)
+        return {
+            partition
+            for step in steps
+            if step is not None and step.kind is StepKind.ASSIGN and not step.done
+            for partition in step.partitions
+        }
+
     def begin(self) -> Step | None:
         """What poll is to do now. It calls `finish` or `put_back` then."""
         step = self._under_way = self.current

@@ -186,6 +186,46 @@ async def assigned(consumer: Consumer, *partitions: TopicPartition) -> None:
         await consumer.poll(timeout_ms=1)
 
 
+@trio_test
+async def test_what_poll_will_still_take_is_named_as_held() -> None:
+    cluster = Coordinated()
+    async with member(cluster, "consumer") as consumer:
+        consumer.subscribe(["t"])
+        await cluster.until(lambda: cluster.target is None)
+        await cluster.until(lambda: cluster.named() == [0, 1])  # before the program polls
+        assert not consumer.assignment
+        cluster.target = [0]
+        await cluster.until(lambda: cluster.named() == [0])
+        await consumer.poll(timeout_ms=0)
+        assert consumer.assignment == {P0}
+
+
+@trio_test
+async def test_what_a_poll_is_about_to_take_is_named_as_held() -> None:
+    cluster = Coordinated()
+    cluster.target = [0]
+    revoking, go_on = trio.Event(), trio.Event()
+
+    async def slow(_: object) -> None:
+        revoking.set()
+        await go_on.wait()
+
+    async with member(cluster, "consumer") as consumer, trio.open_nursery() as nursery:
+        consumer.subscribe(["t"], on_revoked=slow)
+        await assigned(consumer, P0)
+        cluster.target = [1]
+        nursery.start_soon(assigned, consumer, P1)
+        await revoking.wait()
+        await cluster.beats()
+        assert cluster.named() == [0, 1]
+        cluster.target = []  # overtakes the step that poll is in
+        await cluster.until(lambda: cluster.target is None)
+        await cluster.beats()
+        assert cluster.named() == [0, 1]
+        nursery.cancel_scope.cancel()
+        go_on.set()
+
+
 PROTOCOLS = ["classic", "consumer"]
 
 
