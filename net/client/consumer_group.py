@@ -115,6 +115,9 @@ class ConsumerProtocolGroup:
         """Whether it has topics whose names we do not know yet."""
 
         self._next_beat = 0.0
+        self._has_news = False
+        """Whether there is something to say that no heartbeat has said yet."""
+
         self._may_be_member = False
         """Whether the coordinator may count us in: from the moment a heartbeat is sent, not
         answered."""
@@ -156,6 +159,7 @@ class ConsumerProtocolGroup:
             self.steps.wake()
 
     def _beat_soon(self) -> None:
+        self._has_news = True
         self._next_beat = 0.0
         self.steps.wake()
 
@@ -245,6 +249,7 @@ class ConsumerProtocolGroup:
         connection = await self._connection()
         if self.topics is None:
             return  # left while connecting: this heartbeat would join again
+        self._has_news = False
         joins = self.generation < 0
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
@@ -297,7 +302,8 @@ class ConsumerProtocolGroup:
         if self.topics is None or not self._may_be_member:
             return  # left meanwhile
         self.generation = response.member_epoch
-        self._next_beat = trio.current_time() + response.heartbeat_interval_ms / 1000
+        if not self._has_news:
+            self._next_beat = trio.current_time() + response.heartbeat_interval_ms / 1000
         if response.assignment is not None:
             self._assigned_ids = {
                 t.topic_id: list(t.partitions) for t in response.assignment.topic_partitions

@@ -54,8 +54,8 @@ class Coordinated(Two):
         """The error in the answer to the next heartbeat."""
 
         self.interval_ms = 1
-        self.heartbeats: list[ConsumerGroupHeartbeatRequest | None] = []
-        """Those of KIP-848 that were answered; None for one of the classic protocol."""
+        self.heartbeats: list[ConsumerGroupHeartbeatRequest] = []
+        """Those that were answered; of the classic protocol only how many."""
 
         self.commits: list[dict[int, int]] = []
         self.changed = trio.Event()
@@ -141,7 +141,7 @@ class Coordinated(Two):
         return SyncGroupResponse(assignment=encode_assignment(given))
 
     def _HeartbeatRequest(self, _: Any) -> HeartbeatResponse:
-        self.heartbeats.append(None)
+        self.heartbeats.append(ConsumerGroupHeartbeatRequest())
         code, self.code = self.code, 0
         return HeartbeatResponse(error_code=code)
 
@@ -150,12 +150,11 @@ class Coordinated(Two):
 
     def epochs(self) -> list[int]:
         """Those in the heartbeats."""
-        return [beat.member_epoch for beat in self.heartbeats if beat is not None]
+        return [beat.member_epoch for beat in self.heartbeats]
 
     def named(self) -> list[int]:
         """What the last heartbeat names as held."""
         last = self.heartbeats[-1]
-        assert last is not None
         return [p for topic in last.topic_partitions or () for p in topic.partitions]
 
 
@@ -224,6 +223,20 @@ async def test_what_a_poll_is_about_to_take_is_named_as_held() -> None:
         assert cluster.named() == [0, 1]
         nursery.cancel_scope.cancel()
         go_on.set()
+
+
+@trio_test
+async def test_a_wish_during_a_heartbeat_is_said_after_it() -> None:
+    cluster = Coordinated()
+    async with member(cluster, "consumer") as consumer:
+        consumer.subscribe(["t"])
+        await assigned(consumer, P0, P1)
+        cluster.hold_heartbeat = trio.Event()
+        await cluster.until(lambda: cluster.held_heartbeats > 0)
+        consumer.subscribe(["u"])  # a wish that the one under way does not have
+        cluster.interval_ms = 3_600_000
+        cluster.hold_heartbeat.set()
+        await cluster.until(lambda: cluster.heartbeats[-1].subscribed_topic_names == ["u"])
 
 
 PROTOCOLS = ["classic", "consumer"]
