@@ -56,6 +56,8 @@ Rebalanced = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 """Called inside `poll` with partitions that were revoked or assigned."""
 
 _CLOSE_MS: Final = 5_000
+_LEAVE_MS: Final = 1_000
+"""What closing keeps of its time for leaving the group."""
 
 
 class Consumer:
@@ -111,6 +113,9 @@ class Consumer:
         self._failure: Exception | None = None
         self._event = trio.Event()
         self._last_served: TopicPartition | None = None
+        self._closing = False
+        """Whether it is closed, or only commits any more."""
+
         self._closed = False
         cluster.on_metadata.append(self._metadata_changed)
 
@@ -562,7 +567,8 @@ class Consumer:
         group has moved on: the partition's new owner will read again what was processed since the
         last commit. Raises ValueError without `group.id`.
         """
-        self._check()
+        if self._closed:
+            raise Closed("this consumer is closed")
         self._group_id()
         if offsets is None:
             await self._commits.commit(self._commits.consumed())
@@ -581,7 +587,7 @@ class Consumer:
     # inside
 
     def _check(self) -> None:
-        if self._closed:
+        if self._closing:
             raise Closed("this consumer is closed")
 
     def _state(self, partition: TopicPartition) -> PartitionState:
@@ -674,23 +680,32 @@ class Consumer:
     async def close(self, *, commit: bool = True) -> None:
         """Commits (with `enable.auto.commit`, unless `commit` is False), revokes the partitions and
         leaves the group. Takes at most five seconds. `open_consumer` calls it."""
-        if self._closed:
+        if self._closing:
             return
-        self._closed = True
+        self._closing = True
         group = self._group
-        with trio.move_on_after(_CLOSE_MS / 1000, shield=True):
-            if group is not None and self._subscribes:
-                if self._states and group.generation >= 0:
-                    partitions = tuple(self._states)
-                    if commit and self.config.enable_auto_commit:
-                        await self._commits.commit_positions()
-                    if self._on_revoked is not None:
-                        await self._on_revoked(partitions)
-                group.subscribe(None)
-                await group.leave()
-            elif commit and group is not None and self.config.enable_auto_commit:
-                await self._commits.commit_positions()
-            await self._fetcher.close()
+        end = trio.current_time() + _CLOSE_MS / 1000
+        try:
+            with trio.move_on_at(end - _LEAVE_MS / 1000, shield=True):
+                await self._give_up(commit=commit and self.config.enable_auto_commit)
+        finally:
+            self._closed = True
+            with trio.move_on_at(end, shield=True):
+                if group is not None and self._subscribes:
+                    group.subscribe(None)
+                    await group.leave()
+                await self._fetcher.close()
+
+    async def _give_up(self, *, commit: bool) -> None:
+        """The last commit, and the last call of `on_revoked`, which may commit too."""
+        group = self._group
+        if group is None:
+            return
+        is_member = self._subscribes and bool(self._states) and group.generation >= 0
+        if commit and (is_member or not self._subscribes):
+            await self._commits.commit_positions()
+        if is_member and self._on_revoked is not None:
+            await self._on_revoked(tuple(self._states))
 
     async def __aenter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ At no time two members read a partition, and none is forgotten.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -36,7 +36,9 @@ from pk.core.wire.messages.offset_commit import (
 )
 from pk.core.wire.messages.offset_fetch import OffsetFetchResponse, OffsetFetchResponseGroup
 from pk.core.wire.messages.sync_group import SyncGroupResponse
+from pk.net.client import consumer as consumer_module
 from pk.net.client.consumer import Consumer, open_consumer
+from pk.net.client.errors import Closed
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LEFT = -1
@@ -363,3 +365,46 @@ async def test_a_group_is_left_though_a_callback_fails() -> None:
             await consumer.unsubscribe()
         assert cluster.epochs()[-1] == LEFT
         assert not consumer.assignment and not consumer.subscription
+
+
+@trio_test
+async def test_a_callback_can_commit_while_the_consumer_closes() -> None:
+    cluster = Coordinated()
+    async with member(cluster, "consumer", **{"enable.auto.commit": False}) as consumer:
+
+        async def commit(_: object) -> None:
+            await consumer.commit()
+            with pytest.raises(Closed):
+                await consumer.poll()
+
+        consumer.subscribe(["t"], on_revoked=commit)
+        await assigned(consumer, P0, P1)
+        for partition in (P0, P1):
+            assert await consumer.position(partition) >= 0
+        await consumer.close()
+        assert [sorted(offsets) for offsets in cluster.commits] == [[0, 1]]
+        assert cluster.epochs()[-1] == LEFT
+        with pytest.raises(Closed):
+            await consumer.commit()
+
+
+@pytest.mark.parametrize("end", ["fails", "takes too long"])
+@trio_test
+async def test_a_consumer_that_closes_leaves_its_group_whatever_its_callback_does(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Coordinated()
+    if end == "takes too long":
+        monkeypatch.setattr(consumer_module, "_LEAVE_MS", 5_000)
+
+    async def on_revoked(_: object) -> None:
+        if end == "takes too long":
+            await trio.sleep_forever()
+        raise RuntimeError("the program's own")
+
+    async with member(cluster, "consumer") as consumer:
+        consumer.subscribe(["t"], on_revoked=on_revoked)
+        await assigned(consumer, P0, P1)
+        with pytest.raises(RuntimeError, match="own") if end == "fails" else nullcontext():
+            await consumer.close()
+        assert cluster.epochs()[-1] == LEFT
