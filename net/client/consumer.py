@@ -422,10 +422,31 @@ class Consumer:
         return batches
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Yields each record, without end. Raises what `poll` raises."""
+        """Yields each record, without end. Raises what `poll` raises.
+
+        The position is behind the record that was yielded last, so what `commit` and the end of the
+        block commit never includes records that the loop was not given.
+        """
         while True:
-            for record in await self.poll():
-                yield record
+            records = await self.poll(records_max=1)
+            for number in range(1, self.config.max_poll_records + 1):
+                yield records.pop()
+                if number == self.config.max_poll_records or not self._take_next(records):
+                    break
+
+    def _take_next(self, records: list[ConsumerRecord]) -> bool:
+        """Append the next record that is buffered, of the partition that was served last if it has
+        one. Whether there was one."""
+
+        def take(state: PartitionState) -> bool:
+            return state.take_records(records, 1 - len(records), self.config.check_crcs) > 0
+
+        if self._closing:
+            return False
+        last = self._states.get(self._last_served) if self._last_served is not None else None
+        if last is None or last.paused or self._serve(last, take):
+            self._take(take)
+        return bool(records)
 
     async def _poll(
         self,
@@ -467,19 +488,21 @@ class Consumer:
             if state.partition == self._last_served:
                 states = states[index + 1 :] + states[: index + 1]
                 break
-        drained = False
-        full_bytes = self.config.max_partition_fetch_bytes
         for state in states:
-            if not state.has_position:
-                continue
-            was_full = state.buffered_bytes >= full_bytes
-            more = take(state)
-            drained = drained or (was_full and state.buffered_bytes < full_bytes)
-            self._last_served = state.partition
-            if not more:
+            if not self._serve(state, take):
                 break
-        if drained:
+
+    def _serve(self, state: PartitionState, take: Callable[[PartitionState], bool]) -> bool:
+        """Take from one partition. Whether to go on to the next."""
+        if not state.has_position:
+            return True
+        full_bytes = self.config.max_partition_fetch_bytes
+        was_full = state.buffered_bytes >= full_bytes
+        more = take(state)
+        if was_full and state.buffered_bytes < full_bytes:
             self._fetcher.wake()
+        self._last_served = state.partition
+        return more
 
     # the group's steps
 

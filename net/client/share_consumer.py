@@ -160,19 +160,22 @@ class ShareConsumer:
         poll; in the explicit mode it raises ValueError unless each of them is acknowledged. Raises
         KafkaError or ClientError for errors that cannot be retried.
         """
-        self._check()
-        self._settle()
         limit = self.config.max_poll_records if records_max is None else records_max
         deadline = trio.current_time() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
+        await self._fill(limit, deadline)
+        return self._take(limit)
+
+    async def _fill(self, limit: int, deadline: float) -> None:
+        """What a poll does before it takes records: settle the earlier ones, wait for new ones."""
+        self._check()
+        self._settle()
         await trio.lowlevel.checkpoint()
         try:
             while True:
                 self._news = trio.Event()
                 self._raise_failure()
-                if self._buffer:
-                    return self._take(limit)
-                if trio.current_time() >= deadline:
-                    return []
+                if self._buffer or trio.current_time() >= deadline:
+                    return
                 self._fetcher.want(limit)
                 with trio.move_on_at(deadline):
                     await self._news.wait()
@@ -180,10 +183,16 @@ class ShareConsumer:
             self._fetcher.want(0)
 
     async def __aiter__(self) -> AsyncIterator[ShareRecord]:
-        """Record after record, without end. Each poll accepts the records of the one before, except
-        those acknowledged otherwise."""
+        """Record after record, without end. At the latest after `max.poll.records` of them, those
+        yielded so far are settled as by a poll. What was fetched and not yielded stays as it is: a
+        later poll returns it, or the end of the block gives it back."""
+        limit = self.config.max_poll_records
         while True:
-            for record in await self.poll():
+            await self._fill(limit, float("inf"))
+            for _ in range(limit):
+                if self._closed or not self._buffer:
+                    break
+                (record,) = self._take(1)
                 yield record
 
     def _take(self, limit: int) -> list[ShareRecord]:

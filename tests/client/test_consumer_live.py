@@ -324,3 +324,37 @@ def test_commits_without_joining(kafka: Kafka, fresh: Fresh) -> None:
                 consumer.subscribe([topic])
 
     main()
+
+
+def test_a_loop_that_ends_commits_only_what_it_was_given(kafka: Kafka, fresh: Fresh) -> None:
+    topic, group = fresh("loop"), fresh("group")
+    tp = TopicPartition(topic, 0)
+    config = EARLIEST | {"group.id": group, "auto.commit.interval.ms": 3_600_000}
+
+    @trio_test
+    async def main() -> None:
+        await fill(kafka, topic, 10)
+        async with open_consumer(kafka.bootstrap, config) as consumer:
+            consumer.assign([tp])
+            async for record in consumer:
+                if record.offset == 1:
+                    await consumer.commit()
+                    assert (await consumer.committed([tp]))[tp] == OffsetAndMetadata(2, 0)
+                if record.offset == 3:
+                    break
+            assert values(await consumer.poll(records_max=2)) == [4, 5]
+            async for record in consumer:
+                assert record.offset == 6
+                break
+        async with open_consumer(kafka.bootstrap, config) as consumer:
+            consumer.assign([tp])
+            seen: list[int] = []
+            async for record in consumer:
+                seen.append(record.offset)
+                if record.offset == 8 and len(seen) == 2:
+                    consumer.seek(tp, 7)
+                if record.offset == 9:
+                    break
+            assert seen == [7, 8, 7, 8, 9]
+
+    main()

@@ -199,6 +199,29 @@ async def test_never_more_records_than_asked_for(kafka: Kafka, fresh: Fresh) -> 
         assert [record.offset for record in rest] == list(range(3, 10))
 
 
+@pytest.mark.parametrize("config", [IMPLICIT, EXPLICIT])
+@trio_test
+async def test_a_loop_that_ends_keeps_only_what_it_was_given(
+    kafka: Kafka, fresh: Fresh, config: dict[str, Any]
+) -> None:
+    topic = fresh("share")
+    await prepare(kafka, topic)
+    await fill(kafka, topic, 4)
+    async with member(kafka, topic, config) as consumer:
+        async for record in consumer:
+            if config is EXPLICIT:
+                consumer.acknowledge(record)
+            if record.offset == 1:
+                break
+        (third,) = await consumer.poll(records_max=1)
+        assert third.offset == 2
+        consumer.acknowledge(third)
+    async with member(kafka, topic, EXPLICIT) as consumer:
+        (last,) = await take(consumer, 1)
+        assert (last.offset, last.delivery_count) == (3, 2)
+        consumer.acknowledge(last)
+
+
 def test_a_share_consumer_needs_a_group() -> None:
     async def main() -> None:
         async with open_share_consumer("localhost:1", {}):
