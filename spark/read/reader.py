@@ -28,7 +28,7 @@ from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import AdminConfig, ConsumerConfig, parse
 from pk.net.client.connection import Connection
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import ClientError, is_passing
 from pk.net.client.subscription import Chunk
 from pk.spark.connections import connections
 from pk.spark.errors import DataLost
@@ -333,5 +333,5 @@ class RangeFetch:
 
 def _passing(error: Exception) -> bool:
     if isinstance(error, KafkaError):
-        return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+        return is_passing(error)
     return isinstance(error, ClientError)
