@@ -113,6 +113,7 @@ async def longest_step(caller: Caller, request: Any, version: int) -> int:
 @pytest.fixture
 def decoded_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LARGE_BYTES", 1 << 10)
+    monkeypatch.setattr(connection, "DECODED_AT_ONCE", connection.DECODED_AT_ONCE // SHORTENED)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from pk.core.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
-from pk.core.wire.messages.metadata import MetadataRequest
+from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pk.core.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pk.core.wire.messages.sasl_handshake import SaslHandshakeRequest
 from pk.net import connection, listener_security
@@ -535,6 +535,17 @@ async def test_a_request_instead_of_a_token_is_answered_and_the_connection_ends(
         async with caller_of(node) as caller:
             await caller.send(MetadataRequest(), 12)
             assert await caller.at_end(), "before a handshake nothing is answered"
+
+
+@trio_test
+async def test_a_request_that_names_much_is_not_answered_in_the_middle() -> None:
+    """To decode and to answer it would keep everybody else waiting, for somebody unknown."""
+    async with secured() as node, caller_of(node) as caller:
+        shaken = await caller.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert shaken.error_code == 0
+        topics = [MetadataRequestTopic(name="t")] * 2 * connection.DECODED_AT_ONCE
+        await caller.send(MetadataRequest(topics=topics), 12)
+        assert await caller.at_end()
 
 
 async def until_the_end(caller: Caller) -> None:

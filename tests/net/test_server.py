@@ -39,6 +39,7 @@ from pk.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
+from pk.core.wire.messages.describe_groups import DescribeGroupsRequest
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pk.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -51,6 +52,7 @@ from pk.core.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pk.core.wire.types import Part
 from pk.net import connection
 from pk.net.connection import Connection
@@ -242,12 +244,42 @@ def test_large_requests_are_decoded_in_turns_one_at_a_time_and_answered_in_their
             for one in (caller, other):
                 assert len((await one.receive(METADATA, 9)).topics) == len(topics)
             assert len((await caller.receive(METADATA, 9)).topics) == 1
-            await caller.stream.send_all(
-                framed(head(METADATA, 9) + b"\0\xff" * connection.LARGE_BYTES)
-            )
+            as_many = b"\0\xc1\xb8\x02"  # no tags, 40,000 topics
+            await caller.stream.send_all(framed(head(METADATA, 9) + as_many + b"\xff" * 100_000))
             assert await caller.at_end(), "what is malformed closes the connection all the same"
         assert decoded == ["MetadataRequest"] * 3
         assert pauses >= 2 * len(topics) // ELEMENTS_IN_A_TURN
+
+    run()
+
+
+def test_whether_a_request_is_decoded_in_turns_depends_on_what_it_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not on its bytes alone: a quarter of a megabyte may hold as many empty names."""
+    in_turns: list[str] = []
+
+    def watched(cls, *args):  # type: ignore[no-untyped-def]
+        in_turns.append(cls.__name__)
+        return decode_in_turns(cls, *args)
+
+    @trio_test
+    async def run() -> None:
+        monkeypatch.setattr(connection, "decode_in_turns", watched)
+        async with running_node() as node, caller_of(node) as caller:
+            names = DescribeGroupsRequest(groups=[""] * (connection.LARGE_BYTES + 1))
+            assert len((await caller.call(names, 5)).groups) == len(names.groups)
+            assert in_turns == ["DescribeGroupsRequest"]
+            usual = fetch_request()
+            usual.topics[0].partitions = [FetchPartition(partition=i) for i in range(1000)]
+            fetched = await caller.call(usual, 11)
+            assert len(fetched.responses[0].partitions) == 1000
+            sync = SyncGroupRequest(
+                group_id="g",
+                assignments=[SyncGroupRequestAssignment(member_id="m", assignment=bytes(1 << 20))],
+            )
+            assert (await caller.call(sync, 5)).error_code
+            assert in_turns == ["DescribeGroupsRequest"]
 
     run()
 
