@@ -44,7 +44,9 @@ from pk.core.broker.turns import finish, let_go
 from pk.core.config import ConfigError
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from pk.core.lazy_dataclass import dataclass
+from pk.core.turns import AT_ONCE
 from pk.core.wire.codec import decode, decode_in_turns, decode_small
+from pk.core.wire.elements import has_many
 from pk.core.wire.header import (
     RequestHead,
     frame_response,
@@ -65,7 +67,11 @@ from pk.net.transport import Transport
 logger = logging.getLogger("pk.server")
 
 PRODUCE = 0
+FETCH = 1
 API_VERSIONS = 18
+FREQUENT = frozenset([PRODUCE, FETCH])
+"""To count what is in their answers would cost each small one. Those of Fetch say themselves that
+they are large (core/api/registry.py), those of Produce are as large as the request."""
 LARGE_BYTES = 16 << 10
 """Below this a request takes no more than 5 ms to decode, whatever it holds."""
 DECODED_AT_ONCE = 2000
@@ -855,7 +861,7 @@ class Connection:
             return
         if bill is not None:
             self._charge(bill, result)
-        large = large or isinstance(result, Large)
+        large = large or _is_large(api, result)
         if result is not NO_RESPONSE:
             self._owe(await self._framed(api, head, request, result, large))
         self._handled(api.key, received_at)
@@ -910,7 +916,7 @@ class Connection:
             del work
             if bill is not None:
                 self._charge(bill, result)
-            large = large or isinstance(result, Large)
+            large = large or _is_large(api, result)
             if result is NO_RESPONSE:
                 slot.parts = []
             else:
@@ -967,6 +973,13 @@ class Connection:
 
         if not await self._broker.purgatory.until(has_room, (RequestMemory,), deadline):
             raise ProtocolError("all memory for requests is taken (pk.request.bytes.max)")
+
+
+def _is_large(api: AnyApi, result: Any) -> bool:
+    """Whether the answer to what had to be waited for is framed in turns."""
+    if api.key in FREQUENT or result is NO_RESPONSE or isinstance(result, Large):
+        return isinstance(result, Large)
+    return has_many(result, AT_ONCE)
 
 
 def _unwrapped(result: Any) -> Any:

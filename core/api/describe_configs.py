@@ -13,13 +13,14 @@ from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
+from pk.core.broker.turns import pause
 from pk.core.config import Type
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import configs, describe
 from pk.core.meta.describe import Described, Source
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from pk.core.meta.topic_names import UNKNOWN_TOPIC, check_name
+from pk.core.turns import Pace
 from pk.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -32,10 +33,13 @@ from pk.core.wire.messages.describe_configs import (
 
 async def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource, or say why not."""
-    resources = in_turns(request.resources)
-    return DescribeConfigsResponse(
-        results=[_resource(context, r, request) async for r in resources]
-    )
+    response, pace = DescribeConfigsResponse(), Pace()
+    for resource in request.resources:
+        result = _resource(context, resource, request)
+        response.results.append(result)
+        if pace.due(1 + len(result.configs)):
+            await pause()
+    return response
 
 
 def _resource(

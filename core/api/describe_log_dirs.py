@@ -1,8 +1,7 @@
 """DescribeLogDirs (35), versions 1–5: the partitions of each log directory, and how full its disk
 is (KIP-113, KIP-827)."""
 
-from pk.core.api.long_requests import large_or_not
-from pk.core.api.registry import Api, Outcome
+from pk.core.api.registry import Api
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.broker.turns import in_turns
@@ -16,9 +15,7 @@ from pk.core.wire.messages.describe_log_dirs import (
 )
 
 
-async def handle(
-    context: Context, request: DescribeLogDirsRequest
-) -> Outcome[DescribeLogDirsResponse]:
+async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Every directory, with the partitions that were asked for; all of them where the request names
     none."""
     replicas = context.broker.replicas
@@ -65,7 +62,7 @@ async def handle(
             result.total_bytes, result.usable_bytes = await offload(directory.free_bytes)
         except KafkaError as e:
             result.error_code = e.code
-    return large_or_not(response)
+    return response
 
 
 API = Api(key=35, versions=(1, 5), handle=handle)

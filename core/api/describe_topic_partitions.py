@@ -11,7 +11,7 @@ from typing import Final
 
 from pk.core.api.authorization import allows
 from pk.core.api.authorized import TOPIC_OPERATIONS
-from pk.core.api.long_requests import begin
+from pk.core.api.long_requests import begin, if_many_later
 from pk.core.api.registry import Answer, Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
@@ -42,7 +42,7 @@ def handle(
 
 def _describe(
     context: Context, request: DescribeTopicPartitionsRequest
-) -> Turns[DescribeTopicPartitionsResponse]:
+) -> Turns[Answer[DescribeTopicPartitionsResponse]]:
     image, pace = context.broker.image, Pace()
     names = yield from _names(request, image)
     first, cursor = 0, request.cursor
@@ -82,13 +82,15 @@ def _describe(
             break
         partitions = topic.partitions[start : start + left]
         response.topics.append(_topic(topic, partitions, image, operations))
+        if pace.due(len(partitions)):
+            yield
         left -= len(partitions)
         end = start + len(partitions)
         if partitions and end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
     response.topics += denied
-    return response
+    return if_many_later(response)
 
 
 def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> Turns[list[str]]:

@@ -10,13 +10,15 @@ from typing import Any, Final, Protocol, TypeVar
 
 from pk.core.api.authorization import allows, is_on
 from pk.core.api.authorized import GROUP_OPERATIONS
-from pk.core.api.long_requests import begin
+from pk.core.api.long_requests import begin, if_many_later
+from pk.core.api.registry import Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
 from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.turns import Pace, Turns, joined, once
+from pk.core.wire.schema import Message
 
 
 class Described(Protocol):
@@ -28,7 +30,7 @@ class Described(Protocol):
 
 
 D = TypeVar("D", bound=Described)
-R = TypeVar("R")
+R = TypeVar("R", bound=Message)
 
 
 def describe_each(
@@ -68,7 +70,7 @@ def _describe_each(
     describe: Callable[[str], Any],
     failed: Callable[[str, KafkaError], D],
     response: Callable[[list[list[D]]], Turns[R]],
-) -> Turns[R | Awaitable[R]]:
+) -> Turns[R | Awaitable[Outcome[R]]]:
     answers: list[Any] = []
     pace, at_hand = Pace(), True
     for group_id in group_ids:
@@ -82,7 +84,7 @@ def _describe_each(
         if pace.due():
             yield
     if at_hand:
-        return (yield from response(answers))
+        return if_many_later((yield from response(answers)))
     return _wait(answers, response)
 
 

@@ -1,12 +1,16 @@
 """ListConfigResources (74), versions 0–1: what has, or could have, configs. v0 is KIP-714's list
 of client metrics subscriptions, v1 lists any type (KIP-1142)."""
 
+from collections.abc import Iterable
 from typing import Final
 
-from pk.core.api.registry import Api
+from pk.core.api.long_requests import begin
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from pk.core.meta.image import MetadataImage
+from pk.core.turns import SORTED_AT_ONCE, Pace, Turns, in_order
 from pk.core.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -17,7 +21,9 @@ _ALL: Final = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 _VERSION_TYPES: Final = 1
 
 
-def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(
+    context: Context, request: ListConfigResourcesRequest
+) -> Answer[ListConfigResourcesResponse]:
     """List them: all topics and brokers, those groups and subscriptions that have keys of their
     own.
 
@@ -28,16 +34,33 @@ def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigR
         types = {CLIENT_METRICS}
     if not types.issubset(_ALL):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    image = context.broker.image
-    found = [(TOPIC, name) for name in sorted(image.topics) if TOPIC in types]
-    for kind in (BROKER, BROKER_LOGGER):
-        found += [(kind, str(node)) for node in sorted(image.brokers) if kind in types]
-    found += sorted(r for r in image.configs if r[0] in types and r[0] in (CLIENT_METRICS, GROUP))
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind) for kind, name in found
-        ]
-    )
+    return begin(_list(context.broker.image, types))
+
+
+def _list(image: MetadataImage, types: set[int]) -> Turns[ListConfigResourcesResponse]:
+    response, pace = ListConfigResourcesResponse(), Pace()
+    for kind in (k for k in _ALL if k in types):
+        for name in (yield from _names(image, kind)):
+            response.config_resources.append(ConfigResource(resource_name=name, resource_type=kind))
+            if pace.due():
+                yield
+    return response
+
+
+def _names(image: MetadataImage, kind: int) -> Turns[Iterable[str]]:
+    """Those of one type, in order."""
+    if kind == TOPIC:
+        return (yield from in_order(image.topics))
+    if kind in (BROKER, BROKER_LOGGER):
+        return map(str, sorted(image.brokers))
+    names: list[str] = []
+    pace = Pace(SORTED_AT_ONCE)
+    for each, name in image.configs:
+        if each == kind:
+            names.append(name)
+        if pace.due():
+            yield
+    return (yield from in_order(names))
 
 
 API = Api(key=74, versions=(0, 1), handle=handle)

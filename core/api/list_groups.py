@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from pk.core.api.authorization import allows, allows_cluster, is_on
-from pk.core.api.long_requests import begin, large_or_not
+from pk.core.api.long_requests import begin, if_many_later
 from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
@@ -42,7 +42,7 @@ def _handle(
     ]
     if all(isinstance(a, list) for a in answers):
         groups = yield from joined(answers)
-        return ListGroupsResponse(groups=_visible(context, groups))
+        return if_many_later(ListGroupsResponse(groups=_visible(context, groups)))
     return _wait(context, answers)
 
 
@@ -54,9 +54,9 @@ def _visible(context: Context, groups: list[ListedGroup]) -> list[ListedGroup]:
     return [g for g in groups if allows(context, Operation.DESCRIBE, kind, g.group_id, log=False)]
 
 
-async def _wait(context: Context, answers: list[Any]) -> Outcome[ListGroupsResponse]:
+async def _wait(context: Context, answers: list[Any]) -> ListGroupsResponse:
     groups = await finish(joined(await all_of(answers)))
-    return large_or_not(ListGroupsResponse(groups=_visible(context, groups)))
+    return ListGroupsResponse(groups=_visible(context, groups))
 
 
 API = Api(key=16, versions=(0, 5), handle=handle, parks=True)

@@ -8,9 +8,10 @@ While a request pauses, the image, leaderships and groups may change: what is sa
 true when it is said, as if each had come in a request of its own. What must be decided as one is
 the coordinator's (core/broker/coordinator).
 
-Requests that are large are decoded in turns, and so are their answers encoded
-(net/connection.py). Freeing 200,000 objects takes as long as making them: `let_go` of
-core/broker/turns.py does that in turns too.
+Requests that are large are decoded in turns, and so are large answers encoded
+(net/connection.py). A small request may have a large answer too, about all that exists: one that is
+at hand is awaited for that (`if_many_later`). Freeing 200,000 objects takes as long as making them:
+`let_go` of core/broker/turns.py does that in turns too.
 """
 
 from collections.abc import Awaitable
@@ -23,7 +24,7 @@ from pk.core.turns import AT_ONCE, Turns
 from pk.core.wire.elements import has_many
 from pk.core.wire.schema import Message
 
-__all__ = ["begin", "in_turns", "large_or_not"]
+__all__ = ["begin", "if_many_later", "in_turns", "large_or_not"]
 
 R = TypeVar("R", bound=Message)
 
@@ -47,3 +48,13 @@ async def _go_on(work: Turns[Any]) -> Outcome[Any] | Awaitable[Outcome[Any]]:
 def large_or_not(response: R) -> R | Large[R]:
     """`response`, as a large one where it has many elements."""
     return Large(response) if has_many(response, AT_ONCE) else response
+
+
+def if_many_later(response: R) -> R | Awaitable[Large[R]]:
+    """`response`, or an awaitable of it where it has many elements: only that is framed in
+    turns."""
+    return _later(response) if has_many(response, AT_ONCE) else response
+
+
+async def _later(response: R) -> Large[R]:
+    return Large(response)

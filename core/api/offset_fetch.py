@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from pk.core.api.authorization import allows, is_on, refusal
-from pk.core.api.long_requests import begin, large_or_not
+from pk.core.api.long_requests import begin, if_many_later
 from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
@@ -62,15 +62,15 @@ def _handle(
         at_hand = at_hand and isinstance(answer, OffsetFetchResponseGroup)
         if pace.due(COMMAND):
             yield
-    return OffsetFetchResponse(groups=answers) if at_hand else _wait(answers)
+    return if_many_later(OffsetFetchResponse(groups=answers)) if at_hand else _wait(answers)
 
 
-async def _wait_old(answer: Any, version: int) -> Outcome[OffsetFetchResponse]:
-    return large_or_not(await finish(_old(await answer, version)))
+async def _wait_old(answer: Any, version: int) -> OffsetFetchResponse:
+    return await finish(_old(await answer, version))
 
 
-async def _wait(answers: list[Any]) -> Outcome[OffsetFetchResponse]:
-    return large_or_not(OffsetFetchResponse(groups=await all_of(answers)))
+async def _wait(answers: list[Any]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=await all_of(answers))
 
 
 def _fetch(

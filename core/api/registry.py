@@ -11,8 +11,9 @@ handled at once. An awaitable is parked:
 - `Holding(awaitable)`: so too, for one request of an API that parks: it still uses the buffer. What
   it comes to may be an awaitable again, which is then parked.
 
-An awaitable may come to `Large(response)`: writing it takes many milliseconds, so that is done in a
-thread.
+What a plain function returns is written at once. What is awaited is written in turns if it has many
+elements: the connection sees that by itself. It does not look at answers to Produce and Fetch, of
+which there are too many; Fetch says `Large(response)` where that is so.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Large(Generic[Response]):
 Outcome: TypeAlias = Response | Large[Response] | NoResponse
 """What a request comes to."""
 
-Answer: TypeAlias = Outcome[Response] | Awaitable[Outcome[Response]] | Holding[Response]
+Answer: TypeAlias = Response | NoResponse | Awaitable[Outcome[Response]] | Holding[Response]
 """What a handler returns."""
 
 

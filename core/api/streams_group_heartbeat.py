@@ -7,12 +7,11 @@ internal topics that are missing (core/group/streams/groups.py).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from inspect import isawaitable
 
 from pk.core.api.authorization import allows_cluster, check, check_subscription, is_on
-from pk.core.api.long_requests import large_or_not
-from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.api.long_requests import if_many_later
+from pk.core.api.registry import Answer, Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
@@ -36,7 +35,7 @@ def handle(
         request.group_id,
         lambda machine, _, now_ms: machine.streams_heartbeat(request, client, now_ms),
     )
-    return _later(answer) if isawaitable(answer) else large_or_not(answer)
+    return answer if isawaitable(answer) else if_many_later(answer)
 
 
 def _check_topology(context: Context, topology: Topology) -> None:
@@ -53,12 +52,6 @@ def _check_topology(context: Context, topology: Topology) -> None:
     if missing and not allows_cluster(context, Operation.CREATE, log=False):
         for name in sorted(missing):
             check(context, Operation.CREATE, ResourceType.TOPIC, name)
-
-
-async def _later(
-    answer: Awaitable[StreamsGroupHeartbeatResponse],
-) -> Outcome[StreamsGroupHeartbeatResponse]:
-    return large_or_not(await answer)
 
 
 API = Api(key=88, versions=(0, 0), handle=handle, parks=True)

@@ -13,7 +13,7 @@ from nodes import decide
 
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.index import CONTROLLER_APIS
-from pk.core.api.registry import error_response
+from pk.core.api.registry import Holding, Large, error_response
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -51,9 +51,11 @@ class Admin:
         context = Context(self.broker, api.key, version, client_id="c", listener=listener)
         try:
             answer: Any = api.handle(context, received)
-            self.waited = isawaitable(answer)
-            if isawaitable(answer):
-                answer = await answer
+            self.waited = isawaitable(answer) or isinstance(answer, Holding)
+            while isawaitable(answer) or isinstance(answer, Holding):
+                answer = await (answer.work if isinstance(answer, Holding) else answer)
+            if isinstance(answer, Large):
+                answer = answer.response
         except KafkaError as e:
             response = MESSAGES[api.key].response
             answer = error_response(api, response, received, e, version)

@@ -13,6 +13,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,9 +23,12 @@ from large_requests import Names, Path, kinds, large, name_of
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core import turns
+from pk.core.api import list_config_resources
 from pk.core.api.forward import shows
+from pk.core.api.registry import Holding
 from pk.core.broker.turns import let_go
 from pk.core.config.views import STANDARD_AUTHORIZER
+from pk.core.meta.events import BROKER, BROKER_LOGGER, GROUP, TOPIC
 from pk.core.meta.image import MetadataImage
 from pk.core.turns import AT_ONCE, FREED_AT_ONCE, Pace
 from pk.core.wire.elements import has_many
@@ -46,8 +50,18 @@ from pk.core.wire.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from pk.core.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from pk.core.wire.messages.list_config_resources import ListConfigResourcesRequest
+from pk.core.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    Topology,
+)
 from pk.core.wire.schema import Request
 from pk.net import connection
 
@@ -228,6 +242,93 @@ def test_a_fetch_of_many_topics(max_wait_ms: int, session_epoch: int) -> None:
         assert steps[1] <= steps[0] * GROWTH
 
     run()
+
+
+# --- small requests about much that exists ---
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_the_longest_step_does_not_grow_with_what_exists() -> None:
+    @trio_test
+    async def run() -> None:
+        async with running_node() as node, caller_of(node) as caller:
+            await prepare(caller)
+            steps: list[int] = []
+            for count in (64, 192):
+                topics = [DescribeConfigsResource(resource_type=TOPIC, resource_name="t")] * count
+                request = DescribeConfigsRequest(resources=topics, include_synonyms=True)
+                steps.append(await longest_step(caller, request, 4))
+        assert steps[1] <= steps[0] * GROWTH
+
+    run()
+
+
+def test_what_has_configs_is_listed_in_turns() -> None:
+    @trio_test
+    async def run() -> None:
+        names = [f"t{n:04}" for n in range(5 * AT_ONCE)]
+        image: Any = SimpleNamespace(
+            topics=dict.fromkeys(reversed(names)),
+            brokers={10: None, 2: None},
+            configs={(kind, name): {} for kind in (GROUP, TOPIC) for name in reversed(names)},
+        )
+        context: Any = SimpleNamespace(api_version=1, broker=SimpleNamespace(image=image))
+        result: Any = list_config_resources.handle(context, ListConfigResourcesRequest())
+        assert isinstance(result, Holding)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            result = await result.work
+            nursery.cancel_scope.cancel()
+        found = [(r.resource_type, r.resource_name) for r in result.response.config_resources]
+        expected = [(TOPIC, name) for name in names]
+        expected += [(kind, node) for kind in (BROKER, BROKER_LOGGER) for node in ("2", "10")]
+        assert found == expected + [(GROUP, name) for name in names]
+        assert turns > len(names) // AT_ONCE
+
+    run()
+
+
+@trio_test
+async def test_a_member_of_a_streams_group_with_many_tasks_is_told_them() -> None:
+    """The answer is at hand, and large."""
+    async with (
+        running_node(group__streams__initial__rebalance__delay__ms="0") as node,
+        caller_of(node) as caller,
+    ):
+        await prepare(caller)
+        partitions = AT_ONCE - 1
+        for topic in "ab":
+            await make_topic(caller, topic, partitions)
+        request = StreamsGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=10_000,
+            topology=Topology(
+                epoch=1,
+                subtopologies=[
+                    Subtopology(subtopology_id=topic, source_topics=[topic]) for topic in "ab"
+                ],
+            ),
+            process_id="p",
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+            client_tags=[],
+        )
+        tasks: dict[str, int] = {}
+        while not tasks:
+            answer = await caller.call(request, 0)
+            assert answer.error_code == 0
+            tasks = {one.subtopology_id: len(one.partitions) for one in answer.active_tasks}
+        assert tasks == {"a": partitions, "b": partitions}
 
 
 class Kept(FetchTopic):
