@@ -16,7 +16,7 @@ from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.log.disk import SHARE_OF_DESCRIPTORS
-from pk.net.connection import Connection, Limits
+from pk.net.connection.connection import Connection, Limits
 from pk.net.connection_quotas import ConnectionQuotas, PacedListener
 from pk.net.frames import RequestMemory
 from pk.net.listener_security import ListenerSecurity

@@ -8,10 +8,10 @@ While a request pauses, the image, leaderships and groups may change: what is sa
 true when it is said, as if each had come in a request of its own. What must be decided as one is
 the coordinator's (core/broker/coordinator).
 
-Requests that are large are decoded in turns, and so are large answers encoded
-(net/connection.py). A small request may have a large answer too, about all that exists: one that is
-at hand is awaited for that (`if_many_later`). Freeing 200,000 objects takes as long as making them:
-`let_go` of core/broker/turns.py does that in turns too.
+Requests that are large are decoded in turns, and so are large answers encoded (net/connection). A
+small request may have a large answer too, about all that exists: one that is at hand is awaited for
+that (`if_many_later`). Freeing 200,000 objects takes as long as making them: `let_go` of
+core/broker/turns.py does that in turns too.
 """
 
 from collections.abc import Awaitable

@@ -38,7 +38,7 @@ from pk.core.record.build import build_batch
 from pk.core.wire.header import frame_request
 from pk.core.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pk.core.wire.types import Part
-from pk.net.connection import Connection, Limits
+from pk.net.connection.connection import Connection, Limits
 from pk.net.frames import FrameBuffer, RequestMemory
 
 ACLS = 10_000

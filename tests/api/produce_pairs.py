@@ -24,7 +24,7 @@ from pk.core.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from pk.net.connection import Connection, Limits
+from pk.net.connection.connection import Connection, Limits
 from pk.net.frames import RequestMemory
 from pk.net.node import Node
 from pk.net.transport import StreamTransport

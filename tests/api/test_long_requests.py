@@ -63,7 +63,7 @@ from pk.core.wire.messages.streams_group_heartbeat import (
     Topology,
 )
 from pk.core.wire.schema import Request
-from pk.net import connection
+from pk.net.connection import connection
 
 SHORTENED = 8
 FEW, MANY = 2 * FREED_AT_ONCE // SHORTENED, 6 * FREED_AT_ONCE // SHORTENED

@@ -27,7 +27,6 @@ from oauth_provider import AUDIENCE, CLIENT_ID, CLIENT_SECRET, ISSUER, Provider,
 from pk.core.auth.oauthbearer import KeysNeeded, TokenRefused
 from pk.core.auth.sasl import SaslError
 from pk.core.errors import ErrorCode, KafkaError
-from pk.net import connection as server_connection
 from pk.net import listener_security
 from pk.net.client import connection as client_connection
 from pk.net.client.admin import open_admin
@@ -36,6 +35,7 @@ from pk.net.client.errors import ConfigError
 from pk.net.client.oauth import token_settings
 from pk.net.client.producer import open_producer
 from pk.net.client.results import NewTopic
+from pk.net.connection import connection as server_connection
 from pk.net.node import Node
 from pk.net.oauth import jwks as jwks_module
 from pk.net.oauth import token_source

@@ -32,13 +32,14 @@ from pk.core.wire.messages.api_versions import ApiVersionsRequest
 from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pk.core.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pk.core.wire.messages.sasl_handshake import SaslHandshakeRequest
-from pk.net import connection, listener_security
+from pk.net import listener_security
 from pk.net.client import connection as client_connection
 from pk.net.client.admin import open_admin
 from pk.net.client.config import parse
 from pk.net.client.consumer import open_consumer
 from pk.net.client.producer import open_producer
 from pk.net.client.results import NewTopic
+from pk.net.connection import connection
 from pk.net.node import Node
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -54,8 +54,8 @@ from pk.core.wire.messages.produce import (
 )
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pk.core.wire.types import Part
-from pk.net import connection
-from pk.net.connection import Connection
+from pk.net.connection import connection
+from pk.net.connection.connection import Connection
 from pk.net.node import Node
 
 CLIENT = ApiVersionsRequest(client_software_name="test", client_software_version="1")

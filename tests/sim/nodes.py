@@ -29,7 +29,7 @@ from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk
 from pk.core.meta.events import Endpoint
-from pk.net.connection import Connection, Limits
+from pk.net.connection.connection import Connection, Limits
 from pk.net.frames import RequestMemory
 
 BROKER_PORT: Final = 9092
