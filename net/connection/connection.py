@@ -3,22 +3,15 @@
 The reader handles every whole frame of its buffer before it sends or reads again, so a client that
 pipelines pays one `recv`, one `send` and one turn of the loop for many requests. What would starve
 the others is cut off by time: after `pk.loop.slice.us` the reader sends what it has and yields.
-
-Answers keep the order of their requests. While nothing is parked they go straight to `_out`. Behind
-a parked request each answer gets a slot in `_parked`, and completing the first slot moves all
-completed ones that follow to `_out`. The reader and the parked tasks both flush; `_sending` makes
-one of them do it for all.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import ssl
-from collections import deque
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 from contextlib import nullcontext
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from inspect import isawaitable
 from time import perf_counter
@@ -30,45 +23,34 @@ from pk.core.api import produce
 from pk.core.api.delayed_fetch import DelayedFetch
 from pk.core.api.produce_fast_path.answers import DelayedProduce, FailedProduce
 from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
-from pk.core.api.registry import NO_RESPONSE, AnyApi, Holding, Large, error_response
-from pk.core.auth.distinguished_name import CertificateError
+from pk.core.api.registry import NO_RESPONSE, AnyApi, Holding, Large
 from pk.core.auth.oauthbearer import KeysNeeded
-from pk.core.auth.principal import KafkaPrincipal
-from pk.core.auth.principal_mapping import RuleError
-from pk.core.auth.sasl_server import SASL_HANDSHAKE, Refused, SaslServer, Session
+from pk.core.auth.sasl_server import Refused
 from pk.core.broker.broker import Broker
 from pk.core.broker.offload import offload
-from pk.core.broker.requests.client_quotas import is_exempt
 from pk.core.broker.requests.context import Context
 from pk.core.broker.turns import finish, let_go
-from pk.core.config import ConfigError
-from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
+from pk.core.errors import ProtocolError, TooManyElements
 from pk.core.lazy_dataclass import dataclass
 from pk.core.turns import AT_ONCE
 from pk.core.wire.codec import decode, decode_in_turns, decode_small
 from pk.core.wire.elements import has_many
-from pk.core.wire.header import (
-    RequestHead,
-    frame_response,
-    frame_response_in_turns,
-    parse_request_header,
-)
+from pk.core.wire.header import RequestHead, parse_request_header
 from pk.core.wire.index import MESSAGES
-from pk.core.wire.messages.api_versions import ApiVersionsResponse
-from pk.core.wire.types import EncodeError, Part
+from pk.core.wire.types import Part
 from pk.net.collector import large_request
+from pk.net.connection.answers import Answers, Slot
+from pk.net.connection.charges import Bill, Charges
+from pk.net.connection.framing import API_VERSIONS, PRODUCE, Framing, unwrapped
+from pk.net.connection.login import Login
 from pk.net.frames import FrameBuffer, RequestMemory
 from pk.net.listener_security import ListenerSecurity
-from pk.net.tls.contexts import TlsError, reason_of
-from pk.net.tls.sockets import NotTls
 from pk.net.tls.transport import TlsTransport
 from pk.net.transport import Transport
 
 logger = logging.getLogger("pk.server")
 
-PRODUCE = 0
 FETCH = 1
-API_VERSIONS = 18
 FREQUENT = frozenset([PRODUCE, FETCH])
 """To count what is in their answers would cost each small one. Those of Fetch say themselves that
 they are large (core/api/registry.py), those of Produce are as large as the request."""
@@ -81,9 +63,6 @@ which are decoded as one."""
 MEMORY_WAIT_S = 10
 """How long a connection that cannot grow its buffer waits for others to finish before it is
 closed."""
-
-BETWEEN_AUTHENTICATIONS_S = 1.0
-"""A peer that authenticates again sooner is answered as one that has no reason to (KIP-368)."""
 
 GOODBYE_S = 0.5
 """How long a peer whose connection we close gets to take the answers to what it asked before."""
@@ -99,58 +78,6 @@ class Limits:
     decoding: trio.Lock = field(default_factory=trio.Lock)
     """Held by who decodes a large request, of all connections with these limits: its objects take
     many times its bytes."""
-
-
-class _Bill:
-    """What a request costs its client, while there are quotas."""
-
-    __slots__ = ("client", "seconds", "wait_ms")
-
-    def __init__(self, client: Context) -> None:
-        self.client = client
-        self.seconds = 0.0
-        """Of the loop, as far as that is measured."""
-        self.wait_ms = 0
-        """What the client must wait whatever comes of the request."""
-
-    def measured(self, work: Awaitable[Any]) -> Awaitable[Any]:
-        """`work`, whose time on the loop is counted."""
-        return _Measured(work, self)
-
-
-class _Measured:
-    """Counts the time that an awaitable keeps the loop: each of its steps, and not its waits."""
-
-    __slots__ = ("_bill", "_work")
-
-    def __init__(self, work: Awaitable[Any], bill: _Bill) -> None:
-        self._work = work
-        self._bill = bill
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        steps, sent, thrown = self._work.__await__(), None, None
-        while True:
-            began = perf_counter()
-            try:
-                wish = steps.send(sent) if thrown is None else steps.throw(thrown)
-            except StopIteration as done:
-                return done.value
-            finally:
-                self._bill.seconds += perf_counter() - began
-            sent = thrown = None
-            try:
-                sent = yield wish
-            except BaseException as e:  # noqa: BLE001 (it is the work's to handle)
-                thrown = e
-
-
-class _Slot:
-    """The slot of an answer that is still missing."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self) -> None:
-        self.parts: list[Part] | None = None
 
 
 class Connection:
@@ -184,21 +111,19 @@ class Connection:
         self._context = context
         self._fast_path: ProduceFastPath | None = None
         """For Produce requests, where they are served, of a peer that has authenticated."""
-        self._security = security
-        self._session: Session | None = None
-        """Of a peer that has authenticated by SASL."""
+        self._framing = Framing(peer, apis, broker.metrics)
+        self._answers = Answers(transport, limits.parked_max)
+        self._parked = self._answers.parked
+        """The same deque, without the way there."""
+        self._charges = Charges(broker.client_quotas)
+        self._login: Login | None = None
+        """Of a peer that must authenticate."""
         self._session_ends = math.inf
-        """By trio's clock."""
-        self._again: SaslServer | None = None
-        """A new authentication of the same peer, while it is under way."""
-        self._again_since = -math.inf
+        """When it must have authenticated again, by trio's clock."""
         if security is None:
             self._admit(context)
-        self._out: list[Part] = []
-        self._sending = False
-        self._sent: trio.Event | None = None
-        self._parked: deque[_Slot] = deque()
-        self._less_parked = trio.Event()
+        else:
+            self._login = Login(security, context, self._buffer, self._answers, self._framing)
         self._delayed: dict[DelayedFetch, None] = {}
         """Fetches that are parked and have no task."""
         self._reading = trio.CancelScope()
@@ -207,17 +132,7 @@ class Connection:
         self._stopped = False
         self._serving = trio.CancelScope()
         self._quotas = broker.client_quotas
-        self._muted_until = 0.0
-        """Until when nothing more is handled, because the client is above a quota; 0 where it is
-        not."""
-        self._unpaid_from = 0.0
-        """Since when the fast path's time is not charged yet, where a quota limits time."""
         self._nursery: trio.Nursery
-
-    @property
-    def busy(self) -> bool:
-        """Whether an answer is still owed."""
-        return bool(self._parked or self._out or self._sending)
 
     def stop_reading(self) -> None:
         """Take no more requests; `serve` returns when the answers that are owed are sent.
@@ -236,11 +151,11 @@ class Connection:
     def close_if_idle(self, since: float) -> None:
         """Close where nothing has moved since then: a peer that owes us a request, or does not take
         our answer."""
-        if self._sending:
+        if self._answers.sending:
             if max(self.last_active, self._transport.last_sent) < since:
                 logger.info("%s takes no answers; connection closed", self.peer)
                 self._serving.cancel()
-        elif self.last_active < since and not self.busy:
+        elif self.last_active < since and not self._answers.busy:
             self.stop_reading()
 
     async def serve(self) -> None:
@@ -261,9 +176,9 @@ class Connection:
                     await self._transport.finish()
         except* ProtocolError as group:
             error = _first(group)
-            if isinstance(error, Refused) and self._security is not None:
+            if isinstance(error, Refused) and self._login is not None:
                 self._metrics.listener(self._context.listener).failed_authentication += 1
-                self._security.report(self.peer, str(error))
+                self._login.security.report(self.peer, str(error))
             else:
                 logger.warning("%s: %s; connection closed", self.peer, error)
             del error  # its traceback refers to this frame: only the collector would free the two
@@ -278,18 +193,18 @@ class Connection:
         wait without a task are answered."""
         with self._reading:
             try:
-                if self._security is None or await self._authenticate(self._security):
+                if self._login is None or await self._authenticate(self._login):
                     await self._read()
             except ProtocolError as e:
-                if isinstance(e, Refused):
-                    await self._last_answer(e)
+                if isinstance(e, Refused) and self._login is not None:
+                    self._settle()
+                    await self._login.last_answer(e)
                 with trio.move_on_after(GOODBYE_S):
-                    await self._flush()
+                    await self._answers.flush()
                     await self._transport.finish()
                 raise
         while self._stopped and self._delayed:
-            self._less_parked = trio.Event()
-            await self._less_parked.wait()
+            await self._answers.wait_for_release()
 
     def _admit(self, context: Context) -> None:
         """Serve requests from here on, in `context`."""
@@ -297,63 +212,31 @@ class Connection:
         if self._apis.get(PRODUCE) is produce.API:
             self._fast_path = ProduceFastPath(context)
 
-    async def _authenticate(self, security: ListenerSecurity) -> bool:
-        """Take nothing but what authenticates the peer, and not for long. Whether it is
-        authenticated: it may have left, or the server drains. Raises ProtocolError, Refused."""
-        session, principal = None, self._context.principal
-        with trio.move_on_after(security.timeout_s) as scope:
-            if security.uses_tls:
-                principal = await self._agree_on_keys(security)
-            if security.uses_sasl:
-                session = await self._log_in(security)
-                if session is None:
-                    return False
-        if scope.cancelled_caught:
-            raise ProtocolError(f"not authenticated within {security.timeout_s:g} s")
-        if session is not None:
-            self._begin(session)
-        else:
-            self._admit(replace(self._context, principal=principal))
+    async def _authenticate(self, login: Login) -> bool:
+        """See `Login.first`."""
+        if not await login.first(self._shake_hands, self._receive_more):
+            return False
+        self._follow(login)
         return True
 
-    async def _agree_on_keys(self, security: ListenerSecurity) -> KafkaPrincipal:
-        """The TLS handshake: who the peer's certificate says it is. Raises Refused."""
+    def _follow(self, login: Login) -> None:
+        """Know the peer as its login does."""
+        self._session_ends = login.session_ends
+        if login.is_under_way:
+            self._fast_path = None
+        else:
+            self._admit(login.context)
+
+    async def _shake_hands(self) -> TlsTransport:
+        """Agree on keys with a peer that speaks TLS."""
         transport = self._transport
         assert isinstance(transport, TlsTransport)
         self._receiving = True
         try:
             await transport.handshake()
-            return security.principal_of(transport.peer_certificate)
-        except NotTls:
-            raise Refused("it does not speak TLS, and this listener does") from None
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as e:
-            raise trio.BrokenResourceError(str(e)) from e
-        except (TlsError, RuleError, CertificateError) as e:
-            raise Refused(str(e)) from e
-        except ssl.SSLError as e:
-            raise Refused(f"SSL handshake failed: {reason_of(e)}") from e
         finally:
             self._receiving = False
-
-    async def _log_in(self, security: ListenerSecurity) -> Session | None:
-        """Take nothing but steps of SASL; None where the peer left, or the server drains. Raises
-        ProtocolError, Refused."""
-        buffer, whole = self._buffer, self._buffer.bytes_max
-        buffer.bytes_max = min(whole, security.receive_bytes_max)
-        sasl = SaslServer(security.mechanisms(), self._answer_versions)
-        while sasl.session is None:
-            frame = buffer.next_frame()
-            if frame is not None:
-                try:
-                    self._owe(self._step(sasl, *frame))
-                except KeysNeeded:
-                    await security.fetch_keys()
-                    self._owe(self._step(sasl, *frame))
-                await self._flush()
-            elif not await self._receive_more():
-                return None
-        buffer.bytes_max = whole
-        return sasl.session
+        return transport
 
     async def _receive_more(self) -> bool:
         """Receive what comes next before the peer is authenticated; False where nothing will be
@@ -367,102 +250,10 @@ class Connection:
             return True
         return count > 0 and not self._stopped
 
-    def _step(self, sasl: SaslServer, start: int, end: int) -> list[Part]:
-        with memoryview(self._buffer.data)[start:end] as frame:
-            try:
-                return sasl.take(frame)
-            except ConfigError as e:
-                raise Refused(str(e), credentials_failed=True) from e
-            except Refused as e:
-                if e.unexpected is not None:
-                    e.parts = self._answer_unexpected(e.unexpected, frame, str(e))
-                raise
-
-    def _answer_unexpected(self, head: RequestHead, frame: memoryview, why: str) -> list[Part]:
-        """The error that says that a request came in the middle of an authentication; nothing for
-        one that is not served, or names much. Raises ProtocolError where the request cannot be
-        read."""
-        api = self._apis.get(head.api_key)
-        if api is None or not api.versions[0] <= head.api_version <= api.versions[1]:
-            return []
-        cls, version = MESSAGES[head.api_key].request, head.api_version
-        try:
-            request, _ = decode_small(cls, frame, version, head.body_position, DECODED_AT_ONCE)
-        except TooManyElements:
-            return []
-        error = KafkaError(ErrorCode.ILLEGAL_SASL_STATE, why)
-        try:
-            return self._frame(api, head, request, self._failure(api, head, request, error))
-        except TypeError:
-            return []
-
-    def _begin(self, session: Session) -> None:
-        """The peer is authenticated, for the first time or again."""
-        self._session = session
-        lasts_s = session.lifetime_ms / 1000 or math.inf
-        self._session_ends = trio.current_time() + lasts_s
-        self._again = None
-        self._admit(replace(self._context, principal=session.principal))
-
-    def _authenticate_again(self, start: int, end: int) -> bool:
-        """Whether a frame was a step of a new authentication (KIP-368). Raises ProtocolError where
-        one was due."""
-        session, now = self._session, trio.current_time()
-        if session is None or self._security is None:
-            return False
-        if self._again is None:
-            api_key = int.from_bytes(self._buffer.data[start : start + 2], "big")
-            asks = api_key == SASL_HANDSHAKE and session.lifetime_ms > 0
-            if not (asks and now - self._again_since >= BETWEEN_AUTHENTICATIONS_S):
-                if now > self._session_ends:
-                    raise ProtocolError("its session has expired (connections.max.reauth.ms)")
-                return False
-            self._again_since = now
-            self._fast_path = None
-            self._again = SaslServer(
-                self._security.mechanisms(), self._answer_versions, before=session
-            )
-        again = self._again
-        self._owe(self._step(again, start, end))
-        if again.session is not None:
-            self._begin(again.session)
-        return True
-
-    async def _authenticate_with_new_keys(self, start: int, end: int) -> None:
-        if self._security is not None:
-            await self._security.fetch_keys()
-        self._authenticate_again(start, end)
-
-    def _answer_versions(self, head: RequestHead, frame: memoryview) -> tuple[list[Part], bool]:
-        """ApiVersions of a peer that is not authenticated, and whether it was answered with the
-        versions."""
-        api = self._apis[API_VERSIONS]
-        if not api.versions[0] <= head.api_version <= api.versions[1]:
-            return self._unknown_versions(head, api), False
-        request, _ = decode(
-            MESSAGES[API_VERSIONS].request, frame, head.api_version, head.body_position
-        )
-        context = self._context.of_request(
-            API_VERSIONS, head.api_version, head.correlation_id, head.client_id
-        )
-        try:
-            response = api.handle(context, request)
-        except KafkaError as e:
-            return self._frame(api, head, request, self._failure(api, head, request, e)), False
-        return self._frame(api, head, request, response), True
-
-    async def _last_answer(self, refused: Refused) -> None:
-        """Answer a peer that is refused; who guesses passwords waits for it
-        (connection.failed.authentication.delay.ms)."""
-        self._settle()
-        if refused.credentials_failed and self._security is not None:
-            await trio.sleep(self._security.failed_delay_s)
-        if refused.parts:
-            self._owe(refused.parts)
-
     async def _read(self) -> None:
         """Until the peer has sent everything, or reading is stopped."""
         buffer, limits = self._buffer, self._limits
+        answers, parked, charges = self._answers, self._parked, self._charges
         # Behind the last message of a login that is not answered requests may be here already.
         here = len(buffer) > 0
         while not self._stopped:
@@ -478,17 +269,17 @@ class Connection:
                 # The scope is cancelled: handling what just came would be cut off at its first
                 # wait.
                 return
-            started = self._unpaid_from = self._received_at = perf_counter()
+            started = charges.unpaid_from = self._received_at = perf_counter()
             self.last_active = trio.current_time()
             if self.last_active > self._session_ends:
                 self._fast_path = None
             try:
                 while (frame := buffer.next_frame()) is not None:
-                    if self._muted_until:
+                    if charges.muted_until:
                         await self._stay_mute()
                         if self._stopped:
                             return
-                        started = self._unpaid_from = perf_counter()
+                        started = charges.unpaid_from = perf_counter()
                     fast_path, data = self._fast_path, buffer.data
                     if (
                         fast_path is not None
@@ -497,7 +288,7 @@ class Connection:
                     ):
                         if (
                             not fast_path.is_full
-                            and len(self._parked) + len(fast_path.taken) < limits.parked_max
+                            and len(parked) + len(fast_path.taken) < limits.parked_max
                             and perf_counter() - started <= limits.slice_s
                         ):
                             continue
@@ -509,105 +300,67 @@ class Connection:
                         if hold is not None:
                             await hold
                         if self._quotas.measures_time:
-                            self._unpaid_from = perf_counter()
-                    if len(self._parked) >= limits.parked_max:
-                        await self._wait_for_answers()
+                            charges.unpaid_from = perf_counter()
+                    if len(parked) >= limits.parked_max:
+                        await answers.wait_for_room()
                     if perf_counter() - started > limits.slice_s:
-                        await self._flush()
+                        await answers.flush()
                         await trio.lowlevel.checkpoint()
                         started = perf_counter()
             except ProtocolError:
                 self._settle()  # what came before is handled, and answered
                 raise
             self._settle()
-            if self._out:
-                await self._flush()
+            if answers.out:
+                await answers.flush()
             if perf_counter() - started > limits.slice_s:
                 await trio.lowlevel.checkpoint()
 
     def _settle(self) -> None:
         """Append what the fast path has taken: the answers are sent, or parked."""
-        if self._fast_path is None or not self._fast_path.taken:
+        fast_path = self._fast_path
+        if fast_path is None or not fast_path.taken:
             return
-        count = len(self._fast_path.taken)
-        wait_ms = self._charge_taken(self._fast_path) if self._quotas.is_on else 0
+        count = len(fast_path.taken)
+        wait_ms = self._charges.charge_taken(fast_path) if self._quotas.is_on else 0
         with self._purgatory:
-            answers = self._fast_path.settle(wait_ms)
+            produced = fast_path.settle(wait_ms)
             settled_at = perf_counter()
         if self._quotas.measures_time:
-            self._unpaid_from += perf_counter() - settled_at  # that was for others
-        if not self._parked:
-            plain = [answer for answer in answers if isinstance(answer, bytes)]
-            if len(plain) == len(answers):
-                self._out.append(b"".join(plain))
+            self._charges.unpaid_from += perf_counter() - settled_at  # that was for others
+        answers = self._answers
+        if not answers.parked:
+            plain = [answer for answer in produced if isinstance(answer, bytes)]
+            if len(plain) == len(produced):
+                answers.out.append(b"".join(plain))
                 self._handled(PRODUCE, self._received_at, count)
                 return
-        delayed: list[tuple[_Slot, DelayedProduce]] = []
-        for answer in answers:
+        delayed: list[tuple[Slot, DelayedProduce]] = []
+        for answer in produced:
             if isinstance(answer, bytes):
-                self._owe([answer])
+                answers.owe([answer])
             elif isinstance(answer, DelayedProduce):
-                slot = _Slot()
-                self._parked.append(slot)
-                delayed.append((slot, answer))
+                delayed.append((answers.reserve(), answer))
             elif isinstance(answer, FailedProduce):
-                self._owe(self._failed_produce(answer))
+                answers.owe(self._framing.failed_produce(answer))
             else:
-                self._owe(answer)
+                answers.owe(answer)
         if delayed:
             self._nursery.start_soon(self._complete_delayed, delayed, self._received_at)
         if count > len(delayed):
             self._handled(PRODUCE, self._received_at, count - len(delayed))
 
-    def _charge_taken(self, fast_path: ProduceFastPath) -> int:
-        """Charge the client for what the fast path has taken. Its time since the last charge
-        counts: so the appending of one run is charged with the next."""
-        client, count = fast_path.cost()
-        wait_ms = self._quotas.produced(client, count)
-        if self._quotas.measures_time:
-            now = perf_counter()
-            wait_ms = max(wait_ms, self._quotas.worked(client, now - self._unpaid_from))
-            self._unpaid_from = now
-        self._mute(wait_ms)
-        return wait_ms
-
-    def _mute(self, wait_ms: int) -> None:
-        """Handle nothing more for so long."""
-        if wait_ms:
-            self._muted_until = max(self._muted_until, trio.current_time() + wait_ms / 1000)
-
     async def _stay_mute(self) -> None:
         """Send what is owed, and wait until the client may go on (KIP-219)."""
         self._settle()
-        await self._flush()
+        await self._answers.flush()
         self._receiving = True
-        while (until := self._muted_until) > trio.current_time():
+        while (until := self._charges.muted_until) > trio.current_time():
             self.last_active = until  # we keep it waiting: it is not idle
             await trio.sleep_until(until)
         self._receiving = False
-        self._muted_until = 0.0
+        self._charges.muted_until = 0.0
         self.last_active = trio.current_time()
-
-    def _bill_of(self, context: Context, api_key: int, request: Any, size: int) -> _Bill | None:
-        """A new bill; None for who pays nothing."""
-        if not self._quotas.is_on or is_exempt(context, request):
-            return None
-        bill = _Bill(context)
-        if api_key == PRODUCE:
-            bill.wait_ms = self._quotas.produced(context, size)
-            self._mute(bill.wait_ms)
-        return bill
-
-    def _charge(self, bill: _Bill, response: Any) -> None:
-        """Charge what a request took, and write into its answer how long the client must wait."""
-        wait_ms = bill.wait_ms
-        if self._quotas.measures_time:
-            wait_ms = max(wait_ms, self._quotas.worked(bill.client, bill.seconds))
-        response = _unwrapped(response)
-        if response is not NO_RESPONSE and hasattr(response, "throttle_time_ms"):
-            wait_ms = max(wait_ms, response.throttle_time_ms)
-            response.throttle_time_ms = wait_ms
-        self._mute(wait_ms)
 
     def _handled(self, api_key: int, received_at: float, count: int = 1) -> None:
         """Requests that came at `received_at` have their answers."""
@@ -615,34 +368,22 @@ class Connection:
         self._metrics.request(api_key).total_time.observe(took_ms, count)
 
     async def _complete_delayed(
-        self, delayed: list[tuple[_Slot, DelayedProduce]], received_at: float
+        self, delayed: list[tuple[Slot, DelayedProduce]], received_at: float
     ) -> None:
         """The task of a run's requests that wait: one for all, since what they wait for mostly
         comes at once."""
         for slot, produce_ in delayed:
             if not produce_.is_ready:
-                self._release()
-                self._nursery.start_soon(self._flush)
+                self._answers.release()
+                self._nursery.start_soon(self._answers.flush)
             try:
                 slot.parts = await produce_.answer()
             except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
-                slot.parts = self._failed_produce(FailedProduce(produce_.taken, e))
+                slot.parts = self._framing.failed_produce(FailedProduce(produce_.taken, e))
             self._handled(PRODUCE, received_at)
             self.last_active = trio.current_time()
-        self._release()
-        await self._flush()
-
-    def _failed_produce(self, failed: FailedProduce) -> list[Part]:
-        taken = failed.taken
-        api, head, request = self._apis[PRODUCE], taken.head, taken.message()
-        return self._frame(api, head, request, self._failure(api, head, request, failed.error))
-
-    def _release(self) -> None:
-        """Send the answers that are complete and have none before them that is not."""
-        parked = self._parked
-        while parked and parked[0].parts is not None:
-            self._out.extend(parked.popleft().parts or ())
-        self._less_parked.set()
+        self._answers.release()
+        await self._answers.flush()
 
     def _handle(self, start: int, end: int) -> Awaitable[None] | None:
         """Handle one frame: answer it, or park it, or return what must be awaited before the next
@@ -673,12 +414,25 @@ class Connection:
                     return self._handle_large(api, head, start, end)
         return self._dispatch(api, head, request, end - start)
 
+    def _authenticate_again(self, start: int, end: int) -> bool:
+        """See `Login.again`."""
+        login = self._login
+        if login is None or not login.again(start, end):
+            return False
+        self._follow(login)
+        return True
+
+    async def _authenticate_with_new_keys(self, start: int, end: int) -> None:
+        if self._login is not None:
+            await self._login.security.fetch_keys()
+        self._authenticate_again(start, end)
+
     async def _handle_large(self, api: AnyApi, head: RequestHead, start: int, end: int) -> None:
         """Handle a frame that takes long to decode: in turns, since a thread would slow the loop
         more, by taking the interpreter at each of its system calls. The buffer stays as it is:
         nothing is received meanwhile."""
-        if self._out:
-            self._nursery.start_soon(self._flush)
+        if self._answers.out:
+            self._nursery.start_soon(self._answers.flush)
         with large_request():
             with memoryview(self._buffer.data)[start:end] as frame:
                 cls, version = MESSAGES[head.api_key].request, head.api_version
@@ -701,12 +455,12 @@ class Connection:
         context = self._context.of_request(
             head.api_key, head.api_version, head.correlation_id, head.client_id
         )
-        bill = self._bill_of(context, head.api_key, request, size)
+        bill = self._charges.bill_of(context, head.api_key, request, size)
         began = perf_counter() if bill is not None else 0.0
         try:
             result = api.handle(context, request)
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
-            result = _failing(e) if large else self._failure(api, head, request, e)
+            result = _failing(e) if large else self._framing.failure(api, head, request, e)
         if bill is not None:
             bill.seconds += perf_counter() - began
         if isinstance(result, DelayedFetch) and bill is None and not large:
@@ -722,9 +476,9 @@ class Connection:
         if large:
             return self._hold(api, head, request, _at_hand(result), large, bill)
         if bill is not None:
-            self._charge(bill, result)
+            self._charges.charge(bill, result)
         if result is not NO_RESPONSE:
-            self._owe(self._frame(api, head, request, result))
+            self._answers.owe(self._framing.frame(api, head, request, result))
         self._handled(api.key, self._received_at)
         return None
 
@@ -732,59 +486,7 @@ class Connection:
         """An API or a version we do not serve: only ApiVersions has an answer to that (KIP-35)."""
         if head.api_key != API_VERSIONS or api is None:
             raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
-        self._owe(self._unknown_versions(head, api))
-
-    def _unknown_versions(self, head: RequestHead, api: AnyApi) -> list[Part]:
-        """The answer to a version of ApiVersions that we do not know: the versions all the same."""
-        context = self._context.of_request(API_VERSIONS, 0, head.correlation_id, head.client_id)
-        answer = api.handle(context, None)
-        assert isinstance(answer, ApiVersionsResponse)
-        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
-        return frame_response(answer, API_VERSIONS, 0, head.correlation_id)
-
-    def _failure(self, api: AnyApi, head: RequestHead, request: Any, error: Exception) -> Any:
-        """The response that says so; a fault of ours is logged with its traceback."""
-        if isinstance(error, ProtocolError):
-            raise error
-        if not isinstance(error, KafkaError):
-            logger.error(
-                "%s: api %d version %d failed", self.peer, head.api_key, head.api_version,
-                exc_info=error,
-            )  # fmt: skip
-            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        self._metrics.request(head.api_key).failed(error.code)
-        response_class = MESSAGES[head.api_key].response
-        return error_response(api, response_class, request, error, head.api_version)
-
-    def _frame(self, api: AnyApi, head: RequestHead, request: Any, response: Any) -> list[Part]:
-        """`response` as it is sent. One that cannot be written (a string beyond 32,767 bytes) is
-        answered as a fault of ours, and the connection lives."""
-        try:
-            return frame_response(response, head.api_key, head.api_version, head.correlation_id)
-        except EncodeError as e:
-            failed = self._failure(api, head, request, e)
-            return frame_response(failed, head.api_key, head.api_version, head.correlation_id)
-
-    async def _frame_in_turns(
-        self, api: AnyApi, head: RequestHead, request: Any, response: Any
-    ) -> list[Part]:
-        """As `_frame`, of a large response."""
-        key, version = head.api_key, head.api_version
-        try:
-            return await finish(
-                frame_response_in_turns(response, key, version, head.correlation_id)
-            )
-        except EncodeError as e:
-            failed = await offload(self._failure, api, head, request, e)
-            return await finish(frame_response_in_turns(failed, key, version, head.correlation_id))
-
-    def _owe(self, parts: list[Part]) -> None:
-        if self._parked:
-            slot = _Slot()
-            slot.parts = parts
-            self._parked.append(slot)
-        else:
-            self._out.extend(parts)
+        self._answers.owe(self._framing.unknown_versions(self._context, head, api))
 
     def _park(
         self,
@@ -793,24 +495,22 @@ class Connection:
         request: Any,
         work: Awaitable[Any],
         large: bool,
-        bill: _Bill | None,
+        bill: Bill | None,
     ) -> None:
-        slot = _Slot()
-        self._parked.append(slot)
+        slot = self._answers.reserve()
         self._nursery.start_soon(
             self._complete, slot, api, head, request, work, large, bill, self._received_at
         )
 
     def _delay(self, api: AnyApi, head: RequestHead, request: Any, delayed: DelayedFetch) -> None:
         """Park a fetch without a task."""
-        slot = _Slot()
-        self._parked.append(slot)
+        slot = self._answers.reserve()
         self._delayed[delayed] = None
         delayed.start(partial(self._end_delay, slot, api, head, request, self._received_at))
 
     def _end_delay(
         self,
-        slot: _Slot,
+        slot: Slot,
         api: AnyApi,
         head: RequestHead,
         request: Any,
@@ -828,12 +528,14 @@ class Connection:
             return
         try:
             if isinstance(outcome, Exception):
-                outcome = self._failure(api, head, request, outcome)
-            slot.parts = self._frame(api, head, request, outcome)
+                outcome = self._framing.failure(api, head, request, outcome)
+            slot.parts = self._framing.frame(api, head, request, outcome)
             self._handled(api.key, received_at)
             self.last_active = trio.current_time()
-            self._release()
-            self._send_at_once()
+            answers = self._answers
+            answers.release()
+            if answers.send_at_once():
+                self._nursery.start_soon(answers.flush)
         except Exception as e:  # noqa: BLE001 (it is this connection's, not that task's)
             self._nursery.start_soon(_failing, e)
         finally:
@@ -846,12 +548,12 @@ class Connection:
         request: Any,
         work: Awaitable[Any],
         large: bool,
-        bill: _Bill | None,
+        bill: Bill | None,
     ) -> None:
         """Await `work` before anything else of this connection is handled; what is owed is sent
         meanwhile."""
-        if self._out:
-            self._nursery.start_soon(self._flush)
+        if self._answers.out:
+            self._nursery.start_soon(self._answers.flush)
         received_at = self._received_at
         result = await self._outcome(api, head, request, work, large, bill)
         del work
@@ -860,13 +562,13 @@ class Connection:
             self._park(api, head, request, result, large, bill)
             return
         if bill is not None:
-            self._charge(bill, result)
+            self._charges.charge(bill, result)
         large = large or _is_large(api, result)
         if result is not NO_RESPONSE:
-            self._owe(await self._framed(api, head, request, result, large))
+            self._answers.owe(await self._framed(api, head, request, result, large))
         self._handled(api.key, received_at)
         if large:
-            left = [request, _unwrapped(result)]
+            left = [request, unwrapped(result)]
             del request, result
             await let_go(left)
 
@@ -875,10 +577,10 @@ class Connection:
     ) -> list[Part]:
         """The answer to what had to be waited for."""
         if isinstance(response, Large):
-            response = _unwrapped(response)
+            response = unwrapped(response)
         if large:
-            return await self._frame_in_turns(api, head, request, response)
-        return self._frame(api, head, request, response)
+            return await self._framing.frame_in_turns(api, head, request, response)
+        return self._framing.frame(api, head, request, response)
 
     async def _outcome(
         self,
@@ -887,7 +589,7 @@ class Connection:
         request: Any,
         work: Awaitable[Any],
         large: bool,
-        bill: _Bill | None,
+        bill: Bill | None,
     ) -> Any:
         """What `work` comes to, or the response that says how it failed."""
         try:
@@ -896,18 +598,18 @@ class Connection:
             return await work
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
             if large:
-                return await offload(self._failure, api, head, request, e)
-            return self._failure(api, head, request, e)
+                return await offload(self._framing.failure, api, head, request, e)
+            return self._framing.failure(api, head, request, e)
 
     async def _complete(
         self,
-        slot: _Slot,
+        slot: Slot,
         api: AnyApi,
         head: RequestHead,
         request: Any,
         work: Awaitable[Any],
         large: bool,
-        bill: _Bill | None,
+        bill: Bill | None,
         received_at: float,
     ) -> None:
         """A parked request's task."""
@@ -915,7 +617,7 @@ class Connection:
             result = await self._outcome(api, head, request, work, large, bill)
             del work
             if bill is not None:
-                self._charge(bill, result)
+                self._charges.charge(bill, result)
             large = large or _is_large(api, result)
             if result is NO_RESPONSE:
                 slot.parts = []
@@ -923,47 +625,12 @@ class Connection:
                 slot.parts = await self._framed(api, head, request, result, large)
             self._handled(api.key, received_at)
             self.last_active = trio.current_time()
-            self._release()
-            await self._flush()
+            self._answers.release()
+            await self._answers.flush()
             if large:
-                left = [request, _unwrapped(result)]
+                left = [request, unwrapped(result)]
                 del request, result
                 await let_go(left)
-
-    def _send_at_once(self) -> None:
-        """Send what is in `_out`, as far as the peer takes it now; a task sends the rest."""
-        if self._sending or not self._out:
-            return  # who sends goes on with it
-        parts, self._out = self._out, []
-        self._out = self._transport.send_at_once(parts)
-        if self._out:
-            self._nursery.start_soon(self._flush)
-
-    async def _flush(self) -> None:
-        """Send all that is in `_out`; where somebody is at it, wait for them: that is the
-        backpressure on the reader."""
-        while self._sending:
-            if self._sent is None:
-                self._sent = trio.Event()
-            await self._sent.wait()
-        self._sending = True
-        try:
-            while self._out:
-                parts, self._out = self._out, []
-                await self._transport.send(parts)
-        finally:
-            self._sending = False
-            if self._sent is not None:
-                self._sent.set()
-                self._sent = None
-
-    async def _wait_for_answers(self) -> None:
-        """Enough is parked: read no more until some of it is answered (backpressure by not
-        reading)."""
-        await self._flush()
-        while len(self._parked) >= self._limits.parked_max:
-            self._less_parked = trio.Event()
-            await self._less_parked.wait()
 
     async def _wait_for_memory(self) -> None:
         deadline = trio.current_time() + MEMORY_WAIT_S
@@ -980,11 +647,6 @@ def _is_large(api: AnyApi, result: Any) -> bool:
     if api.key in FREQUENT or result is NO_RESPONSE or isinstance(result, Large):
         return isinstance(result, Large)
     return has_many(result, AT_ONCE)
-
-
-def _unwrapped(result: Any) -> Any:
-    """A response, or that within a large one."""
-    return cast(Large[Any], result).response if isinstance(result, Large) else result
 
 
 async def _at_hand(result: Any) -> Any:

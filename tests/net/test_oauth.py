@@ -35,7 +35,7 @@ from pk.net.client.errors import ConfigError
 from pk.net.client.oauth import token_settings
 from pk.net.client.producer import open_producer
 from pk.net.client.results import NewTopic
-from pk.net.connection import connection as server_connection
+from pk.net.connection import login as server_login
 from pk.net.node import Node
 from pk.net.oauth import jwks as jwks_module
 from pk.net.oauth import token_source
@@ -257,7 +257,7 @@ async def test_a_client_logs_in_again_with_a_new_token_of_a_new_key(
     # The client logs in again before each request, with a new token each time: no clock decides.
     monkeypatch.setattr(client_connection, "LOG_IN_SHARE_MIN", 0.0)
     monkeypatch.setattr(client_connection, "LOG_IN_SHARE_MAX", 0.0)
-    monkeypatch.setattr(server_connection, "BETWEEN_AUTHENTICATIONS_S", 0.0)
+    monkeypatch.setattr(server_login, "BETWEEN_AUTHENTICATIONS_S", 0.0)
     monkeypatch.setattr(token_source.Refresh, "used_s", lambda *_: 0.0)
     monkeypatch.setattr(jwks_module, "UNKNOWN_KEY_S", 0.0)
     with running_provider() as provider:

@@ -39,7 +39,7 @@ from pk.net.client.config import parse
 from pk.net.client.consumer import open_consumer
 from pk.net.client.producer import open_producer
 from pk.net.client.results import NewTopic
-from pk.net.connection import connection
+from pk.net.connection import login as server_login
 from pk.net.node import Node
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -424,7 +424,7 @@ async def test_who_comes_too_late_may_still_authenticate_again() -> None:
 
 
 def test_who_authenticates_again_too_soon_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "BETWEEN_AUTHENTICATIONS_S", math.inf)
+    monkeypatch.setattr(server_login, "BETWEEN_AUTHENTICATIONS_S", math.inf)
 
     @trio_test
     async def run() -> None:
@@ -453,7 +453,7 @@ async def test_nobody_becomes_somebody_else_on_the_way() -> None:
 def test_pk_s_client_authenticates_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here before each request, since its sessions seem to end at once; always on the same
     connection."""
-    monkeypatch.setattr(connection, "BETWEEN_AUTHENTICATIONS_S", 0.0)
+    monkeypatch.setattr(server_login, "BETWEEN_AUTHENTICATIONS_S", 0.0)
     monkeypatch.setattr(client_connection, "LOG_IN_SHARE_MIN", 0.0)
     monkeypatch.setattr(client_connection, "LOG_IN_SHARE_MAX", 0.0)
 
@@ -544,7 +544,7 @@ async def test_a_request_that_names_much_is_not_answered_in_the_middle() -> None
     async with secured() as node, caller_of(node) as caller:
         shaken = await caller.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert shaken.error_code == 0
-        topics = [MetadataRequestTopic(name="t")] * 2 * connection.DECODED_AT_ONCE
+        topics = [MetadataRequestTopic(name="t")] * 2 * server_login.ANSWERED_ELEMENTS_MAX
         await caller.send(MetadataRequest(topics=topics), 12)
         assert await caller.at_end()
 

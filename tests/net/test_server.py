@@ -649,7 +649,7 @@ async def test_what_is_handled_is_answered_before_the_end() -> None:
                 await caller.send(fetch_request(bytes_max=4 << 20), 11)
             await caller.receive(FETCH, 11)
             with trio.fail_after(60):
-                while not any(c._sending for c in node.server._connections):
+                while not any(c._answers.sending for c in node.server._connections):
                     await trio.testing.wait_all_tasks_blocked()
             node.stop()
             await trio.testing.wait_all_tasks_blocked()
@@ -711,7 +711,7 @@ async def test_a_client_that_never_reads_does_not_hold_the_end(
             for _ in range(40):
                 await deaf.send(fetch_request(), 11)
             with trio.fail_after(60):
-                while not any(c._sending for c in node.server._connections):
+                while not any(c._answers.sending for c in node.server._connections):
                     await trio.testing.wait_all_tasks_blocked()
             node.stop()
             with trio.fail_after(60):

@@ -1,0 +1,106 @@
+"""The answers of one connection, in the order of their requests.
+
+While nothing is parked they go straight to `out`. Behind a parked request each answer gets a slot
+in `parked`, and completing the first slot moves all completed ones that follow to `out`. The reader
+and the parked tasks both flush; `sending` makes one of them do it for all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import trio
+
+from pk.core.wire.types import Part
+from pk.net.transport import Transport
+
+
+class Slot:
+    """The slot of an answer that is still missing."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: list[Part] | None = None
+
+
+class Answers:
+    """See the top of this file."""
+
+    __slots__ = ("_parked_max", "_released", "_sent", "_transport", "out", "parked", "sending")
+
+    def __init__(self, transport: Transport, parked_max: int) -> None:
+        self.out: list[Part] = []
+        """What is to be sent next."""
+        self.parked: Final[deque[Slot]] = deque()
+        """The first answer that is missing, and all behind it. It stays the same deque."""
+        self.sending = False
+        self._transport = transport
+        self._parked_max = parked_max
+        self._sent: trio.Event | None = None
+        self._released = trio.Event()
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is still owed."""
+        return bool(self.parked or self.out or self.sending)
+
+    def owe(self, parts: list[Part]) -> None:
+        """Answer the newest request."""
+        if self.parked:
+            self.reserve().parts = parts
+        else:
+            self.out.extend(parts)
+
+    def reserve(self) -> Slot:
+        """A slot for the answer to the newest request."""
+        slot = Slot()
+        self.parked.append(slot)
+        return slot
+
+    def release(self) -> None:
+        """Move to `out` the answers that are complete and have none before them that is not."""
+        parked = self.parked
+        while parked and parked[0].parts is not None:
+            self.out.extend(parked.popleft().parts or ())
+        self._released.set()
+
+    def send_at_once(self) -> bool:
+        """Send what is in `out`, as far as the peer takes it now; whether the rest is still to be
+        flushed."""
+        if self.sending or not self.out:
+            return False  # who sends goes on with it
+        parts, self.out = self.out, []
+        self.out = self._transport.send_at_once(parts)
+        return bool(self.out)
+
+    async def flush(self) -> None:
+        """Send all that is in `out`; where somebody is at it, wait for them: that is the
+        backpressure on the reader."""
+        while self.sending:
+            if self._sent is None:
+                self._sent = trio.Event()
+            await self._sent.wait()
+        self.sending = True
+        try:
+            while self.out:
+                parts, self.out = self.out, []
+                await self._transport.send(parts)
+        finally:
+            self.sending = False
+            if self._sent is not None:
+                self._sent.set()
+                self._sent = None
+
+    async def wait_for_room(self) -> None:
+        """Enough is parked: read no more until some of it is answered (backpressure by not
+        reading)."""
+        await self.flush()
+        while len(self.parked) >= self._parked_max:
+            await self.wait_for_release()
+
+    async def wait_for_release(self) -> None:
+        """Until the next answer is complete."""
+        self._released = trio.Event()
+        await self._released.wait()
