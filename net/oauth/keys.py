@@ -1,23 +1,8 @@
-"""The keys of OAUTHBEARER that pk honours, by Kafka's names."""
+"""The keys by which pk gets tokens for OAUTHBEARER, by Kafka's names."""
 
 from __future__ import annotations
 
 from typing import Final
-
-LISTENER_TOKEN_KEYS: Final = (
-    "sasl.login.connect.timeout.ms",
-    "sasl.login.read.timeout.ms",
-    "sasl.oauthbearer.clock.skew.seconds",
-    "sasl.oauthbearer.expected.audience",
-    "sasl.oauthbearer.expected.issuer",
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-    "sasl.oauthbearer.jwks.endpoint.url",
-    "sasl.oauthbearer.scope.claim.name",
-    "sasl.oauthbearer.sub.claim.name",
-)
-"""Of a broker that checks tokens."""
 
 CLIENT_TOKEN_KEYS: Final = (
     "sasl.login.connect.timeout.ms",

@@ -29,7 +29,7 @@ from pk.core.config import (
     value_text,
     without_secrets,
 )
-from pk.net.oauth.keys import CLIENT_TOKEN_KEYS, LISTENER_TOKEN_KEYS
+from pk.net.oauth.keys import CLIENT_TOKEN_KEYS
 from pk.net.tls.settings import KEYS as TLS_KEYS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -343,7 +343,15 @@ READ_FOR_A_LISTENER = {
     "sasl.enabled.mechanisms",
     "ssl.principal.mapping.rules",
     *CLIENT_TOKEN_KEYS,
-    *LISTENER_TOKEN_KEYS,
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
     SERVICE_NAME,
     SHORT_NAMES,
     *TLS_KEYS,
