@@ -119,19 +119,6 @@ class FrameBuffer:
             grown[: self._end] = self.data
             self.data = grown
 
-    def feed(self, data: bytes) -> bool:
-        """Receive `data` whole; False where the server's memory is spent."""
-        view = memoryview(data)
-        while view:
-            room = self.room()
-            if room is None:
-                return False
-            count = min(len(room), len(view))
-            room[:count] = view[:count]
-            self._end += count
-            view = view[count:]
-        return True
-
     def next_frame(self) -> tuple[int, int] | None:
         """(start, end) in `data` of the next whole frame, without its size; None when it has not
         all come.

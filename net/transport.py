@@ -1,4 +1,4 @@
-"""Bytes in and bytes out: a socket as the server uses it, and any trio stream in its place.
+"""Bytes in and bytes out: what a connection asks of them, and a socket that does it.
 
 The socket is used without trio's wrapper, because trio pays a checkpoint for every call: one
 `recv_into` that succeeds at once costs a system call here, and only one that would block goes to
@@ -70,15 +70,9 @@ class Transport(Protocol):
         ...
 
 
-def _bytes_of(part: Part) -> bytes | bytearray | memoryview:
-    """A part as bytes: a slice is read. Raises BrokenResourceError."""
-    if isinstance(part, bytes | bytearray | memoryview):
-        return part
-    return _whole(part, part.read())
-
-
 def _at_hand(part: Part) -> bytes | bytearray | memoryview | None:
-    """The same; None for a slice that is large, or whose read may have to wait for the disk."""
+    """A part as bytes, a slice read; None for one that is large, or whose read may have to wait for
+    the disk. Raises BrokenResourceError."""
     if isinstance(part, bytes | bytearray | memoryview):
         return part
     if not isinstance(part, FileSlice):
@@ -277,38 +271,3 @@ class SocketTransport:
             self._closed = True
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
-
-
-class StreamTransport:
-    """Any trio stream: memory streams of tests and simulation, TLS."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self._left = b""
-        self.last_sent = float("-inf")
-
-    async def receive(self, buffer: FrameBuffer) -> int | None:
-        """See Transport."""
-        data = self._left or bytes(await self._stream.receive_some(64 * 1024))
-        self._left = b""
-        before = len(buffer)
-        if not buffer.feed(data):
-            self._left = data[len(buffer) - before :]
-            return None
-        return len(data)
-
-    async def send(self, parts: Sequence[Part]) -> None:
-        """See Transport."""
-        await self._stream.send_all(b"".join(map(_bytes_of, parts)))
-        self.last_sent = trio.current_time()
-
-    def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
-        """See Transport. A stream cannot send without waiting."""
-        return list(parts)
-
-    async def finish(self) -> None:
-        """See Transport. A stream's own close does it."""
-
-    async def aclose(self) -> None:
-        """See Transport."""
-        await trio.aclose_forcefully(self._stream)

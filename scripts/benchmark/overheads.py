@@ -19,6 +19,7 @@ from time import thread_time, time
 import trio
 from nodes import caller_of, make_topic, running_node
 from rich.console import Console
+from stream_transport import feed
 
 from benchmark import report
 from pk.core.api.index import APIS
@@ -67,7 +68,7 @@ class Repeating:
         if not self._left:
             return 0
         self._left -= 1
-        return len(self._data) if buffer.feed(self._data) else None
+        return len(self._data) if feed(buffer, self._data) else None
 
     def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
         """See Transport."""

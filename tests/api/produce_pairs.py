@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import trio
 import trio.testing
 from nodes import caller_of, config_of, make_topic
+from stream_transport import StreamTransport
 
 from pk.core.api.index import APIS
 from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
@@ -27,7 +28,6 @@ from pk.core.wire.messages.produce import (
 from pk.net.connection.connection import Connection, Limits
 from pk.net.frames import RequestMemory
 from pk.net.node import Node
-from pk.net.transport import StreamTransport
 
 NOW_MS = 1_700_000_000_000
 VERSION_TOPIC_ID = 13

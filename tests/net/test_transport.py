@@ -25,22 +25,16 @@ from pk.net.transport import (
     JOINED_BYTES,
     READ_BYTES,
     SocketTransport,
-    StreamTransport,
     Transport,
 )
 
 SMALL, LARGE = READ_BYTES // 2, 2 * CHUNK_BYTES
 SIZES = [SMALL, READ_BYTES + 1, CHUNK_BYTES + 1, CHUNK_BYTES + JOINED_BYTES, LARGE]
-KINDS = ["socket", "stream"]
 
 
 @asynccontextmanager
-async def pair(kind: str) -> AsyncIterator[tuple[Transport, trio.abc.ReceiveStream]]:
+async def pair() -> AsyncIterator[tuple[Transport, trio.abc.ReceiveStream]]:
     """A transport, and the peer's end of it."""
-    if kind == "stream":
-        ours, theirs = trio.testing.memory_stream_pair()
-        yield StreamTransport(ours), theirs
-        return
     here, there = socket.socketpair()
     peer = trio.SocketStream(trio.socket.from_stdlib_socket(there))
     transport = SocketTransport(here)
@@ -63,7 +57,7 @@ def made(disk: RealDisk, path: Path, size: int) -> FileSlice:
     return FileSlice(file, 10, size)
 
 
-async def sent(kind: str, part: FileSlice) -> tuple[bytes, bool]:
+async def sent(part: FileSlice) -> tuple[bytes, bool]:
     """What the peer gets of a slice with a word before and behind it, and whether the sender could
     send it all."""
     got, whole = bytearray(), False
@@ -72,7 +66,7 @@ async def sent(kind: str, part: FileSlice) -> tuple[bytes, bool]:
         async for data in peer:
             got.extend(data)
 
-    async with pair(kind) as (transport, peer), trio.open_nursery() as nursery:
+    async with pair() as (transport, peer), trio.open_nursery() as nursery:
         nursery.start_soon(receive, peer)
         try:
             await transport.send([b"before", part, b"behind"])
@@ -84,34 +78,31 @@ async def sent(kind: str, part: FileSlice) -> tuple[bytes, bool]:
     return bytes(got), whole
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", SIZES)
-def test_a_slice_is_sent_between_what_is_around_it(kind: str, size: int, tmp_path: Path) -> None:
+def test_a_slice_is_sent_between_what_is_around_it(size: int, tmp_path: Path) -> None:
     @trio_test
     async def run() -> None:
         part = made(RealDisk(), tmp_path / "a", size)
-        assert await sent(kind, part) == (b"before" + content(size) + b"behind", True)
+        assert await sent(part) == (b"before" + content(size) + b"behind", True)
 
     run()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", SIZES)
-def test_nothing_takes_the_place_of_what_was_cut_off(kind: str, size: int, tmp_path: Path) -> None:
+def test_nothing_takes_the_place_of_what_was_cut_off(size: int, tmp_path: Path) -> None:
     @trio_test
     async def run() -> None:
         part = made(RealDisk(), tmp_path / "a", size)
         os.truncate(tmp_path / "a", size)
-        got, whole = await sent(kind, part)
+        got, whole = await sent(part)
         assert not whole
         assert (b"before" + content(size - 10)).startswith(got)
 
     run()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", SIZES)
-def test_a_file_that_was_removed_is_not_another_one(kind: str, size: int, tmp_path: Path) -> None:
+def test_a_file_that_was_removed_is_not_another_one(size: int, tmp_path: Path) -> None:
     """Its descriptor was let go for that of another file, which may well have got its number."""
 
     @trio_test
@@ -122,7 +113,7 @@ def test_a_file_that_was_removed_is_not_another_one(kind: str, size: int, tmp_pa
         other.file.pread(1, 0)
         other.file.pread(1, 0)
         os.unlink(tmp_path / "a")
-        got, whole = await sent(kind, part)
+        got, whole = await sent(part)
         assert not whole and b"before".startswith(got)
 
     run()
@@ -133,7 +124,7 @@ def test_a_file_that_is_removed_while_it_is_sent_is_sent_to_its_end(tmp_path: Pa
     async def run() -> None:
         disk = RealDisk(open_files_max=1)
         part, other = made(disk, tmp_path / "a", 8 * LARGE), made(disk, tmp_path / "b", 1)
-        async with pair("socket") as (transport, peer), trio.open_nursery() as nursery:
+        async with pair() as (transport, peer), trio.open_nursery() as nursery:
             nursery.start_soon(transport.send, [part])
             got = bytearray(await peer.receive_some(10))
             os.unlink(tmp_path / "a")
@@ -253,7 +244,7 @@ def test_a_peer_that_takes_little_at_a_time_has_no_page_looked_up_again(
             while len(got) < LARGE + 3:
                 got.extend(await peer.receive_some(4096))
 
-        async with pair("socket") as (transport, peer), trio.open_nursery() as nursery:
+        async with pair() as (transport, peer), trio.open_nursery() as nursery:
             nursery.start_soon(receive, peer)
             asked = FileSlice(cast("SliceFile", file), part.position, part.length)
             await transport.send([asked, b"end"])
@@ -292,7 +283,7 @@ def test_what_is_cold_is_read_in_a_thread(size: int, tmp_path: Path) -> None:
         part = made(RealDisk(), tmp_path / "a", size)
         file = ColdFile(part.file)
         cold = FileSlice(cast("SliceFile", file), part.position, part.length)
-        assert await sent("socket", cold) == (b"before" + content(size) + b"behind", True)
+        assert await sent(cold) == (b"before" + content(size) + b"behind", True)
         assert file.read_in == [True]
 
     run()

@@ -25,6 +25,7 @@ import trio
 from sim.chronicle import Chronicle
 from sim.processes import Process
 from sim.virtual_time import VirtualClock
+from stream_transport import feed
 
 from pk.core.wire.types import Part
 from pk.net.frames import FrameBuffer
@@ -347,7 +348,7 @@ class SimTransport:
         data = self._left or await self._end.receive()
         self._left = b""
         before = len(buffer)
-        if not buffer.feed(data):
+        if not feed(buffer, data):
             self._left = data[len(buffer) - before :]
             return None
         return len(data)
