@@ -16,7 +16,7 @@ from pk.core.api.registry import Api
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.transaction_coordinators import PartitionErrors
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish, in_turns
+from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.turns import Pace, Turns, at_once, cleared
 from pk.core.txn.transaction import FIRST_PROTOCOL, SECOND_PROTOCOL
@@ -34,6 +34,10 @@ from pk.core.wire.messages.add_partitions_to_txn import (
 SEVERAL_SINCE: Final = 4
 PRODUCER_FENCED_SINCE: Final = 2
 """Older clients hear INVALID_PRODUCER_EPOCH."""
+
+TOGETHER: Final = 64
+"""How many transactions of one request are asked about at once: each takes a task, and a large
+request may name millions."""
 
 
 async def handle(
@@ -62,12 +66,13 @@ async def handle(
         results.append(AddPartitionsToTxnResult(transactional_id=asked.transactional_id))
         await _ask(context, asked, results[0])
         return AddPartitionsToTxnResponse(results_by_transaction=results)
-    async with trio.open_nursery() as nursery:
+    for start in range(0, len(request.transactions), TOGETHER):
         # Together: each may wait for its coordinator's log to be replicated.
-        async for asked in in_turns(request.transactions):
-            result = AddPartitionsToTxnResult(transactional_id=asked.transactional_id)
-            results.append(result)
-            nursery.start_soon(_ask, context, asked, result)
+        async with trio.open_nursery() as nursery:
+            for asked in request.transactions[start : start + TOGETHER]:
+                result = AddPartitionsToTxnResult(transactional_id=asked.transactional_id)
+                results.append(result)
+                nursery.start_soon(_ask, context, asked, result)
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 

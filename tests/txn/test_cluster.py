@@ -21,11 +21,16 @@ from txn.clients import (
     prepare,
 )
 
+from pk.core.api.add_partitions_to_txn import TOGETHER
 from pk.core.broker.replication.partition import READ_COMMITTED
 from pk.core.errors import ErrorCode
 from pk.core.txn.transaction import State, Transaction
 from pk.core.values import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from pk.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from pk.core.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from pk.core.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -292,6 +297,42 @@ async def test_transactions_that_come_up_meanwhile_are_asked_about_together() ->
         assert asked == [["tx0"], ["tx1", "tx2", "tx3", "tx4", "tx5"]]
         for producer in producers:
             assert await producer.end() == E.NONE
+
+
+class LivingTasks(trio.abc.Instrument):
+    """Counts the tasks that were born after it."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._living: set[trio.lowlevel.Task] = set()
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self._living.add(task)
+        self.most = max(self.most, len(self._living))
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        self._living.discard(task)
+
+
+@simulated
+async def test_a_request_that_names_many_transactions_takes_few_tasks_at_a_time() -> None:
+    async with running_cluster(KEYS) as cluster:
+        await prepare(cluster)
+        topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
+        names = [f"tx{n}" for n in range(10 * TOGETHER + 1)]
+        request = AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(transactional_id=name, topics=topics)
+                for name in names
+            ]
+        )
+        tasks = LivingTasks()
+        trio.lowlevel.add_instrument(tasks)
+        answer = await cluster.ask(leader(cluster, TRANSACTIONS_TOPIC), request, 5)
+        trio.lowlevel.remove_instrument(tasks)
+        assert tasks.most < 2 * TOGETHER
+        assert [one.transactional_id for one in answer.results_by_transaction] == names
+        assert set(codes(answer)) == {E.NONE, E.INVALID_PRODUCER_ID_MAPPING}
 
 
 @simulated
