@@ -86,26 +86,32 @@ async def _ask(
 
 def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> Turns[PartitionErrors]:
     """What is wrong with each partition where the producer may not write to one of them: then none
-    is added. Else nothing."""
-    errors: PartitionErrors = {}
-    if not is_on(context):
-        return errors
-    image, pace, is_denied = context.broker.image, Pace(), False
+    is added. Else nothing. Nobody may write to an internal topic."""
+    pace, is_guarded = Pace(), is_on(context)
+    denied: set[str] = set()
     for topic in topics:
-        denied = topic.name in INTERNAL_TOPICS or not allows(
-            context, Operation.WRITE, ResourceType.TOPIC, topic.name
-        )
-        is_denied = is_denied or denied
+        if topic.name in INTERNAL_TOPICS or (
+            is_guarded and not allows(context, Operation.WRITE, ResourceType.TOPIC, topic.name)
+        ):
+            denied.add(topic.name)
+        if pace.due():
+            yield
+    errors: PartitionErrors = {}
+    if not denied:
+        return errors
+    image = context.broker.image
+    for topic in topics:
         for index in topic.partitions:
             code = ErrorCode.OPERATION_NOT_ATTEMPTED
-            if denied:
+            if topic.name in denied:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif image.partition(topic.name, index) is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             errors[TopicPartition(topic.name, index)] = code
             if pace.due():
                 yield
-    return errors if is_denied else {}
+    yield from cleared(denied)
+    return errors
 
 
 def _results(

@@ -15,6 +15,7 @@ from txn.clients import codes
 
 from pk.core.errors import ErrorCode
 from pk.core.record.build import build_batch
+from pk.core.values import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pk.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from pk.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -125,12 +126,16 @@ class Conversation:
         version: int = 3,
         *,
         partitions: tuple[int, ...] = (0,),
+        others: tuple[str, ...] = (),
         other_id: int = 0,
         epoch: int = 0,
         verify: bool = False,
         again: bool = False,
     ) -> None:
-        topics = [AddPartitionsToTxnTopic(name=self.topic, partitions=list(partitions))]
+        topics = [
+            AddPartitionsToTxnTopic(name=name, partitions=list(partitions))
+            for name in (self.topic, *others)
+        ]
         if version < 4:
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=p.transactional_id,
@@ -445,4 +450,18 @@ async def strangers(c: Conversation) -> None:
     await c.list("by an empty pattern", 2, transactional_id_pattern="")
 
 
-SCRIPTS = (second_protocol, first_protocol, sequence_used_twice, strangers)
+async def internal_topics(c: Conversation) -> None:
+    """Clients may not add them to a transaction; brokers may."""
+    p = await c.producer("tx")
+    await c.group("group")
+    await c.init(p, "init", again=True)
+    for version in range(4):
+        await c.add(p, f"offsets, v{version}", version, others=(OFFSETS_TOPIC,))
+    await c.add(p, "two", others=(OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+    await c.add(p, "one, and one that is missing", others=(TRANSACTIONS_TOPIC, "nope"))
+    await c.add(p, "none")
+    await c.add(p, "offsets, v5", 5, others=(OFFSETS_TOPIC,))
+    await c.end(p, "end", 3, commit=False)
+
+
+SCRIPTS = (second_protocol, first_protocol, sequence_used_twice, strangers, internal_topics)
