@@ -6,21 +6,23 @@ Resources are topics (2), brokers (4; "" is what the cluster keeps for all), log
 are null.
 """
 
-from collections.abc import Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 from pk.core.api.authorization import check_configs
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import pause
+from pk.core.broker.turns import finish, in_turns, pause
 from pk.core.config import Type
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import configs, describe
 from pk.core.meta.describe import Described, Source
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from pk.core.meta.topic_names import UNKNOWN_TOPIC, check_name
-from pk.core.turns import Pace
+from pk.core.turns import Pace, cleared
 from pk.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -30,20 +32,35 @@ from pk.core.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+Entries = list[DescribeConfigsResourceResult]
+
 
 async def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Describe each resource, or say why not."""
+    """Describe each resource, or say why not. One that is named again is answered once, with all
+    the keys that are asked for: its name takes a few bytes, its description thousands."""
+    resources: dict[tuple[int, str], DescribeConfigsResource] = {}
+    async for resource in in_turns(request.resources):
+        first = resources.setdefault((resource.resource_type, resource.resource_name), resource)
+        if first is not resource:
+            # An empty list of keys asks for all of them, as null does.
+            if first.configuration_keys and resource.configuration_keys:
+                first.configuration_keys += resource.configuration_keys
+            else:
+                first.configuration_keys = None
     response, pace = DescribeConfigsResponse(), Pace()
-    for resource in request.resources:
-        result = _resource(context, resource, request)
+    descriptions = _Descriptions(context, request)
+    for resource in resources.values():
+        result = _resource(context, resource, descriptions)
         response.results.append(result)
         if pace.due(1 + len(result.configs)):
             await pause()
+    await finish(cleared(resources))
+    await finish(cleared(descriptions.made))
     return response
 
 
 def _resource(
-    context: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    context: Context, resource: DescribeConfigsResource, descriptions: _Descriptions
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         # Kafka says "" and not null where nothing is wrong.
@@ -53,40 +70,68 @@ def _resource(
     )
     try:
         check_configs(context, Operation.DESCRIBE_CONFIGS, resource)
-        if resource.resource_type == BROKER_LOGGER:
-            _own_id(context, resource.resource_name, required=True)
-            result.configs = _logger_entries(resource.configuration_keys, request)
-        else:
-            described = _described(context, resource)
-            # An empty list of keys asks for all of them, as null does.
-            keys = resource.configuration_keys or None
-            result.configs = [_entry(d, request) for d in describe.chosen(described, keys)]
+        result.configs = descriptions.of(resource)
     except KafkaError as e:
         result.error_code, result.error_message = e.code, e.message
     return result
 
 
-def _described(context: Context, resource: DescribeConfigsResource) -> Mapping[str, Described]:
-    image, config = context.broker.image, context.broker.config
-    kind, name = resource.resource_type, resource.resource_name
-    if kind == TOPIC:
-        check_name(name)
-        if name not in image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
-        return describe.describe_topic(image.topic_configs(name), config)
-    if kind == BROKER:
-        if _own_id(context, name, required=False) is None:
-            return describe.describe_broker_default(image.broker_configs(None))
-        return describe.describe_broker(config)
-    if kind in (GROUP, CLIENT_METRICS):
-        if not name:
+class _Descriptions:
+    """Describes the resources of one request. Those that have no configs of their own share their
+    description: a request may name any number of groups, which need not exist."""
+
+    def __init__(self, context: Context, request: DescribeConfigsRequest) -> None:
+        self._context = context
+        self._request = request
+        self.made: dict[tuple[int, str, frozenset[str]], Entries] = {}
+
+    def of(self, resource: DescribeConfigsResource) -> Entries:
+        """The entries of a resource. Raises KafkaError."""
+        kind, keys = resource.resource_type, frozenset(resource.configuration_keys or ())
+        subject = self._subject(kind, resource.resource_name)
+        entries = self.made.get((kind, subject, keys))
+        if entries is None:
+            entries = self.made[kind, subject, keys] = self._entries(kind, subject, keys)
+        return entries
+
+    def _subject(self, kind: int, name: str) -> str:
+        """What tells a resource from others of its kind: the name of one that has configs of its
+        own, "" for the rest. Raises KafkaError."""
+        context = self._context
+        image = context.broker.image
+        if kind in (BROKER, BROKER_LOGGER):
+            node = _own_id(context, name, required=kind == BROKER_LOGGER)
+            return "" if node is None else str(node)
+        if kind == TOPIC:
+            check_name(name)
+            if name not in image.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
+        elif kind not in (GROUP, CLIENT_METRICS):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+        elif not name:
             what = "Group" if kind == GROUP else "Client metrics subscription"
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} name must not be empty")
-        own = image.config(kind, name)
-        if kind == GROUP:
-            return describe.describe_group(own, config)
-        return describe.describe_client_metrics(own)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+        return name if image.config(kind, name) else ""
+
+    def _entries(self, kind: int, subject: str, keys: frozenset[str]) -> Entries:
+        if kind == BROKER_LOGGER:
+            return _logger_entries(keys, self._request)
+        described = _described(self._context, kind, subject)
+        return [_entry(d, self._request) for d in describe.chosen(described, keys or None)]
+
+
+def _described(context: Context, kind: int, subject: str) -> Mapping[str, Described]:
+    image, config = context.broker.image, context.broker.config
+    if kind == BROKER:
+        if not subject:
+            return describe.describe_broker_default(image.broker_configs(None))
+        return describe.describe_broker(config)
+    own = image.config(kind, subject)
+    if kind == TOPIC:
+        return describe.describe_topic(own, config)
+    if kind == GROUP:
+        return describe.describe_group(own, config)
+    return describe.describe_client_metrics(own)
 
 
 def _own_id(context: Context, name: str, *, required: bool) -> int | None:
@@ -119,10 +164,7 @@ def _entry(described: Described, request: DescribeConfigsRequest) -> DescribeCon
     )
 
 
-def _logger_entries(
-    keys: Iterable[str] | None, request: DescribeConfigsRequest
-) -> list[DescribeConfigsResourceResult]:
-    wanted = set(keys or ())
+def _logger_entries(keys: frozenset[str], request: DescribeConfigsRequest) -> Entries:
     return [
         DescribeConfigsResourceResult(
             name=name,
@@ -132,7 +174,7 @@ def _logger_entries(
             documentation="" if request.include_documentation else None,
         )
         for name, level in loggers.levels().items()
-        if not wanted or name in wanted
+        if not keys or name in keys
     ]
 
 

@@ -7,7 +7,7 @@ from pk.core.api.registry import Answer, Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
-from pk.core.turns import Pace, Turns
+from pk.core.turns import Pace, Turns, cleared
 from pk.core.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -20,7 +20,8 @@ from pk.core.wire.messages.describe_producers import (
 def handle(
     context: Context, request: DescribeProducersRequest
 ) -> Answer[DescribeProducersResponse]:
-    """The producers that each partition remembers."""
+    """The producers that each partition remembers. One that is named again is answered once: its
+    index takes four bytes, its producers may be many."""
     return begin(_describe(context, request))
 
 
@@ -28,10 +29,16 @@ def _describe(
     context: Context, request: DescribeProducersRequest
 ) -> Turns[DescribeProducersResponse]:
     response, pace = DescribeProducersResponse(), Pace()
+    seen: set[tuple[str, int]] = set()
     for topic in request.topics:
         answers: list[PartitionResponse] = []
         response.topics.append(TopicResponse(name=topic.name, partitions=answers))
         for index in topic.partition_indexes:
+            if pace.due():
+                yield
+            if (topic.name, index) in seen:
+                continue
+            seen.add((topic.name, index))
             answer = PartitionResponse(partition_index=index)
             answers.append(answer)
             try:
@@ -55,8 +62,7 @@ def _describe(
                 )
                 if pace.due():
                     yield
-            if pace.due():
-                yield
+    yield from cleared(seen)
     return response
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.long_requests import in_turns
+from pk.core.api.merged_groups import merged
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
+from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -26,7 +28,7 @@ async def handle(
     """Ask the coordinators of every group; an error is the group's own."""
     context.broker.coordinators.check_share_protocol()
     response = DescribeShareGroupOffsetsResponse()
-    async for asked in in_turns(request.groups):
+    async for asked in in_turns(await finish(merged(request.groups))):
         try:
             if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
                 raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)

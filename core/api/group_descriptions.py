@@ -44,7 +44,8 @@ def describe_each(
     topics_of: Callable[[D], Iterable[str]] | None = None,
 ) -> Any:
     """Answer a request that describes groups: its response, or what the connection must wait for. A
-    group that the asker may not describe is refused, whether it exists or not.
+    group that the asker may not describe is refused, whether it exists or not; one that is named
+    again is answered once.
 
     `describe` asks the coordinator of one group, and returns a list of its description or an
     awaitable of that; an error that it raises is the group's own, and `failed` describes it.
@@ -73,7 +74,7 @@ def _describe_each(
 ) -> Turns[R | Awaitable[Outcome[R]]]:
     answers: list[Any] = []
     pace, at_hand = Pace(), True
-    for group_id in group_ids:
+    for group_id in once(group_ids):
         answer: Any
         if allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
             answer = _describe(group_id, describe, failed)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.long_requests import begin, if_many_later
+from pk.core.api.merged_groups import merged
 from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
@@ -56,7 +57,7 @@ def _handle(
         return _wait_old(answer, version)
     answers: list[Any] = []
     at_hand = True
-    for group in request.groups:
+    for group in (yield from merged(request.groups)):
         answer = yield from _fetch(context, group, request.require_stable, pace)
         answers.append(answer)
         at_hand = at_hand and isinstance(answer, OffsetFetchResponseGroup)

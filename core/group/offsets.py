@@ -28,7 +28,7 @@ from pk.core.group.classic_group import Group
 from pk.core.group.records import Record, offset_commit, offset_tombstone
 from pk.core.group.registry import is_classic, not_found
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings, Step
-from pk.core.turns import Pace, Turns
+from pk.core.turns import Pace, Turns, cleared
 from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, ZERO_UUID, Uuid
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -166,7 +166,9 @@ class Offsets:
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> Turns[OffsetFetchResponseGroup]:
-        """One group's part of an OffsetFetch; `topics` None asks for all there are.
+        """One group's part of an OffsetFetch; `topics` None asks for all there are. A partition
+        that is named again is answered once: its index takes four bytes, its metadata may be
+        long.
 
         Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
         """
@@ -182,13 +184,19 @@ class Offsets:
             ]
         response, pace = OffsetFetchResponseGroup(group_id=group_id), Pace()
         known = self.committed.get(group_id, {})
+        seen: set[tuple[str, int]] = set()
         for topic in topics:
             of_topic = known.get(topic.name, {})
             answer = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
+            if pace.due():
+                yield
             for index in topic.partition_indexes:
                 if pace.due():
                     yield
+                if (topic.name, index) in seen:
+                    continue
+                seen.add((topic.name, index))
                 if require_stable and (group_id, topic.name, index) in self._open:
                     answer.partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                     continue
@@ -204,6 +212,7 @@ class Offsets:
                         metadata=found.metadata,
                     )
                 )
+        yield from cleared(seen)
         return response
 
     # OffsetDelete, DeleteGroups

@@ -1,0 +1,36 @@
+"""Requests for offsets may name a group several times: OffsetFetch and DescribeShareGroupOffsets
+answer it once, with all that is asked of it. Its name takes a few bytes, its offsets may be many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
+
+from pk.core.turns import FREED_AT_ONCE, Pace, Turns
+
+
+class Asked(Protocol):
+    """A group, and the topics whose offsets are asked for: None for all that it has."""
+
+    group_id: str
+    topics: list[Any] | None
+
+
+G = TypeVar("G", bound=Asked)
+
+
+def merged(groups: Iterable[G]) -> Turns[list[G]]:
+    """Each group once, at the place where it is named first. It gets the topics of the others."""
+    found: dict[str, G] = {}
+    pace = Pace(FREED_AT_ONCE)
+    for group in groups:
+        first = found.setdefault(group.group_id, group)
+        if first is not group:
+            if first.topics is None or group.topics is None:
+                first.topics = None
+            else:
+                first.topics += group.topics
+        if pace.due():
+            yield
+    return list(found.values())
