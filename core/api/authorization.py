@@ -22,6 +22,7 @@ from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import GROUP, TOPIC
+from pk.core.turns import Pace, Turns, once
 
 _O, _R = Operation, ResourceType
 
@@ -312,22 +313,6 @@ def is_on(context: Context) -> bool:
     return context.broker.authorization.authorizer is not None and not context.own
 
 
-def allowed(
-    context: Context,
-    operation: Operation,
-    resource_type: ResourceType,
-    names: Iterable[str],
-    *,
-    log: bool = True,
-) -> set[str]:
-    """Those of some resources that the asker may do `operation` to."""
-    return {
-        name
-        for name in dict.fromkeys(names)
-        if allows(context, operation, resource_type, name, log=log)
-    }
-
-
 class ConfigResource(Protocol):
     """What has configs, as the requests about them name it."""
 
@@ -352,13 +337,19 @@ def cluster_operations(context: Context) -> int:
     )
 
 
-def check_subscription(context: Context, topics: list[str] | None) -> None:
+def check_subscription(context: Context, topics: Iterable[str] | None) -> Turns[None]:
     """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) where a member may not describe a topic that it
     subscribes to."""
-    if topics and is_on(context):
-        names = set(topics)
-        if len(allowed(context, _O.DESCRIBE, _R.TOPIC, names)) < len(names):
-            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if topics is None or not is_on(context):
+        return
+    pace, is_denied = Pace(), False
+    for name in once(topics):
+        if not allows(context, _O.DESCRIBE, _R.TOPIC, name):
+            is_denied = True
+        if pace.due():
+            yield
+    if is_denied:
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def describing(context: Context) -> Callable[[str], bool] | None:

@@ -9,12 +9,13 @@ from pk.core.api.authorization import allows, check, is_on
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
+from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import KafkaError
-from pk.core.turns import once
+from pk.core.turns import Pace, Turns, once
 from pk.core.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    TopicData,
     TransactionState,
 )
 
@@ -33,8 +34,8 @@ async def handle(
             )
             states = await answer if isawaitable(answer) else answer
             if is_on(context):
-                async for state in in_turns(states):
-                    _hide_topics(context, state)
+                for state in states:
+                    await finish(_hide_topics(context, state))
             response.transaction_states += states
         except KafkaError as e:
             response.transaction_states.append(
@@ -43,14 +44,16 @@ async def handle(
     return response
 
 
-def _hide_topics(context: Context, state: TransactionState) -> None:
+def _hide_topics(context: Context, state: TransactionState) -> Turns[None]:
     """Leave out the topics that the asker may not describe."""
-    kind = ResourceType.TOPIC
-    state.topics = [
-        topic
-        for topic in state.topics
-        if allows(context, Operation.DESCRIBE, kind, topic.topic, log=False)
-    ]
+    shown: list[TopicData] = []
+    pace = Pace()
+    for topic in state.topics:
+        if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic, log=False):
+            shown.append(topic)
+        if pace.due():
+            yield
+    state.topics = shown
 
 
 def _error_response(

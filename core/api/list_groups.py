@@ -14,7 +14,7 @@ from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
 from pk.core.broker.turns import finish
 from pk.core.group.machine import normalized
-from pk.core.turns import Turns, joined
+from pk.core.turns import Pace, Turns, emptied, joined
 from pk.core.wire.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -42,21 +42,30 @@ def _handle(
     ]
     if all(isinstance(a, list) for a in answers):
         groups = yield from joined(answers)
-        return if_many_later(ListGroupsResponse(groups=_visible(context, groups)))
+        visible = yield from _visible(context, groups)
+        return if_many_later(ListGroupsResponse(groups=visible))
     return _wait(context, answers)
 
 
-def _visible(context: Context, groups: list[ListedGroup]) -> list[ListedGroup]:
+def _visible(context: Context, groups: list[ListedGroup]) -> Turns[list[ListedGroup]]:
     """Those that the asker may describe."""
     if not is_on(context) or allows_cluster(context, Operation.DESCRIBE, log=False):
         return groups
-    kind = ResourceType.GROUP
-    return [g for g in groups if allows(context, Operation.DESCRIBE, kind, g.group_id, log=False)]
+    visible: list[ListedGroup] = []
+    pace = Pace()
+    for group in groups:
+        if allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id, log=False):
+            visible.append(group)
+        if pace.due():
+            yield
+    yield from emptied(groups)
+    return visible
 
 
 async def _wait(context: Context, answers: list[Any]) -> ListGroupsResponse:
     groups = await finish(joined(await all_of(answers)))
-    return ListGroupsResponse(groups=_visible(context, groups))
+    groups = await finish(_visible(context, groups))
+    return ListGroupsResponse(groups=groups)
 
 
 API = Api(key=16, versions=(0, 5), handle=handle, parks=True)

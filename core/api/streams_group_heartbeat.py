@@ -7,17 +7,21 @@ internal topics that are missing (core/group/streams/groups.py).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Iterator
 from inspect import isawaitable
+from itertools import chain
 
 from pk.core.api.authorization import allows_cluster, check, check_subscription, is_on
-from pk.core.api.long_requests import if_many_later
-from pk.core.api.registry import Answer, Api
+from pk.core.api.long_requests import begin, if_many_later
+from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
+from pk.core.turns import Pace, Turns, once
 from pk.core.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
+    Subtopology,
     Topology,
 )
 
@@ -26,11 +30,17 @@ def handle(
     context: Context, request: StreamsGroupHeartbeatRequest
 ) -> Answer[StreamsGroupHeartbeatResponse]:
     """Let the group's coordinator decide."""
+    return begin(_handle(context, request))
+
+
+def _handle(
+    context: Context, request: StreamsGroupHeartbeatRequest
+) -> Turns[StreamsGroupHeartbeatResponse | Awaitable[Outcome[StreamsGroupHeartbeatResponse]]]:
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.coordinators
     coordinators.check_streams_protocol()
     if request.topology is not None and is_on(context):
-        _check_topology(context, request.topology)
+        yield from _check_topology(context, request.topology)
     answer = coordinators.submit(
         request.group_id,
         lambda machine, _, now_ms: machine.streams_heartbeat(request, client, now_ms),
@@ -38,20 +48,27 @@ def handle(
     return answer if isawaitable(answer) else if_many_later(answer)
 
 
-def _check_topology(context: Context, topology: Topology) -> None:
+def _check_topology(context: Context, topology: Topology) -> Turns[None]:
     """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) where the member may not describe what it reads
     and writes, or not create what the broker would make for it."""
-    internal = {
-        topic.name
-        for part in topology.subtopologies
-        for topic in (*part.repartition_source_topics, *part.state_changelog_topics)
-    }
-    read = {name for part in topology.subtopologies for name in part.source_topics}
-    check_subscription(context, list(read | internal))
-    missing = internal - set(context.broker.image.topics)
-    if missing and not allows_cluster(context, Operation.CREATE, log=False):
-        for name in sorted(missing):
+    parts = topology.subtopologies
+    read = (name for part in parts for name in part.source_topics)
+    yield from check_subscription(context, chain(read, _internal(parts)))
+    if allows_cluster(context, Operation.CREATE, log=False):
+        return
+    topics, pace = context.broker.image.topics, Pace()
+    for name in once(_internal(parts)):
+        if name not in topics:
             check(context, Operation.CREATE, ResourceType.TOPIC, name)
+        if pace.due():
+            yield
+
+
+def _internal(parts: list[Subtopology]) -> Iterator[str]:
+    """The names of the topics that are the group's own."""
+    for part in parts:
+        for topic in chain(part.repartition_source_topics, part.state_changelog_topics):
+            yield topic.name
 
 
 API = Api(key=88, versions=(0, 0), handle=handle, parks=True)
