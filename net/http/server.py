@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import h11
@@ -26,6 +27,10 @@ class HttpLimits:
     body_bytes: int = 4 << 20
     """The largest body of a request."""
 
+    bodies_bytes: int = 64 << 20
+    """How much the bodies of all clients may take together, but for the first `_READ_BYTES` of
+    each."""
+
     head_bytes: int = 32_768
     """The largest request line with its headers."""
 
@@ -40,6 +45,8 @@ class HttpLimits:
 
 
 Handler = Callable[[Request], Awaitable[Response]]
+Refusal = Callable[[Request], Response | None]
+"""What is answered to a request that is not handled, by its head; None for one that is."""
 
 
 class HttpServer:
@@ -49,13 +56,16 @@ class HttpServer:
         self,
         handler: Handler,
         *,
+        refusal: Refusal | None = None,
         limits: HttpLimits | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._handler = handler
+        self._refusal = refusal
         self._limits = limits or HttpLimits()
         self._tls = tls
         self._open = 0
+        self._bodies = 0
         self._answering = trio.CapacityLimiter(self._limits.requests)
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
@@ -84,20 +94,49 @@ class HttpServer:
     async def _talk(self, stream: trio.abc.Stream) -> None:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head_bytes)
         while True:
+            wrong: tuple[int, str] | None = None
             try:
-                request = await self._request(connection, stream)
+                answered = await self._answered(connection, stream)
             except h11.RemoteProtocolError as e:
-                await self._refuse(connection, stream, e.error_status_hint, str(e))
+                # The error would keep what was read of the body.
+                wrong, answered = (e.error_status_hint, str(e)), None
+            if wrong is not None:
+                await self._refuse(connection, stream, *wrong)
                 await _let_read(stream)
+            if answered is None:
                 return
-            if request is None:
-                return
-            async with self._answering:
-                response = await self._answer(request)
-            await self._send(connection, stream, response, head=request.method == "HEAD")
+            response, is_head = answered
+            await self._send(connection, stream, response, head=is_head)
             if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
                 return
             connection.start_next_cycle()
+
+    async def _answered(
+        self, connection: h11.Connection, stream: trio.abc.Stream
+    ) -> tuple[Response, bool] | None:
+        """The answer to the next request, and whether that is a HEAD; None if the client is done,
+        or silent for too long. Raises h11.RemoteProtocolError."""
+        memory = _Memory()
+        try:
+            request, response = await self._request(connection, stream, memory)
+            if request is None:
+                return None
+            if response is None:
+                async with self._answering:
+                    response = await self._answer(request)
+            return response, request.method == "HEAD"
+        finally:
+            self._bodies -= memory.bytes
+
+    def _grow(self, memory: _Memory, body_bytes: int) -> None:
+        """A body has become so large. Raises h11.RemoteProtocolError."""
+        if body_bytes > self._limits.body_bytes:
+            raise h11.RemoteProtocolError("Request Entity Too Large", error_status_hint=413)
+        more = max(body_bytes - _READ_BYTES, 0) - memory.bytes
+        if self._bodies + more > self._limits.bodies_bytes:
+            raise h11.RemoteProtocolError("Service Unavailable", error_status_hint=503)
+        self._bodies += more
+        memory.bytes += more
 
     async def _answer(self, request: Request) -> Response:
         try:
@@ -119,29 +158,35 @@ class HttpServer:
                 continue
             return None
 
-    async def _request(self, connection: h11.Connection, stream: trio.abc.Stream) -> Request | None:
-        """The next request; None if the client is done, or silent for too long. Raises
-        h11.RemoteProtocolError."""
-        head: h11.Request | None = None
-        body = bytearray()
+    async def _request(
+        self, connection: h11.Connection, stream: trio.abc.Stream, memory: _Memory
+    ) -> tuple[Request | None, Response | None]:
+        """The next request, and its refusal; None if the client is done, or silent for too long.
+        The body of one that is refused is read, and not kept. Raises h11.RemoteProtocolError."""
+        request: Request | None = None
+        refusal: Response | None = None
+        body, size = bytearray(), 0
         while True:
             event = await self._event(connection, stream)
             if isinstance(event, h11.Request):
-                head = event
+                request = Request(
+                    event.method.decode("ascii"),
+                    event.target.decode("ascii"),
+                    {k.decode("ascii"): v.decode("latin-1") for k, v in event.headers},
+                )
+                refusal = self._refusal(request) if self._refusal is not None else None
             elif isinstance(event, h11.Data):
-                body += event.data
-                if len(body) > self._limits.body_bytes:
+                size += len(event.data)
+                if refusal is None:
+                    self._grow(memory, size)
+                    body += event.data
+                elif size > self._limits.body_bytes:
                     raise h11.RemoteProtocolError("Request Entity Too Large", error_status_hint=413)
             elif isinstance(event, h11.EndOfMessage):
-                assert head is not None
-                return Request(
-                    head.method.decode("ascii"),
-                    head.target.decode("ascii"),
-                    {k.decode("ascii"): v.decode("latin-1") for k, v in head.headers},
-                    bytes(body),
-                )
+                assert request is not None
+                return replace(request, body=bytes(body)), refusal
             else:
-                return None
+                return None, None
 
     async def _send(
         self,
@@ -169,6 +214,15 @@ class HttpServer:
         headers = {"Content-Type": "application/json", "Connection": "close"}
         body = f'{{"error_code":{status},"message":"{why.replace(chr(34), chr(39))}"}}'.encode()
         await self._send(connection, stream, Response(status, body, headers))
+
+
+class _Memory:
+    """How much of `HttpLimits.bodies_bytes` one request takes."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
 
 
 async def _let_read(stream: trio.abc.Stream) -> None:

@@ -60,14 +60,19 @@ class Rest:
         self._forwarder = forwarder or _plain_client
         self._forwarding: dict[str, HttpClient] = {}
 
+    def refusal(self, request: Request) -> Response | None:
+        """What is answered to a request that is nobody's who may use the registry, by its head;
+        None to those that `handle` answers."""
+        if self._authenticate is None or self._authenticate(request):
+            return None
+        return Response(
+            401,
+            _error_body(401, "Unauthorized"),
+            {"Content-Type": "application/json", "WWW-Authenticate": 'Basic realm="pk"'},
+        )
+
     async def handle(self, request: Request) -> Response:
         """The answer to a request."""
-        if self._authenticate is not None and not self._authenticate(request):
-            return Response(
-                401,
-                _error_body(401, "Unauthorized"),
-                {"Content-Type": "application/json", "WWW-Authenticate": 'Basic realm="pk"'},
-            )
         try:
             found = await self._route(_Asked(request, self._registry))
         except NotLeader as e:

@@ -58,7 +58,9 @@ async def serve_registry(
         authenticate=listening.authenticate,
         forwarder=lambda url: HttpClient(address(url), tls=listening.forward_tls),
     )
-    server = HttpServer(rest.handle, limits=listening.limits, tls=listening.tls)
+    server = HttpServer(
+        rest.handle, refusal=rest.refusal, limits=listening.limits, tls=listening.tls
+    )
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(registry.run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from schemas.running import Running, running_registry
 
 from pk.core.schemas.registry import records
 from pk.core.schemas.registry.state import State
+from pk.net.http.messages import basic
 from pk.net.http.server import HttpLimits
 from pk.net.schemas.serve import Listening
 from pk.net.schemas.users import authenticator
@@ -255,6 +257,49 @@ def test_what_a_peer_sends_is_limited() -> None:
         finally:
             for each in held:
                 each.close()
+
+
+POST = b"POST /subjects/a/versions HTTP/1.1\r\nHost: x\r\n"
+
+
+def test_bodies_of_all_clients_together_are_limited() -> None:
+    with running_registry(Listening(limits=HttpLimits(bodies_bytes=100_000))) as running:
+        at = urlsplit(running.url)
+        both = [socket.create_connection((at.hostname or "", at.port or 0), 60) for _ in range(2)]
+        for each in both:
+            each.sendall(POST + b"Content-Length: 160000\r\n\r\n" + b" " * 150_000)
+        (refused,), _, _ = select.select(both, [], [])
+        (other,) = (each for each in both if each is not refused)
+        assert refused.recv(100).startswith(b"HTTP/1.1 503")
+        assert ask(running, "POST", "/subjects/a/versions", {"schema": STRING})[0] == 200
+        other.sendall(b" " * 10_000)
+        assert other.recv(100).startswith(b"HTTP/1.1 400"), "it was read whole"
+        for each in both:
+            each.close()
+        many = POST + b"Content-Length: 160000\r\n\r\n" + b" " * 160_000
+        with socket.create_connection((at.hostname or "", at.port or 0), 60) as after:
+            for _ in range(3):
+                after.sendall(many)
+                assert after.recv(1000).startswith(b"HTTP/1.1 400"), "what was read is let go"
+
+
+def test_the_body_of_who_is_no_user_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("anna: secret")
+    listening = Listening(
+        authenticate=authenticator(str(tmp_path / "users")), limits=HttpLimits(bodies_bytes=0)
+    )
+    body = b"Content-Length: 160000\r\n\r\n" + b" " * 160_000
+    user = f"Authorization: {basic('anna', 'secret')}\r\n".encode()
+    with running_registry(listening) as running:
+        at = urlsplit(running.url)
+        with socket.create_connection((at.hostname or "", at.port or 0), 60) as connection:
+            for _ in range(2):
+                connection.sendall(POST + body)
+                assert connection.recv(1000).startswith(b"HTTP/1.1 401")
+            connection.sendall(POST + user + body)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 503")
+        large = b"Content-Length: 5000000\r\n\r\n" + b" " * 4_500_000
+        assert raw(running, POST + large).startswith(b"HTTP/1.1 413")
 
 
 def test_answers_that_no_client_asks_for_every_day() -> None:
