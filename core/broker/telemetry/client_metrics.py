@@ -181,8 +181,9 @@ class ClientMetrics:
         return self._state.config.telemetry_max_bytes
 
     def read(self, compression: int, data: bytes) -> list[Pushed]:
-        """The values of a push; takes long, so call it in a thread. Raises KafkaError
-        INVALID_RECORD, TELEMETRY_TOO_LARGE."""
+        """The values of a push; takes long, so call it in a thread. Raises
+        KafkaError(INVALID_RECORD), also for one that is too large once it is decompressed, as
+        Apache Kafka does."""
         try:
             plain = bytes(decompress(Codec(compression), data, EXPANSION_MAX * self.bytes_max))
             return read_metrics(plain)
