@@ -10,22 +10,20 @@ the rest (core/group/offsets.py), and the answer waits until the records are saf
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
-from pk.core.api.authorization import allows
 from pk.core.api.long_requests import begin
+from pk.core.api.offset_topics import merged, refuse_missing
 from pk.core.api.registry import Answer, Api
-from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import KafkaError
 from pk.core.group.machine import GroupMachine
 from pk.core.machine import Decision
-from pk.core.turns import Pace, Turns, at_once, emptied
-from pk.core.values import Uuid
+from pk.core.meta.image import TopicImage
+from pk.core.turns import Pace, Turns, at_once
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -33,6 +31,8 @@ from pk.core.wire.messages.offset_commit import (
 )
 
 TOPIC_ID_SINCE: Final = 10
+
+_KEY: Final = attrgetter("name", "topic_id")
 
 
 def handle(context: Context, request: OffsetCommitRequest) -> Answer[OffsetCommitResponse]:
@@ -43,14 +43,17 @@ def handle(context: Context, request: OffsetCommitRequest) -> Answer[OffsetCommi
 def _handle(
     context: Context, request: OffsetCommitRequest
 ) -> Turns[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
-    refused = yield from _refuse_missing(context, request)
-    if refused and not request.topics:
-        return OffsetCommitResponse(topics=refused)
+    by_id = context.api_version >= TOPIC_ID_SINCE
+    refused = yield from refuse_missing(
+        context, request, _refused, OffsetCommitResponsePartition, by_id=by_id, complete=_complete
+    )
+    if not request.topics:
+        return OffsetCommitResponse(topics=(yield from merged(refused, [], _KEY)))
 
     def decide(machine: GroupMachine, _: object, now_ms: int) -> Turns[Decision[Any]]:
         decision = yield from machine.commit(request, context.api_version, now_ms)
         if refused:
-            decision.reply.topics = yield from _merged(refused, decision.reply.topics)
+            decision.reply.topics = yield from merged(refused, decision.reply.topics, _KEY)
         return decision
 
     try:
@@ -58,68 +61,20 @@ def _handle(
     except KafkaError as e:
         # What does not exist keeps its own error.
         failed = yield from _failed_all(request, e)
-        failed.topics = yield from _merged(refused, failed.topics)
+        failed.topics = yield from merged(refused, failed.topics, _KEY)
         return failed
 
 
-def _refuse_missing(
-    context: Context, request: OffsetCommitRequest
-) -> Turns[list[OffsetCommitResponseTopic]]:
-    """Take out of the request what does not exist, or may not be read; returns the answers to it.
-    Names and ids are filled in."""
-    image = context.broker.image
-    by_id = context.api_version >= TOPIC_ID_SINCE
-    pace = Pace()
-    refused: list[OffsetCommitResponseTopic] = []
-    kept: list[OffsetCommitRequestTopic] = []
-    for topic in request.topics:
-        known = image.topic_by_id(topic.topic_id) if by_id else image.topics.get(topic.name)
-        count = 0
-        if known is not None:
-            topic.name, topic.topic_id = known.name, known.topic_id
-            count = len(known.partitions)
-        unknown_id = by_id and known is None
-        error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not unknown_id and not allows(context, Operation.READ, ResourceType.TOPIC, topic.name):
-            error, count = ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0
-        there: list[OffsetCommitRequestPartition] = []
-        missing: list[OffsetCommitResponsePartition] = []
-        for partition in topic.partitions:
-            index = partition.partition_index
-            if 0 <= index < count:
-                there.append(partition)
-            else:
-                missing.append(
-                    OffsetCommitResponsePartition(partition_index=index, error_code=error)
-                )
-            if pace.due():
-                yield
-        if missing:
-            refused.append(
-                OffsetCommitResponseTopic(
-                    name=topic.name, topic_id=topic.topic_id, partitions=missing
-                )
-            )
-            topic.partitions = there
-        if there or not missing:
-            kept.append(topic)
-    named, request.topics = request.topics, kept
-    yield from emptied(named)
-    return refused
+def _complete(topic: OffsetCommitRequestTopic, known: TopicImage) -> None:
+    topic.name, topic.topic_id = known.name, known.topic_id
 
 
-def _merged(
-    refused: list[OffsetCommitResponseTopic], decided: list[OffsetCommitResponseTopic]
-) -> Turns[list[OffsetCommitResponseTopic]]:
-    merged: dict[tuple[str, Uuid], OffsetCommitResponseTopic] = {}
-    pace = Pace()
-    for topic in chain(refused, decided):
-        same = merged.setdefault((topic.name, topic.topic_id), topic)
-        if same is not topic:
-            same.partitions += topic.partitions
-        if pace.due():
-            yield
-    return list(merged.values())
+def _refused(
+    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitResponsePartition]
+) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, partitions=partitions
+    )
 
 
 def _failed_all(request: OffsetCommitRequest, error: KafkaError) -> Turns[OffsetCommitResponse]:

@@ -9,25 +9,22 @@ partition is that of the group in `__consumer_offsets`.
 from __future__ import annotations
 
 from inspect import isawaitable
-from itertools import chain
 from typing import Any, Final
 
-from pk.core.api.authorization import allows
+from pk.core.api.offset_topics import merged, refuse_missing
 from pk.core.api.registry import Api
-from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.coordinator.coordinator import error_for_client
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish, in_turns
+from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
 from pk.core.log.producers import Verification
 from pk.core.machine import Decision
-from pk.core.turns import Pace, Turns, at_once, emptied
+from pk.core.turns import Pace, Turns, at_once
 from pk.core.values import NO_SEQUENCE, OFFSETS_TOPIC, TopicPartition, Uuid
 from pk.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -43,19 +40,16 @@ LOADING_SINCE: Final = 2
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Sort out what does not exist, have the transaction verified, and let the group's coordinator
     decide."""
-    refused = await finish(_refuse_missing(context, request))
+    refused = await finish(
+        refuse_missing(context, request, _refused, TxnOffsetCommitResponsePartition)
+    )
     if not request.topics:
-        return TxnOffsetCommitResponse(topics=refused)
+        return TxnOffsetCommitResponse(topics=await finish(merged(refused, [])))
     try:
         response = await _commit(context, request)
     except KafkaError as e:
         response = await finish(_failed_all(request, e, context.api_version))
-    merged: dict[str, TxnOffsetCommitResponseTopic] = {}
-    async for topic in in_turns(chain(refused, response.topics)):
-        same = merged.setdefault(topic.name, topic)
-        if same is not topic:
-            same.partitions += topic.partitions
-    return TxnOffsetCommitResponse(topics=list(merged.values()))
+    return TxnOffsetCommitResponse(topics=await finish(merged(refused, response.topics)))
 
 
 async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
@@ -124,36 +118,10 @@ async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verifica
     return verification
 
 
-def _refuse_missing(
-    context: Context, request: TxnOffsetCommitRequest
-) -> Turns[list[TxnOffsetCommitResponseTopic]]:
-    """Take out of the request what does not exist, or may not be read; returns the answers to
-    it."""
-    refused: list[TxnOffsetCommitResponseTopic] = []
-    kept: list[TxnOffsetCommitRequestTopic] = []
-    image, pace = context.broker.image, Pace()
-    for topic in request.topics:
-        denied = not allows(context, Operation.READ, ResourceType.TOPIC, topic.name)
-        there: list[TxnOffsetCommitRequestPartition] = []
-        missing: list[TxnOffsetCommitResponsePartition] = []
-        for partition in topic.partitions:
-            index = partition.partition_index
-            if denied:
-                missing.append(_failed(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            elif image.partition(topic.name, index) is not None:
-                there.append(partition)
-            else:
-                missing.append(_failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            if pace.due():
-                yield
-        if missing:
-            refused.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=missing))
-            topic.partitions = there
-        if there:
-            kept.append(topic)
-    named, request.topics = request.topics, kept
-    yield from emptied(named)
-    return refused
+def _refused(
+    topic: TxnOffsetCommitRequestTopic, partitions: list[TxnOffsetCommitResponsePartition]
+) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
 
 
 def _failed(index: int, code: int) -> TxnOffsetCommitResponsePartition:

@@ -1,0 +1,102 @@
+"""What OffsetCommit, TxnOffsetCommit and OffsetDelete have in common. The handler answers for
+partitions that do not exist, and for topics that the asker may not read. The group's coordinator
+decides about the rest, and both answers become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Protocol, TypeVar
+
+from pk.core.api.authorization import allows
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode
+from pk.core.meta.image import TopicImage
+from pk.core.turns import Pace, Turns, emptied
+
+
+class Named(Protocol):
+    """A topic in a request or in an answer, and its partitions there."""
+
+    name: str
+    partitions: list[Any]
+
+
+class Request(Protocol):
+    """One of these requests."""
+
+    topics: list[Any]
+
+
+T = TypeVar("T", bound=Named)
+Answer = Callable[[Any, list[Any]], T]
+"""(topic of the request, answers to its partitions) → the answer to it."""
+
+
+def refuse_missing(
+    context: Context,
+    request: Request,
+    answer: Answer[T],
+    partition_answer: Callable[..., object],
+    *,
+    by_id: bool = False,
+    complete: Callable[[Any, TopicImage], None] | None = None,
+) -> Turns[list[T]]:
+    """Take out of the request what does not exist, or may not be read; returns the answers to it.
+
+    A topic without partitions is left out, as in Apache Kafka; one that there is not is answered.
+    `partition_answer` is the class of a partition's answer. `by_id` where the request names
+    topics by their ids; `complete` gives a topic what the request lacks.
+    """
+    image, pace = context.broker.image, Pace()
+    refused: list[T] = []
+    kept: list[Any] = []
+    for topic in request.topics:
+        known = image.topic_by_id(topic.topic_id) if by_id else image.topics.get(topic.name)
+        error, count = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0
+        if known is not None:
+            count = len(known.partitions)
+            if complete is not None:
+                complete(topic, known)
+        if by_id and known is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not allows(context, Operation.READ, ResourceType.TOPIC, topic.name):
+            error, count = ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0
+        there: list[Any] = []
+        missing: list[object] = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            if 0 <= index < count:
+                there.append(partition)
+            else:
+                missing.append(partition_answer(partition_index=index, error_code=error))
+            if pace.due():
+                yield
+        if missing or not count:
+            refused.append(answer(topic, missing))
+            named, topic.partitions = topic.partitions, there
+            yield from emptied(named)
+        if there:
+            kept.append(topic)
+        if pace.due():
+            yield
+    named, request.topics = request.topics, kept
+    yield from emptied(named)
+    return refused
+
+
+def merged(
+    refused: list[T], decided: list[T], key: Callable[[T], Hashable] = attrgetter("name")
+) -> Turns[list[T]]:
+    """The handler's answers and the coordinator's, each topic once."""
+    found: dict[Hashable, T] = {}
+    pace = Pace()
+    for topic in chain(refused, decided):
+        same = found.setdefault(key(topic), topic)
+        if same is not topic:
+            same.partitions += topic.partitions
+        if pace.due():
+            yield
+    return list(found.values())
