@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pk.core.api.producer_fenced import known_code
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -17,7 +18,6 @@ from pk.core.values import OFFSETS_TOPIC, TopicPartition
 from pk.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 PRODUCER_FENCED_SINCE: Final = 2
-"""Older clients hear INVALID_PRODUCER_EPOCH."""
 
 
 async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
@@ -45,9 +45,7 @@ async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffset
 def _error_response(
     request: AddOffsetsToTxnRequest, error: KafkaError, version: int
 ) -> AddOffsetsToTxnResponse:
-    code = error.code
-    if code == ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
     return AddOffsetsToTxnResponse(error_code=code)
 
 

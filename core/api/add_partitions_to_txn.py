@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from pk.core.api.authorization import allows, check, is_on
+from pk.core.api.producer_fenced import known_code
 from pk.core.api.registry import Api
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.transaction_coordinators import PartitionErrors
@@ -33,7 +34,6 @@ from pk.core.wire.messages.add_partitions_to_txn import (
 
 SEVERAL_SINCE: Final = 4
 PRODUCER_FENCED_SINCE: Final = 2
-"""Older clients hear INVALID_PRODUCER_EPOCH."""
 
 TOGETHER: Final = 64
 """How many transactions of one request are asked about at once: each takes a task, and a large
@@ -118,10 +118,7 @@ def _results(
     topics: list[AddPartitionsToTxnTopic], errors: PartitionErrors, version: int
 ) -> Turns[list[AddPartitionsToTxnTopicResult]]:
     def code_of(tp: TopicPartition) -> int:
-        code = errors.get(tp, ErrorCode.NONE)
-        if code == ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        return code
+        return known_code(errors.get(tp, ErrorCode.NONE), version, PRODUCER_FENCED_SINCE)
 
     results: list[AddPartitionsToTxnTopicResult] = []
     pace = Pace()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from pk.core.api.producer_fenced import known_code
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import KafkaError
 from pk.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 PRODUCER_FENCED_SINCE: Final = 2
-"""Older clients hear INVALID_PRODUCER_EPOCH."""
 
 
 async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
@@ -28,9 +28,7 @@ async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
 
 
 def _error_response(request: EndTxnRequest, error: KafkaError, version: int) -> EndTxnResponse:
-    code = error.code
-    if code == ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
     return EndTxnResponse(error_code=code)
 
 

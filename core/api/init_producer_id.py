@@ -8,6 +8,7 @@ fences earlier producers of that id.
 from typing import Final
 
 from pk.core.api.authorization import check
+from pk.core.api.producer_fenced import known_code
 from pk.core.api.registry import Api
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.requests.context import Context
@@ -16,7 +17,6 @@ from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from pk.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 PRODUCER_FENCED_SINCE: Final = 4
-"""Older clients hear INVALID_PRODUCER_EPOCH."""
 
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
@@ -44,9 +44,7 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
 def _error_response(
     request: InitProducerIdRequest, error: KafkaError, version: int
 ) -> InitProducerIdResponse:
-    code = error.code
-    if code == ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
