@@ -14,7 +14,6 @@ The limits may change while the broker runs.
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Final
 
 import trio
@@ -22,7 +21,7 @@ import trio
 from pk.core.auth.sasl_config import listener_key
 from pk.core.broker.broker import Broker
 from pk.core.config import BrokerConfig
-from pk.core.quota.entity import CONNECTION_CREATION_RATE, IP, Quotas
+from pk.core.quota.entity import CONNECTION_CREATION_RATE, IP, Quotas, is_address
 from pk.core.quota.rates import SampledRate
 
 UNLIMITED: Final = (1 << 31) - 1
@@ -124,7 +123,7 @@ class ConnectionQuotas:
                 continue
             name = names[IP]
             self._limits[name] = limit
-            if name is not None and not _is_address(name):
+            if name is not None and not is_address(name):
                 self.unknown_hosts.append(name)
         if not self._limits:
             self._by_address = {}
@@ -158,11 +157,3 @@ class PacedListener(trio.abc.Listener[trio.SocketStream]):
 def _is_protected(config: BrokerConfig, listener: str) -> bool:
     names = {one.name for one in config.broker_listeners}
     return len(names) > 1 and listener == config.inter_broker_listener_name
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -3,19 +3,17 @@ addresses (KIP-546, KIP-612). Version 1 differs in its encoding only."""
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Final
 
 import trio
 
 from pk.core.api.decide import decided
-from pk.core.api.forward import TIMEOUT_MS
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.broker.turns import in_turns
 from pk.core.errors import KafkaError
 from pk.core.meta import client_quotas
-from pk.core.quota.entity import IP
+from pk.core.quota.entity import IP, is_address
 from pk.core.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -33,23 +31,14 @@ async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterCl
     names: dict[str, None] = {}
     async for entry in in_turns(request.entries):
         for part in entry.entity:
-            if part.entity_type == IP and part.entity_name and not _is_address(part.entity_name):
+            if part.entity_type == IP and part.entity_name and not is_address(part.entity_name):
                 names[part.entity_name] = None
     unknown = await _unknown(list(names))
     return await decided(
         context,
         lambda image: client_quotas.alter(image, request, unknown),
         request,
-        TIMEOUT_MS,
     )
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 async def _unknown(names: list[str]) -> set[str]:

@@ -8,7 +8,6 @@ from pk.core.api import forward
 from pk.core.api.authorization import check_configs
 from pk.core.api.decide import decided
 from pk.core.api.incremental_alter_configs import (
-    ALTER_TIMEOUT_MS,
     Check,
     check_own_changes,
     check_own_loggers,
@@ -42,9 +41,7 @@ async def handle_at_controller(
 
 async def _decide(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     config = context.broker.config
-    return await decided(
-        context, lambda image: configs.alter(image, request, config), request, ALTER_TIMEOUT_MS
-    )
+    return await decided(context, lambda image: configs.alter(image, request, config), request)
 
 
 async def _handle(

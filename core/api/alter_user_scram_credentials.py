@@ -5,7 +5,6 @@ import secrets
 from typing import Final
 
 from pk.core.api.decide import decided
-from pk.core.api.forward import TIMEOUT_MS
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -25,9 +24,7 @@ async def handle(
 ) -> AlterUserScramCredentialsResponse:
     """Each user by itself. Raises KafkaError(NOT_CONTROLLER)."""
     secret = secrets.token_bytes(SECRET_BYTES)
-    return await decided(
-        context, lambda image: scram_users.alter(image, request, secret), request, TIMEOUT_MS
-    )
+    return await decided(context, lambda image: scram_users.alter(image, request, secret), request)
 
 
 def error_response(

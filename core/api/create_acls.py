@@ -1,8 +1,6 @@
 """CreateAcls (30), versions 1–3: add access rules (KIP-140, KIP-290). Each rule is created or
 refused by itself. Without an authorizer: SECURITY_DISABLED."""
 
-from typing import Final
-
 from pk.core.api.decide import decided
 from pk.core.api.describe_acls import NO_AUTHORIZER
 from pk.core.api.registry import Api
@@ -16,9 +14,6 @@ from pk.core.wire.messages.create_acls import (
     CreateAclsRequest,
     CreateAclsResponse,
 )
-
-TIMEOUT_MS: Final = 30_000
-"""The request says none."""
 
 
 async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
@@ -45,7 +40,7 @@ async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResp
         )
         async for one in in_turns(request.creations)
     ]
-    reply = await decided(context, lambda image: create_acls(image, rules), request, TIMEOUT_MS)
+    reply = await decided(context, lambda image: create_acls(image, rules), request)
     errors: list[KafkaError | None] = reply
     async for rule, error in in_turns(zip(rules, errors, strict=True)):
         if error is None:

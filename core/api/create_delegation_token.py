@@ -5,7 +5,7 @@ from typing import Final
 
 from pk.core.api.authorization import allows
 from pk.core.api.decide import LARGE_ELEMENTS, decided
-from pk.core.api.forward import TIMEOUT_MS, pass_on
+from pk.core.api.forward import pass_on
 from pk.core.api.registry import Api
 from pk.core.api.token_requests import (
     NAMES_REQUESTER,
@@ -56,7 +56,6 @@ async def decide(
         context,
         lambda image: delegation_tokens.create(request, asker, secret, lifetimes, token_id, now_ms),
         request,
-        TIMEOUT_MS,
         in_thread=has_many(request, LARGE_ELEMENTS),
     )
     return _in_version(context, made)

@@ -5,6 +5,7 @@ from typing import Any
 
 import trio
 
+from pk.core.api.forward import TIMEOUT_MS
 from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.requests.context import Context
@@ -18,7 +19,12 @@ LARGE_ELEMENTS = 1000
 
 
 async def decided(
-    context: Context, decide: Decide, request: Struct, timeout_ms: int, *, in_thread: bool = False
+    context: Context,
+    decide: Decide,
+    request: Struct,
+    timeout_ms: int = TIMEOUT_MS,
+    *,
+    in_thread: bool = False,
 ) -> Any:
     """The reply of a decision about `request`, once it is safe. `decide` looks at nothing but the
     image and the request. `in_thread`: it takes many milliseconds, and cannot be made in turns.

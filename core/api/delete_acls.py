@@ -18,8 +18,6 @@ from pk.core.wire.messages.delete_acls import (
 )
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
-TIMEOUT_MS: Final = 30_000
-"""The request says none."""
 
 LARGE_COMPARISONS: Final = 5_000
 """With more filters times rules, they are compared in a thread."""
@@ -52,7 +50,7 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
     comparisons = len(filters) * len(context.broker.image.acls)
     large = len(filters) > LARGE_ELEMENTS or comparisons > LARGE_COMPARISONS
     reply = await decided(
-        context, lambda image: delete_acls(image, filters), request, TIMEOUT_MS, in_thread=large
+        context, lambda image: delete_acls(image, filters), request, in_thread=large
     )
     outcomes: list[list[AclBinding] | KafkaError] = reply
     gone: dict[AclBinding, None] = {}

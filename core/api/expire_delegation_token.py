@@ -2,7 +2,6 @@
 and its renewers may. The broker looks at how the asker came in, the controller decides."""
 
 from pk.core.api.decide import decided
-from pk.core.api.forward import TIMEOUT_MS
 from pk.core.api.registry import Api
 from pk.core.api.token_requests import ask_controller, secret_of
 from pk.core.broker.requests.context import Context
@@ -30,7 +29,6 @@ async def decide(
         context,
         lambda image: delegation_tokens.expire(image, request, asker, secret, now_ms),
         request,
-        TIMEOUT_MS,
     )
 
 

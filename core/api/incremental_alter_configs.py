@@ -8,7 +8,7 @@ is not its own.
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
 from pk.core.api import forward
 from pk.core.api.authorization import check_configs
@@ -29,9 +29,6 @@ from pk.core.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-ALTER_TIMEOUT_MS: Final = 30_000
-"""These requests say no timeout; Kafka's brokers wait as long for their controller."""
 
 
 class Change(Protocol):
@@ -80,7 +77,6 @@ async def _decide(
         context,
         lambda image: configs.incremental_alter(image, request, config),
         request,
-        ALTER_TIMEOUT_MS,
     )
 
 

@@ -2,7 +2,6 @@
 renewers may. The broker looks at how the asker came in, the controller decides."""
 
 from pk.core.api.decide import decided
-from pk.core.api.forward import TIMEOUT_MS
 from pk.core.api.registry import Api
 from pk.core.api.token_requests import ask_controller, lifetimes_of, secret_of
 from pk.core.broker.requests.context import Context
@@ -32,7 +31,6 @@ async def decide(
             image, request, asker, secret, lifetimes_of(config), now_ms
         ),
         request,
-        TIMEOUT_MS,
     )
 
 

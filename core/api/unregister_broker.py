@@ -1,8 +1,6 @@
 """UnregisterBroker (64), version 0: forget a broker that will not come back (KIP-631). Its replicas
 stay assigned to it: they are for a reassignment to move."""
 
-from typing import Final
-
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
@@ -12,9 +10,6 @@ from pk.core.wire.messages.unregister_broker import (
     UnregisterBrokerResponse,
 )
 
-TIMEOUT_MS: Final = 30_000
-"""The request says none."""
-
 
 async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     """Forget it. Raises KafkaError(NOT_CONTROLLER)."""
@@ -23,7 +18,6 @@ async def handle(context: Context, request: UnregisterBrokerRequest) -> Unregist
         context,
         lambda image: brokers.unregister_broker(image, request, config),
         request,
-        TIMEOUT_MS,
     )
 
 

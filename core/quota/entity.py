@@ -21,6 +21,7 @@ A client without a client id has the quotas of its user only, as in Apache Kafka
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from typing import Final, NamedTuple, TypeAlias
 
 USER: Final = "user"
@@ -45,6 +46,15 @@ IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
 """What the quota of an address may limit."""
 WHOLE_KEYS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE})
 """Keys whose values are whole numbers."""
+
+
+def is_address(name: str) -> bool:
+    """Whether what a quota of an address names is one already: it may be a host's name."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 class EntityPart(NamedTuple):
