@@ -268,7 +268,7 @@ def test_whether_a_request_is_decoded_in_turns_depends_on_what_it_names(
         monkeypatch.setattr(connection, "decode_in_turns", watched)
         async with running_node() as node, caller_of(node) as caller:
             names = DescribeGroupsRequest(groups=[""] * (connection.LARGE_BYTES + 1))
-            assert len((await caller.call(names, 5)).groups) == len(names.groups)
+            assert len((await caller.call(names, 5)).groups) == 1  # all have the same name
             assert in_turns == ["DescribeGroupsRequest"]
             usual = fetch_request()
             usual.topics[0].partitions = [FetchPartition(partition=i) for i in range(1000)]
