@@ -150,7 +150,10 @@ def make_topic(pk: Pk, name: str, assignment: str, megabytes: int = 0, **config:
     parts = assignment.split(",")
     wait_in_sync(pk.cluster.bootstrap, topic, len(parts), len(parts[0].split(":")))
     wait_told_everywhere(pk.cluster.bootstrap, topic)
-    producer = confluent_kafka.Producer({"bootstrap.servers": pk.cluster.bootstrap, "linger.ms": 5})
+    # Idempotent: what is counted in the end must not be there twice where a broker was slow.
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": pk.cluster.bootstrap, "linger.ms": 5, "enable.idempotence": True}
+    )
     for n in range(megabytes * 1000):
         producer.produce(topic, RECORD, partition=n % len(parts))
         if n % 1000 == 0:
