@@ -162,7 +162,7 @@ class Output:
 
     @property
     def decodes_late(self) -> bool:
-        """Whether records are to be chosen before they are decoded: no filter looks into them, and
+        """Whether records are chosen before they are decoded: no filter looks into them, and
         one that cannot be decoded ends the command only if it is chosen."""
         return self._schemas is not None and self._filter is None and not self._lenient
 

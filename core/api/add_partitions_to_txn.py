@@ -86,7 +86,7 @@ async def _ask(
 
 def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> Turns[PartitionErrors]:
     """What is wrong with each partition where the producer may not write to one of them: then none
-    is added. Else nothing. Nobody may write to an internal topic."""
+    is added. Else nothing. Clients may not write to an internal topic."""
     pace, is_guarded = Pace(), is_on(context)
     denied: set[str] = set()
     for topic in topics:

@@ -204,8 +204,7 @@ class Step(Decision[Record]):
             self.give_up()
 
     def give_up(self) -> None:
-        """Nothing of it is to be done: it is as a new one, and what it changed of soft state is
-        undone."""
+        """Give the step up: it is empty again, and what it changed of soft state is undone."""
         if self.take_back is not None:
             self.take_back()
             self.take_back = None

@@ -271,7 +271,7 @@ class LogDirs:
         return future
 
     def _future_place(self, log: Log, directory: LogDir) -> str:
-        """Where the future log lies, or is to be made."""
+        """Where the future log lies, or will be made."""
         with self._mutex:
             path = directory.futures.get(log.tp)
             try:

@@ -158,7 +158,7 @@ COORDINATOR_MOVED: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.BROKER_NOT_AVAILABLE,
 )
-"""What says that a group's coordinator is to be looked up again."""
+"""What says that a group's coordinator must be looked up again."""
 
 
 def is_passing(error: KafkaError) -> bool:

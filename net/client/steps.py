@@ -51,7 +51,7 @@ class Steps:
     ) -> None:
         self.current: Step | None = None
         self.changed = trio.Event()
-        """Set, and made anew, by `wake`."""
+        """Set by `wake`, which makes the next one."""
 
         self._under_way: Step | None = None
         """What poll is doing: `current`, or what that has overtaken."""

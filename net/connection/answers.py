@@ -32,7 +32,7 @@ class Answers:
 
     def __init__(self, transport: Transport, parked_max: int) -> None:
         self.out: list[Part] = []
-        """What is to be sent next."""
+        """What is sent next."""
         self.parked: Final[deque[Slot]] = deque()
         """The first answer that is missing, and all behind it. It stays the same deque."""
         self.sending = False

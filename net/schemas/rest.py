@@ -61,8 +61,8 @@ class Rest:
         self._forwarding: dict[str, HttpClient] = {}
 
     def refusal(self, request: Request) -> Response | None:
-        """What is answered to a request that is nobody's who may use the registry, by its head;
-        None to those that `handle` answers."""
+        """The refusal of a request whose head names no user of the registry; None for those that
+        `handle` answers."""
         if self._authenticate is None or self._authenticate(request):
             return None
         return Response(
