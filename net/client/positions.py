@@ -111,7 +111,7 @@ class Positions:
 
     async def run(self) -> None:
         """Find positions until cancelled. The group's coordinator may not answer while the
-        partitions' leaders do, so nobody waits for both."""
+        partitions' leaders do, so no call waits for both."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._repeat, self._committed)
             nursery.start_soon(self._repeat, self._reset, self._validate)

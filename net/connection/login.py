@@ -32,8 +32,8 @@ from pk.net.tls.sockets import NotTls
 from pk.net.tls.transport import TlsTransport
 
 ANSWERED_ELEMENTS_MAX: Final = 2000
-"""A request in the middle of an authentication that names more is not answered: nobody knows who
-asks."""
+"""A request in the middle of an authentication that names more is not answered: the peer is not
+known yet."""
 BETWEEN_AUTHENTICATIONS_S = 1.0
 """A peer that authenticates again sooner is answered as one that has no reason to (KIP-368)."""
 
