@@ -16,11 +16,22 @@ from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.terminal.text import escaped_bytes
 from pk.core.record.batch import Record
+from pk.core.values import TopicPartition
 
 if TYPE_CHECKING:
     from pk.cli.schemas.records import RecordDecoder
 
 T = TypeVar("T")
+
+
+class CannotShow(CommandError):
+    """A record ends the command, since it cannot be shown; what came before it was written."""
+
+    def __init__(self, partition: TopicPartition, offset: int, error: ValueError) -> None:
+        where = f"{partition.topic}/{partition.partition} @ {offset}"
+        super().__init__(f"{where} cannot be shown: {error}; --skip-message-on-error skips it.")
+        self.partition = partition
+        self.offset = offset
 
 
 class OutputOptions(Protocol):
@@ -263,13 +274,12 @@ class Output:
             self._put(data)
 
     def _cannot_show(self, source: Source, record: Record, error: ValueError) -> None:
-        where = f"{source.topic}/{source.partition} @ {record.offset}"
         if not self._lenient:
-            raise CommandError(
-                f"{where} cannot be shown: {error}; --skip-message-on-error skips it."
-            ) from None
+            partition = TopicPartition(source.topic, source.partition)
+            raise CannotShow(partition, record.offset, error) from None
         self.failures += 1
         self._context.fail(error)
+        where = f"{source.topic}/{source.partition} @ {record.offset}"
         self._context.say(f"{where} cannot be shown: {error}.")
 
     @contextmanager

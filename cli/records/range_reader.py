@@ -68,6 +68,13 @@ class Part:
         return self._records
 
     @property
+    def next_offset(self) -> int:
+        """The offset after the last record."""
+        if self._batch is not None:
+            return self._batch.header.next_offset
+        return self.records[-1].offset + 1
+
+    @property
     def values(self) -> list[bytes | None]:
         """The values alone, in a third of the time that the records take. Raises KafkaError."""
         if self._records is None:

@@ -362,6 +362,13 @@ def test_what_was_started_before_is_resumed_as_it_is(pk: Run, words: tuple[str, 
     assert (refused.code, said in refused.err) == (2, True), refused.err
 
 
+@pytest.mark.parametrize("words", [("--throttle", "5MB/s"), ("--detach",)])
+def test_a_rollback_that_is_only_printed_is_not_started(pk: Run, words: tuple[str, ...]) -> None:
+    refused = pk("reassign", "rollback", "--json", *words, "-b", "127.0.0.1:1")
+    said = f"--json only prints the plan; {words[0]} cannot be combined with it."
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
 def test_what_does_not_go_together_elsewhere(pk: Run) -> None:
     for words in (
         ("reassign", "throttle", "5MB/s", "--remove"),

@@ -159,6 +159,16 @@ def test_a_record_that_cannot_be_decoded_fails_only_who_asked_for_it(at: Run) ->
     assert (skipped.code, skipped.lines) == (1, ['{"a":1}'] * 3)
 
 
+def test_a_member_commits_what_it_showed_before_a_record_that_ends_it(at: Run) -> None:
+    good = encoded(at, "ended", ['{"a": 1}'])
+    write(at, "ended", [*good * 2, b"bad", *good])
+    read = ("consume", "ended", "-g", "enders", "--from-beginning", "--decode", "auto", "-f", "json")
+    cut = at(*read, "-e")
+    assert (cut.code, [each["offset"] for each in cut.json]) == (1, [0, 1]), cut.err
+    rest = at(*read, "-e", "--skip-message-on-error")
+    assert (rest.code, [each["offset"] for each in rest.json]) == (1, [3]), rest.err
+
+
 def test_the_newest_are_looked_for_without_reading_a_record_twice(at: Run) -> None:
     """The last record cannot be decoded, and is reported once though --tail looks further
     back."""

@@ -1,6 +1,6 @@
 """`pk consume -g GROUP`: reads as a member of a group."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 import trio
@@ -8,7 +8,7 @@ import trio
 from pk.cli.cluster.topics import existing_topics, names_or_included, whole
 from pk.cli.nouns.consume.request import Request
 from pk.cli.records.idle_reason import Silence
-from pk.cli.records.output import Output
+from pk.cli.records.output import CannotShow, Output
 from pk.cli.records.permalinks import profile_of
 from pk.cli.records.range_reader import Part, part_of
 from pk.cli.records.source import Source
@@ -44,16 +44,19 @@ async def consume_in_group(
         shown: dict[TopicPartition, int] = {}
         try:
             return await _poll_group(context, request, consumer, output, shown)
-        except (KeyboardInterrupt, trio.Cancelled):
+        except BaseException as error:
+            if isinstance(error, CannotShow):
+                shown[error.partition] = error.offset
             await _commit_shown(consumer, shown)
             raise
 
 
 async def _commit_shown(consumer: Consumer, shown: Mapping[TopicPartition, int]) -> None:
-    """Commits the offsets of what was shown before an interrupt, so that it is not shown again.
+    """Commits the offsets of what was shown before an interrupt or an error, so that it is not
+    shown again.
 
-    Does not commit the consumer's positions: an interrupt may come while polled records are being
-    written.
+    Does not commit the consumer's positions: they are beyond the polled records, and some of those
+    may not be written yet.
     """
     ours = {tp: offset for tp, offset in shown.items() if tp in consumer.assignment}
     if not ours or not consumer.config.enable_auto_commit:
@@ -107,7 +110,7 @@ async def _poll_group(
     while not output.full:
         wait = _TICK_MS if to_end else min(timeout_ms or _IDLE_POLL_MS, _IDLE_POLL_MS)
         parts = await _polled(consumer, output.left, wait, profile_of(context.settings))
-        output.take(parts)
+        output.take(_noted(parts, shown))
         positions = {tp: consumer.position_nowait(tp) for tp in consumer.assignment}
         shown |= {tp: position for tp, position in positions.items() if position is not None}
         await silence.look(bool(parts))
@@ -121,6 +124,13 @@ async def _poll_group(
                 context.fail(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
             return False
     return False
+
+
+def _noted(parts: Iterable[Part], shown: dict[TopicPartition, int]) -> Iterator[Part]:
+    """`parts`; the offset after a part is in `shown` when the next one is asked for."""
+    for part in parts:
+        yield part
+        shown[TopicPartition(part.source.topic, part.source.partition)] = part.next_offset
 
 
 async def _polled(

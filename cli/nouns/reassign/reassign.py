@@ -356,6 +356,9 @@ async def carry_out(context: Context, admin: Admin, made: Plan, options: RunOpti
 async def rollback(context: Context, options: RollBack) -> int | None:
     """`pk reassign rollback`."""
     throttle = parse_throttle(options.throttle)
+    if options.json and (options.detach or options.throttle is not None):
+        other = "--detach" if options.detach else "--throttle"
+        raise Unusable(f"--json only prints the plan; {other} cannot be combined with it.")
     admin = await context.admin()
     cluster = await admin.describe_cluster()
     if options.file is not None:
