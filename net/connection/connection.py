@@ -64,6 +64,9 @@ MEMORY_WAIT_S = 10
 """How long a connection that cannot grow its buffer waits for others to finish before it is
 closed."""
 
+ENDINGS_AT_ONCE = 32
+"""To end a connection takes a quarter of a millisecond: so many may end in a turn of the loop."""
+
 GOODBYE_S = 0.5
 """How long a peer whose connection we close gets to take the answers to what it asked before."""
 
@@ -78,6 +81,9 @@ class Limits:
     decoding: trio.Lock = field(default_factory=trio.Lock)
     """Held by who decodes a large request, of all connections with these limits: its objects take
     many times its bytes."""
+    ending: trio.Semaphore = field(default_factory=partial(trio.Semaphore, ENDINGS_AT_ONCE))
+    """Held for a turn of the loop by a connection before it ends: where a host goes away with a
+    thousand of them, the others have the loop in between."""
 
 
 class Connection:
@@ -203,8 +209,17 @@ class Connection:
                     await self._answers.flush()
                     await self._transport.finish()
                 raise
+            except (trio.BrokenResourceError, OSError):
+                await self._wait_to_end()
+                raise
+        await self._wait_to_end()
         while self._stopped and self._delayed:
             await self._answers.wait_for_release()
+
+    async def _wait_to_end(self) -> None:
+        self._buffer.release()
+        async with self._limits.ending:
+            pass
 
     def _admit(self, context: Context) -> None:
         """Serve requests from here on, in `context`."""

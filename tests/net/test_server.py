@@ -2,10 +2,12 @@
 end."""
 
 import logging
+import socket
 import struct
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -421,6 +423,31 @@ async def test_max_connections() -> None:
                 await trio.testing.wait_all_tasks_blocked()
         async with caller_of(node) as fourth:
             assert await is_served(fourth)
+
+
+@pytest.mark.parametrize("resets", [False, True])
+@trio_test
+async def test_of_many_that_leave_at_once_so_many_end_in_a_turn_of_the_loop(resets: bool) -> None:
+    async with running_node() as node:
+        advertised = node.listeners[0].advertised
+        with trio.fail_after(60):
+            peers = [
+                await trio.open_tcp_stream(advertised.host, advertised.port)
+                for _ in range(6 * connection.ENDINGS_AT_ONCE)
+            ]
+            while node.server.connections < len(peers):
+                await trio.testing.wait_all_tasks_blocked()
+            for peer in peers:
+                if resets:
+                    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                peer.socket.close()
+            seen = [node.server.connections]
+            while seen[-1]:
+                await trio.lowlevel.checkpoint()
+                seen.append(node.server.connections)
+    # Between two looks there may be those of two turns: the end of one and the beginning of the
+    # next.
+    assert max(before - after for before, after in pairwise(seen)) <= 2 * connection.ENDINGS_AT_ONCE
 
 
 @trio_test
