@@ -172,6 +172,22 @@ async def set_offset(cluster: Cluster, offset: int) -> None:
 
 
 @simulated
+async def test_deliveries_count_of_each_session_that_ends_with_its_connection() -> None:
+    async with running_cluster(KEYS, brokers=1) as cluster:
+        topic_id = await prepare(cluster, (1,))
+        members = [Member(cluster, topic_id) for _ in range(3)]
+        for member in members:
+            member.node, member.connection_id = 1, 1
+        before, holder, after = members
+        assert await before.fetch() == []
+        assert await cluster.produce(1, b"a") == E.NONE
+        assert await until_some(holder) == [(0, 1)]
+        assert await after.fetch() == []
+        await holder.leave()
+        assert await until_some(Member(cluster, topic_id)) == [(0, 2)]
+
+
+@simulated
 async def test_a_lock_runs_out_and_the_last_delivery_ends_a_record() -> None:
     keys = {**KEYS, "group.share.delivery.count.limit": "2"}
     async with running_cluster(keys, brokers=1) as cluster:

@@ -9,7 +9,7 @@ nothing is in flight, and offsets that are set from outside count from the next 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -132,21 +132,23 @@ class SharePartitions:
         """End a member's session, if it has one, and give back what it holds."""
         session = self.sessions.end(key)
         if session is not None:
-            self._ended(session)
+            self._ended([session])
 
     def disconnected(self, connection_id: int) -> None:
         """A connection has closed: the sessions that were opened on it end."""
-        for session in self.sessions.disconnected(str(connection_id)):
-            self._ended(session)
+        self._ended(self.sessions.disconnected(str(connection_id)))
 
-    def _ended(self, session: ShareSession) -> None:
-        group_id, member_id = session.key
-        for leader in [self._leaders.get(ShareKey(group_id, *tp)) for tp in session.partitions]:
-            if leader is not None:
-                leader.release(member_id)
-        if not self.sessions.has_group(group_id):
-            for key in [key for key in self._leaders if key.group_id == group_id]:
-                self._leaders[key].retire()
+    def _ended(self, sessions: Sequence[ShareSession]) -> None:
+        for session in sessions:
+            group_id, member_id = session.key
+            for leader in [self._leaders.get(ShareKey(group_id, *tp)) for tp in session.partitions]:
+                if leader is not None:
+                    leader.release(member_id)
+        # Only when each has given back what it held: a share partition goes with its last session.
+        for group_id in {session.key.group_id for session in sessions}:
+            if not self.sessions.has_group(group_id):
+                for key in [key for key in self._leaders if key.group_id == group_id]:
+                    self._leaders[key].retire()
 
     # --- the cluster ---
 
