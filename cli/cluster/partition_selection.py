@@ -23,13 +23,18 @@ if TYPE_CHECKING:
 
 
 async def partitions_of(
-    context: Context, admin: Admin, topics: Sequence[str], *, internal: bool
+    context: Context,
+    admin: Admin,
+    topics: Sequence[str],
+    wanted: "PartitionFilters",
+    *,
+    internal: bool,
 ) -> Partitions:
     """The partitions of topics, by name or pattern; without any, of all topics, `internal` ones
-    only on request."""
+    only on request, or where `wanted` looks for what is wrong with a partition."""
     names = await named_topics(context, admin, topics) if topics else None
     described = await describe_topics(context, admin, names)
-    if names is None and not internal:
+    if names is None and not internal and not filters(wanted):
         described = [t for t in described if not t.internal]
     found = {TopicPartition(t.name, p.partition): p for t in described for p in t.partitions}
     if names is None:
@@ -91,17 +96,22 @@ def parse_partition(text: str, option: str) -> TopicPartition:
 
 
 async def partitions_named(
-    context: Context, admin: Admin, words: Sequence[str]
+    context: Context, admin: Admin, words: Sequence[str], *, internal: bool = False
 ) -> list[TopicPartition]:
-    """The partitions that `words` name (`orders`, `orders:0,1`); without words, those of all topics
-    but internal ones.
+    """The partitions that `words` name (`orders`, `orders:0,1`); without words, those of all
+    topics, `internal` ones only on request.
 
     Raises CommandError for a topic or partition that does not exist.
     """
     wanted = selected(words)
     if not wanted:
-        topics = [t for t in await describe_topics(context, admin, None) if not t.internal]
-        return [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
+        topics = await describe_topics(context, admin, None)
+        return [
+            TopicPartition(t.name, p.partition)
+            for t in topics
+            if internal or not t.internal
+            for p in t.partitions
+        ]
     found: list[TopicPartition] = []
     for topic in await existing_topics(context, admin, wanted):
         numbers = wanted[topic.name]

@@ -52,7 +52,11 @@ async def change_quota(
             name=named[0] if len(named) == 1 else None,
         )
         before = {key: known.get(key) for key in changing}
-        inverse: dict[str, Any] = {"entity": [list(part) for part in entity], "values": before}
+        inverse: dict[str, Any] = {
+            "entity": [list(part) for part in entity],
+            "values": before,
+            "after": changing,
+        }
         said = f"quota of {entity_text(entity)} changed"
         kept = await undo_log.remember(context, admin, KIND, said, inverse, undoes=undoes)
         error = (await admin.alter_quotas({entity: changing})).get(entity)

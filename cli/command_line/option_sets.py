@@ -487,7 +487,8 @@ Anyway = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFilters:
-    """Filters for lists of partitions; several together show what any of them matches."""
+    """Filters for lists of partitions; several together show what any of them matches. They look
+    at internal topics too."""
 
     under_replicated: Annotated[
         bool,

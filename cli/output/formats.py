@@ -297,7 +297,9 @@ def _csv(keys: Sequence[str], rows: Iterable[Row]) -> str:
 def _csv_cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if _is_object(value):
+    if _is_object(value) or (
+        _is_list(value) and any(_is_object(item) or _is_list(item) for item in value)
+    ):
         return json.dumps(value, ensure_ascii=False)
     return ",".join(map(str, value)) if _is_list(value) else str(value)
 

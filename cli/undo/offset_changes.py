@@ -296,12 +296,20 @@ async def _commit(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]
 
 
 async def _begin(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:
-    """The same for a share group, whose offsets are set one by one, and deleted topic by topic."""
+    """The same for a share group, whose offsets are set one by one, and deleted topic by topic:
+    those of the topic's other partitions are set again."""
     good = {m.tp: m.target for m in moves if m.changes and m.target is not None}
     answers: dict[TopicPartition, Exception | None] = {}
-    gone = {m.tp.topic for m in moves if m.changes and m.deletes}
+    forgotten = {m.tp for m in moves if m.changes and m.deletes}
+    gone = {tp.topic for tp in forgotten}
     try:
         if gone:
+            now = await _begun(admin, group)
+            good |= {
+                tp: offset
+                for tp, offset in now.items()
+                if tp.topic in gone and tp not in forgotten and tp not in good
+            }
             by_topic = await admin.delete_share_group_offsets(group, sorted(gone))
             answers |= {m.tp: by_topic.get(m.tp.topic) for m in moves if m.tp.topic in gone}
         if good:
@@ -309,6 +317,19 @@ async def _begin(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:
     except KafkaError as error:
         answers |= {m.tp: error for m in moves if m.changes}
     return [m._replace(error=answers.get(m.tp) or m.error) for m in moves]
+
+
+async def _begun(admin: Admin, group: str) -> dict[TopicPartition, int]:
+    """Where a share group is in the partitions in which it has begun. Raises KafkaError."""
+    found = (await admin.list_share_groups_offsets([group]))[group]
+    if isinstance(found, Exception):
+        raise found
+    begun: dict[TopicPartition, int] = {}
+    for tp, offset in found.items():
+        if isinstance(offset, Exception):
+            raise offset
+        begun[tp] = offset.offset
+    return begun
 
 
 def report(context: Context, done: Sequence[Move], kept: str | None, *, quiet: bool) -> None:

@@ -3,8 +3,10 @@
 from pk.cli.cluster.quota_changes import KIND, change_quota, entity_from
 from pk.cli.cluster.quota_rows import ChangedQuotaRow
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context
+from pk.cli.runtime.context import Context, join
+from pk.cli.runtime.exits import Refused
 from pk.cli.undo import log as store
+from pk.core.quota.entity import entity_text
 
 ROW = ChangedQuotaRow
 """What undoing a change of this kind shows."""
@@ -13,9 +15,21 @@ __all__ = ["KIND", "ROW", "undo"]
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Shows what changes, asks, and does it; True once that is done."""
+    """Shows what changes, asks, and does it; True once that is done.
+
+    Raises Refused, without `anyway`, if a value was changed since.
+    """
     admin, entity = await context.admin(), entity_from(change.inverse["entity"])
     values: dict[str, float | None] = change.inverse["values"]
+    after: dict[str, float | None] = change.inverse.get("after", {})  # older records lack it
+    if not anyway and not context.change.dry_run:
+        now = (await admin.describe_quotas()).get(entity, {})
+        since = [k for k in after if now.get(k) not in (values[k], after[k])]
+        if since:
+            raise Refused(
+                f"{join(since)} of {entity_text(entity)} {'was' if len(since) == 1 else 'were'} "
+                "changed since; --dry-run shows it, --anyway undoes it regardless."
+            )
     rows, done = await change_quota(context, admin, entity, values, undoes=change.id)
     context.show(listing(ROW, rows))
     return done and not context.change.dry_run

@@ -187,6 +187,20 @@ def test_what_is_deleted_is_what_is_listed_and_only_with_a_filter(acls: Run) -> 
     assert known(acls) == [f"ALLOW User:alice ALTER {ORDERS}"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "left"),
+    [("", ["PREFIXED"]), ("--pattern any", []), ("--pattern prefixed", ["LITERAL"])],
+)
+def test_rules_of_a_prefix_are_deleted_only_on_request(
+    acls: Run, pattern: str, left: list[str]
+) -> None:
+    added(acls, "--allow alice --operation write --topic orders")
+    added(acls, "--allow alice --operation write --topic orders --pattern prefixed")
+    gone = acls(f"delete --allow alice --operation write --topic orders {pattern} -y")
+    assert gone.code == 0, gone.err
+    assert [row["pattern"] for row in acls("list -f json").json] == left
+
+
 def test_a_dry_run_changes_nothing(acls: Run) -> None:
     tried = acls("add --allow alice --topic orders -d -f json")
     assert (tried.code, [r["result"] for r in tried.json]) == (0, ["would be added"])

@@ -246,7 +246,9 @@ def flat(value: Any) -> str:
     """A value as csv holds it."""
     if value is None or isinstance(value, bool):
         return {None: "", True: "true", False: "false"}[value]
-    if isinstance(value, dict):
+    if isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(item, dict | list) for item in value)
+    ):
         return json.dumps(value, ensure_ascii=False)
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 

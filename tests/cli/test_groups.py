@@ -79,6 +79,18 @@ def test_where_offsets_go(
     assert all(row["target"] >= 0 for row in moved.json)
 
 
+@pytest.mark.parametrize("target", [("--shift-by", "-2"), ("--to", "committed-2")])
+def test_nothing_is_shifted_where_a_partition_has_no_commit(
+    at: Run, fresh: Fresh, timed_topic: str, target: tuple[str, ...]
+) -> None:
+    group = fresh("shift")
+    at("groups", "reset-offsets", group, "-t", f"{timed_topic}:0", "--to", "5", "-y")
+    refused = at("groups", "reset-offsets", group, "-t", timed_topic, *target, "-y")
+    said = f"Cannot shift offset for partition {timed_topic}-1 since there is no current committed"
+    assert (refused.code, said in refused.err) == (1, True), refused.err
+    assert committed(at, group) == {(timed_topic, 0): 5}
+
+
 def test_a_preview_says_what_would_happen_and_does_nothing(
     at: Run, fresh: Fresh, timed_topic: str
 ) -> None:

@@ -222,6 +222,20 @@ def test_csv() -> None:
     ]
 
 
+def test_csv_holds_lists_of_objects_as_json() -> None:
+    headers = {
+        "topic": "a",
+        "partitions": 1,
+        "isr": [["trace", "ü"], ["n", None]],
+        "internal": False,
+    }
+    assignment = headers | {"isr": [{"topic": "orders", "partition": 0}]}
+    text = shown(OutputOptions(format="csv"), LISTING._replace(rows=[headers, assignment]))
+    _, *rows = csv.reader(io.StringIO(text))
+    assert [json.loads(row[2]) for row in rows] == [headers["isr"], assignment["isr"]]
+    assert "ü" in text
+
+
 def test_a_template_takes_no_more_memory_than_a_line_has() -> None:
     assert template("{topic:>9999}", None)({"topic": "t"}).endswith(" t")
     with pytest.raises(Unusable, match="four digits"):

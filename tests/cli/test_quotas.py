@@ -89,6 +89,18 @@ def test_a_dry_run_changes_nothing_and_no_answer_neither(at: Run, user: str) -> 
     assert not undo_log.history()
 
 
+def test_undo_leaves_what_was_changed_since(at: Run, user: str) -> None:
+    at("quotas", "set", "--user", user, "producer_byte_rate=1000000", "-y")
+    at("quotas", "set", "--user", user, "producer_byte_rate=2000000", "-y")
+    at("quotas", "set", "--user", user, "producer_byte_rate=500000", "-y")
+    refused = at("undo", "2", "-y")
+    said = f"producer_byte_rate of user {user} was changed since"
+    assert (refused.code, said in refused.err) == (5, True), refused.err
+    assert [r["value"] for r in listed(at, "--user", user)] == [500000.0]
+    assert at("undo", "2", "--anyway", "-y").code == 0
+    assert [r["value"] for r in listed(at, "--user", user)] == [1000000.0]
+
+
 def test_undo_gives_back_what_was_there(at: Run, user: str) -> None:
     at("quotas", "set", "--user", user, "producer_byte_rate=1000000", "-y")
     changed = at(

@@ -162,7 +162,17 @@ def test_a_record_that_cannot_be_decoded_fails_only_who_asked_for_it(at: Run) ->
 def test_a_member_commits_what_it_showed_before_a_record_that_ends_it(at: Run) -> None:
     good = encoded(at, "ended", ['{"a": 1}'])
     write(at, "ended", [*good * 2, b"bad", *good])
-    read = ("consume", "ended", "-g", "enders", "--from-beginning", "--decode", "auto", "-f", "json")
+    read = (
+        "consume",
+        "ended",
+        "-g",
+        "enders",
+        "--from-beginning",
+        "--decode",
+        "auto",
+        "-f",
+        "json",
+    )
     cut = at(*read, "-e")
     assert (cut.code, [each["offset"] for each in cut.json]) == (1, [0, 1]), cut.err
     rest = at(*read, "-e", "--skip-message-on-error")

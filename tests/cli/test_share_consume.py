@@ -90,6 +90,20 @@ def test_a_reset_of_a_share_group_is_undone(at: Run, jobs: str) -> None:
     assert [o["committed"] for o in found["offsets"]] == [before]
 
 
+def test_an_undo_leaves_partitions_of_the_topic_that_it_does_not_name(at: Run, jobs: str) -> None:
+    assert len(at("share-consume", jobs, "-g", jobs, "-n", "3", *WAIT).lines) == 3
+    assert at("topics", "alter", jobs, "-p", "2", "-y").code == 0
+    before = at("groups", "describe", jobs, "-f", "json").json[0]["offsets"]
+    reset = at("groups", "reset-offsets", jobs, "-t", f"{jobs}:1", "--to", "start", "-y")
+    assert reset.code == 0, reset.err
+    undone = at("groups", "undo", "last", "-y")
+    assert undone.code == 0, undone.err
+    after = at("groups", "describe", jobs, "-f", "json").json[0]["offsets"]
+    assert [(o["partition"], o["committed"]) for o in after] == [
+        (o["partition"], o["committed"]) for o in before
+    ]
+
+
 def test_options_that_contradict_each_other_are_refused(at: Run, jobs: str) -> None:
     both = at("share-consume", jobs, "--release", "--reject")
     assert both.code == 2 and "exclude each other" in both.err

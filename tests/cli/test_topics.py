@@ -160,6 +160,25 @@ def test_isr_knows_ends_and_watermarks(at: Run, fresh: Fresh) -> None:
     assert at("isr", topic, "--under-replicated", "-f", "json").json == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("partitions", "list", "--at-min-isr", "-f", "json"),
+        ("isr", "--at-min-isr", "-f", "json"),
+        ("topics", "--describe", "--at-min-isr-partitions", "-f", "json"),
+    ],
+)
+def test_a_search_for_what_is_wrong_looks_at_internal_topics_too(
+    at: Run, fresh: Fresh, words: tuple[str, ...]
+) -> None:
+    topic = fresh("plain")
+    assert at("topics", "create", topic).code == 0
+    made = at("groups", "reset-offsets", fresh("g"), "-t", topic, "--to", "start", "-y")
+    assert made.code == 0, made.err
+    found = {row["topic"] for row in at(*words).json}
+    assert {topic, "__consumer_offsets"} <= found
+
+
 def test_offsets_of_positions(at: Run, fresh: Fresh) -> None:
     topic = fresh("offsets")
     at("topics", "create", topic)

@@ -3,6 +3,7 @@ found and ended."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import confluent_kafka
@@ -123,6 +124,24 @@ def test_a_hanging_transaction_is_found_and_ended(at: Run, kafka: Kafka, topic: 
     assert done.code == 0, done.err
     wait_for_marks(kafka, topic, 2)
     assert at(*words).json == []
+
+
+def test_hanging_transactions_are_looked_for_in_internal_topics_too(
+    at: Run, fresh: Fresh, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = at("groups", "reset-offsets", fresh("g"), "-t", topic, "--to", "start", "-y")
+    assert made.code == 0, made.err
+    asked: set[str] = set()
+    describe_producers = Admin.describe_producers
+
+    async def noted(self: Admin, partitions: Iterable[TopicPartition], **more: Any) -> Any:
+        partitions = list(partitions)
+        asked.update(tp.topic for tp in partitions)
+        return await describe_producers(self, partitions, **more)
+
+    monkeypatch.setattr(Admin, "describe_producers", noted)
+    assert at("transactions", "find-hanging").code == 0
+    assert "__consumer_offsets" in asked
 
 
 @pytest.mark.usefixtures("unverified")

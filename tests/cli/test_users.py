@@ -49,6 +49,13 @@ def test_a_user_comes_changes_and_goes(at: Run, user: str) -> None:
     assert at("users", "list", user, "-f", "jsonl").out == b""
 
 
+def test_another_password_is_as_slow_to_guess_as_the_one_before(at: Run, user: str) -> None:
+    at("users", "add", user, "--iterations", "8192", "-y", stdin=b"x")
+    altered = at("users", "alter", user, "-y", "-f", "json", stdin=b"other")
+    assert (altered.code, altered.json[0]["iterations"]) == (0, 8192), altered.err
+    assert [r["iterations"] for r in at("users", "list", user, "-f", "json").json] == [8192]
+
+
 def test_a_dry_run_asks_for_no_password_and_changes_nothing(at: Run, user: str) -> None:
     tried = at("users", "add", user, "-d", "-f", "json")
     assert (tried.code, tried.json[0]["result"]) == (0, "would be added")

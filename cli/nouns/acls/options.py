@@ -165,7 +165,7 @@ class FilterAcls(Resources, Parties):
         ),
     ] = ()
     pattern: Annotated[
-        Literal["any", "match", "literal", "prefixed"],
+        Literal["any", "match", "literal", "prefixed"] | None,
         Option(
             "--pattern",
             "--resource-pattern-type",
@@ -173,9 +173,20 @@ class FilterAcls(Resources, Parties):
             help="ACLs of that name of any pattern (default), literal or prefixed; "
             "match: all that count for a resource of that name.",
         ),
-    ] = "any"
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteAcls(Conveniences, FilterAcls):
     """Options of `pk acls delete`."""
+
+    pattern: Annotated[
+        Literal["any", "match", "literal", "prefixed"] | None,
+        Option(
+            "--pattern",
+            "--resource-pattern-type",
+            value="PATTERN",
+            help="ACLs of that very name (literal; default), prefixed or of any pattern; "
+            "match: all that count for a resource of that name.",
+        ),
+    ] = None

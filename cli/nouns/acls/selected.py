@@ -142,12 +142,11 @@ def acl_filters(options: FilterAcls) -> list[AclFilter]:
             for each in resources
             for operation in _operations(options.operation) or [Operation.ANY]
         ]
-    pattern = PatternType[options.pattern.upper()]
     found = [
         AclFilter(
             right.resource_type,
             right.name,
-            pattern,
+            _pattern_of(options, right),
             party.principal,
             party.host,
             right.operation,
@@ -156,6 +155,15 @@ def acl_filters(options: FilterAcls) -> list[AclFilter]:
         for right, party in product(rights, parties)
     ]
     return list(dict.fromkeys(found))
+
+
+def _pattern_of(options: FilterAcls, right: _Right) -> PatternType:
+    """Without --pattern, `delete` takes only the rules of a name itself, as kafka-acls does: those
+    of a prefix are about other resources too."""
+    if options.pattern is not None:
+        return PatternType[options.pattern.upper()]
+    named = isinstance(options, DeleteAcls) and right.name is not None
+    return PatternType.LITERAL if named else PatternType.ANY
 
 
 def selects_everything(filters: Sequence[AclFilter]) -> bool:

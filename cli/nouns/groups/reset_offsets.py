@@ -249,6 +249,7 @@ class Planning:
         else:
             assert self._target.positions is not None
             committed = {tp: commits[tp].offset if tp in commits else None for tp in tps}
+            self._check_commits(self._target.positions, committed)
             places = await resolve(self._offsets, self._target.positions, tps, committed=committed)
         given = self._copied or {}
         return [
@@ -256,6 +257,21 @@ class Planning:
             for tp in tps
             if tp in places
         ]
+
+    def _check_commits(
+        self, positions: Positions, committed: Mapping[TopicPartition, int | None]
+    ) -> None:
+        """Raises CommandError for a partition that is counted from its commit and has none, in
+        Apache's words."""
+        if self._target.keeps_commit:
+            return
+        for tp, offset in committed.items():
+            asked = positions.of(tp.partition)
+            if offset is None and asked is not None and asked.begin.anchor is Anchor.COMMITTED:
+                raise CommandError(
+                    f"Cannot shift offset for partition {tp.topic}-{tp.partition} since there is "
+                    "no current committed offset; -t names the partitions to set."
+                )
 
     def _listed(self, group: str) -> Mapping[TopicPartition, int] | None:
         """The offsets that a file, or the group that is copied, has for `group`."""

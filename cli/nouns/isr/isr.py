@@ -26,7 +26,9 @@ async def isr(context: Context, options: InSyncReplicas) -> int | None:
         from pk.cli.nouns.isr.watch import watch
 
         return await watch(context, admin, options, options.watch)
-    partitions = await partitions_of(context, admin, options.topic, internal=options.internal)
+    partitions = await partitions_of(
+        context, admin, options.topic, options, internal=options.internal
+    )
     wanted = filtered(partitions, options, await needed_replicas(admin, options, partitions))
     if not wanted:
         say_none(context, partitions, options)

@@ -12,7 +12,7 @@ import trio
 from pk.cli.cluster.isr_changes import History, Watched, isr_changes
 from pk.cli.cluster.isr_event import IsrEvent
 from pk.cli.cluster.out_of_sync_since import witnesses
-from pk.cli.cluster.partition_selection import filtered, needed_replicas
+from pk.cli.cluster.partition_selection import filtered, filters, needed_replicas
 from pk.cli.cluster.replicas import lags, log_ends
 from pk.cli.cluster.topics import (
     Partitions,
@@ -58,7 +58,7 @@ async def _partitions(
         TopicPartition(topic.name, p.partition): p
         for topic in described.values()
         if isinstance(topic, r.TopicDescription)
-        and (names or options.internal or not topic.internal)
+        and (names or options.internal or filters(options) or not topic.internal)
         for p in topic.partitions
     }
 

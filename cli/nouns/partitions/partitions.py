@@ -63,7 +63,7 @@ def _led(partitions: Partitions, options: ListPartitions) -> Partitions:
 async def list_partitions(context: Context, options: ListPartitions) -> None:
     """`pk partitions list`."""
     admin = await context.admin()
-    every = await partitions_of(context, admin, options.topic, internal=options.internal)
+    every = await partitions_of(context, admin, options.topic, options, internal=options.internal)
     partitions = _led(every, options)
     min_isr = await min_isrs(admin, (tp.topic for tp in partitions))
     wanted = filtered(partitions, options, min_isr)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from pk.cli.cluster.partition_selection import filters
 from pk.cli.cluster.topics import (
     describe_topics,
     id_text,
@@ -90,13 +91,11 @@ async def describe(context: Context, options: "DescribeTopics") -> None:
     """`pk topics describe`."""
     admin = await context.admin()
     topics = await describe_topics(context, admin, options.topic or None)
-    if not options.topic and not options.internal:
+    filtered = filters(options)
+    if not options.topic and not options.internal and not filtered:
         topics = [t for t in topics if not t.internal]
     configs = await topic_configs(context, admin, (t.name for t in topics))
     partitions = {t.name: _partitions(t) for t in topics}
-    filtered = (
-        options.under_replicated or options.offline or options.under_min_isr or options.at_min_isr
-    )
     if filtered:
         min_isr = _min_isr(configs)
         partitions = {

@@ -31,7 +31,7 @@ class Candidate(NamedTuple):
 async def find_hanging(context: Context, options: FindHanging) -> None:
     """`pk transactions find-hanging`."""
     admin = await context.admin()
-    partitions = await partitions_named(context, admin, options.topic)
+    partitions = await partitions_named(context, admin, options.topic, internal=True)
     if options.broker is not None:
         partitions = await _led_by(admin, partitions, options.broker)
     now = now_ms()

@@ -108,7 +108,7 @@ class FindHanging:
         tuple[str, ...],
         Argument(
             "TOPIC",
-            help="The topics, or partitions as TOPIC:0,1 (default: all but internal topics).",
+            help="The topics, or partitions as TOPIC:0,1 (default: all, internal topics too).",
             complete="topic",
             named=PARTITIONS_BY_OPTION,
         ),

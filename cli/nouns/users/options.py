@@ -18,14 +18,16 @@ class SetPassword:
         ScramName, Option("--mechanism", help="The SASL mechanism that the password is for.")
     ] = "SCRAM-SHA-512"
     iterations: Annotated[
-        int,
+        int | None,
         Option(
             "--iterations",
             value="N",
             parser=count,
-            help="How slow it is to guess the password: 4096 to 16384.",
+            help=(
+                "How slow it is to guess the password: 4096 to 16384 (default: 4096, or as before)."
+            ),
         ),
-    ] = 4096
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

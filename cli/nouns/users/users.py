@@ -19,7 +19,7 @@ from pk.cli.runtime.secrets import ask_secret
 from pk.cli.terminal.stdin import lines_of
 from pk.cli.undo import log as undo_log
 from pk.cli.undo.users import remember_added
-from pk.core.auth.scram import Mechanism
+from pk.core.auth.scram import ITERATIONS_MIN, Mechanism
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.admin import Admin
 from pk.net.client.admin_users import NewPassword, ScramUser
@@ -45,7 +45,7 @@ async def list_users(context: Context, pattern: str | None) -> None:
 async def add(context: Context, options: SetPassword) -> None:
     """`pk users add`."""
     admin, mechanism = await context.admin(), Mechanism.named(options.mechanism)
-    if _has(await _known(admin, options.user), mechanism):
+    if _of(await _known(admin, options.user), mechanism) is not None:
         raise CommandError(
             f"{options.user} already has a password for {options.mechanism}; `pk users alter` "
             "gives another."
@@ -54,13 +54,15 @@ async def add(context: Context, options: SetPassword) -> None:
         f"This adds {options.user} with a password for {options.mechanism}: who knows it can log "
         "in."
     )
-    await _set_password(context, admin, options, "added")
+    iterations = options.iterations or ITERATIONS_MIN
+    await _set_password(context, admin, options, iterations, "added")
 
 
 async def alter(context: Context, options: SetPassword) -> None:
     """`pk users alter`."""
     admin, mechanism = await context.admin(), Mechanism.named(options.mechanism)
-    if not _has(await _known(admin, options.user), mechanism):
+    known = _of(await _known(admin, options.user), mechanism)
+    if known is None:
         raise CommandError(
             f"{options.user} has no password for {options.mechanism}; `pk users add` gives one."
         )
@@ -68,24 +70,27 @@ async def alter(context: Context, options: SetPassword) -> None:
         f"This replaces the password of {options.user} for {options.mechanism}; new logins need "
         "the new one. Nothing brings the old one back."
     )
-    await _set_password(context, admin, options, "altered")
+    iterations = options.iterations or known.iterations
+    await _set_password(context, admin, options, iterations, "altered")
 
 
-async def _set_password(context: Context, admin: Admin, options: SetPassword, done: str) -> None:
+async def _set_password(
+    context: Context, admin: Admin, options: SetPassword, iterations: int, done: str
+) -> None:
     mechanism = Mechanism.named(options.mechanism)
     if context.change.dry_run:
-        context.show(listing(ChangedUserRow, [_row(options, f"would be {done}")]))
+        context.show(listing(ChangedUserRow, [_row(options, iterations, f"would be {done}")]))
         return
     verb = "Add" if done == "added" else "Alter"
     await context.agree(f"{verb} on {context.settings.cluster_name}?", name=options.user)
-    change = NewPassword(options.user, mechanism, _password(options.user), options.iterations)
+    change = NewPassword(options.user, mechanism, _password(options.user), iterations)
     kept = None
     if done == "added":
         kept = await remember_added(context, admin, options.user, mechanism)
     error = (await admin.set_passwords([change]))[options.user]
     if error is None:
-        await until_user(admin, options.user, mechanism, options.iterations)
-    row = _row(options, done)
+        await until_user(admin, options.user, mechanism, iterations)
+    row = _row(options, iterations, done)
     if error is not None:
         context.fail(error)
         row["result"], row["error"] = phrase(error), error_name(error)
@@ -98,11 +103,11 @@ async def _set_password(context: Context, admin: Admin, options: SetPassword, do
         context.say(undo_log.how_to_undo(kept))
 
 
-def _row(options: SetPassword, result: str) -> ChangedUserRow:
+def _row(options: SetPassword, iterations: int, result: str) -> ChangedUserRow:
     return {
         "user": options.user,
         "mechanism": options.mechanism,
-        "iterations": options.iterations,
+        "iterations": iterations,
         "result": result,
         "error": None,
     }
@@ -191,5 +196,5 @@ async def _known(admin: Admin, user: str) -> list[ScramUser]:
     return list(answer)
 
 
-def _has(having: Sequence[ScramUser], mechanism: Mechanism) -> bool:
-    return any(one.mechanism == mechanism for one in having)
+def _of(having: Sequence[ScramUser], mechanism: Mechanism) -> ScramUser | None:
+    return next((one for one in having if one.mechanism == mechanism), None)
