@@ -19,7 +19,7 @@ from pk.core.schemas.registry.state import State
 from pk.net.client.cluster import open_cluster
 from pk.net.client.config import ConsumerConfig, parse
 from pk.net.client.errors import ClientError
-from pk.net.schemas.election import Election, Identity
+from pk.net.schemas.election import HEARTBEAT_MS, Election, Identity
 from pk.net.schemas.log import REPLICATION_FACTOR, TOPIC, Log, Writer, prepare
 
 logger = logging.getLogger("pk.schemas")
@@ -119,7 +119,9 @@ class Registry:
         assert election is not None
         while True:
             if not election.leads:
-                await election.changed()
+                # A heartbeat that comes late makes it the leader again, and changes nothing else.
+                with trio.move_on_after(HEARTBEAT_MS / 1000):
+                    await election.changed()
                 continue
             try:
                 async with self._log.writer() as writer:
@@ -130,6 +132,10 @@ class Registry:
                     logger.info("%s leads the schema registry", self.own.url)
                     self._again = trio.Event()
                     await self._until_replaced(election)
+                    # Changes wait for an election from here on: to close the producer may take
+                    # minutes, where brokers are away.
+                    self._writer = None
+                    self._leads = trio.Event()
             except (KafkaError, ClientError) as e:
                 logger.warning("the schema registry cannot write to %s: %s", self._log.topic, e)
                 await trio.sleep(1)
@@ -153,9 +159,10 @@ class Registry:
 
         Raises RegistryError, NotLeader.
         """
-        with trio.move_on_after(WRITE_TIMEOUT_S):
+        with trio.move_on_after(WRITE_TIMEOUT_S) as scope:
             await self._wait_for_leader()
             async with self._writing:
+                scope.deadline = trio.current_time() + WRITE_TIMEOUT_S
                 election, writer = self._election, self._writer
                 if election is None or writer is None or not election.leads:
                     raise NotLeader(None if self.leader == self.own else self.leader)
@@ -164,12 +171,16 @@ class Registry:
                     return decision.reply, self._log.replayed
                 try:
                     offset = await writer.append(decision.records)
-                except (KafkaError, ClientError) as e:
+                except BaseException as e:
+                    # It may be in the log, though not in the state on which the next change would
+                    # be decided. Who leads next has read all that the log holds.
                     self._again.set()
                     election.step_down()
-                    raise errors.RegistryError(
-                        50001, f"Register operation failed: error while writing to the log: {e}"
-                    ) from None
+                    if isinstance(e, KafkaError | ClientError):
+                        raise errors.RegistryError(
+                            50001, f"Register operation failed: error while writing to the log: {e}"
+                        ) from None
+                    raise
                 return decision.reply, offset
         raise errors.RegistryError(50002, "Operation timed out")
 
