@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Protocol
 
 import trio
@@ -48,6 +49,11 @@ class Transport(Protocol):
         """When a send that had to wait for the peer last moved, by trio's clock."""
         ...
 
+    @property
+    def waited_at(self) -> float:
+        """When `receive` last had to wait for the peer, by perf_counter: others ran then."""
+        ...
+
     async def receive(self, buffer: FrameBuffer) -> int | None:
         """Receive into `buffer`: the bytes that came, 0 at the end, None where the server's memory
         is spent."""
@@ -70,7 +76,7 @@ class Transport(Protocol):
         ...
 
 
-def _at_hand(part: Part) -> bytes | bytearray | memoryview | None:
+def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
     """A part as bytes, a slice read; None for one that is large, or whose read may have to wait for
     the disk. Raises BrokenResourceError."""
     if isinstance(part, bytes | bytearray | memoryview):
@@ -97,6 +103,7 @@ class SocketTransport:
         self._socket = sock
         self._closed = False
         self.last_sent = float("-inf")
+        self.waited_at = float("-inf")
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
         """See Transport. A checkpoint only where nothing has come yet."""
@@ -110,6 +117,7 @@ class SocketTransport:
                 room.release()
                 buffer.release()
                 await trio.lowlevel.wait_readable(self._socket)
+                self.waited_at = perf_counter()
                 continue
             except (ConnectionError, OSError) as e:
                 raise trio.BrokenResourceError(str(e)) from e
@@ -122,7 +130,7 @@ class SocketTransport:
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for number, part in enumerate(parts, 1):
-            data = _at_hand(part)
+            data = at_hand(part)
             if data is None:
                 assert isinstance(part, FileSlice)
                 await self._send_bytes(pending)
@@ -144,7 +152,7 @@ class SocketTransport:
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for part in parts:
-            data = _at_hand(part)
+            data = at_hand(part)
             if data is None or waiting + len(data) > JOIN_BYTES:
                 break
             pending.append(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 
 import trio
 
@@ -32,9 +33,11 @@ class StreamTransport:
         self._stream = stream
         self._left = b""
         self.last_sent = float("-inf")
+        self.waited_at = float("-inf")
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
         data = self._left or bytes(await self._stream.receive_some(64 * 1024))
+        self.waited_at = perf_counter()
         self._left = b""
         before = len(buffer)
         if not feed(buffer, data):

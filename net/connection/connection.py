@@ -217,6 +217,7 @@ class Connection:
             await self._answers.wait_for_release()
 
     async def _wait_to_end(self) -> None:
+        self._receiving = False
         self._buffer.release()
         async with self._limits.ending:
             pass
@@ -271,9 +272,10 @@ class Connection:
         answers, parked, charges = self._answers, self._parked, self._charges
         # Behind the last message of a login that is not answered requests may be here already.
         here = len(buffer) > 0
+        transport, started = self._transport, perf_counter()
         while not self._stopped:
             self._receiving = True
-            count = 1 if here else await self._transport.receive(buffer)
+            count = 1 if here else await transport.receive(buffer)
             if count is None:
                 await self._wait_for_memory()
                 continue
@@ -284,7 +286,9 @@ class Connection:
                 # The scope is cancelled: handling what just came would be cut off at its first
                 # wait.
                 return
-            started = charges.unpaid_from = self._received_at = perf_counter()
+            charges.unpaid_from = self._received_at = perf_counter()
+            # A peer that always has more for us must not keep the loop either.
+            started = max(started, transport.waited_at)
             self.last_active = trio.current_time()
             if self.last_active > self._session_ends:
                 self._fast_path = None
@@ -330,6 +334,7 @@ class Connection:
                 await answers.flush()
             if perf_counter() - started > limits.slice_s:
                 await trio.lowlevel.checkpoint()
+                started = perf_counter()
 
     def _settle(self) -> None:
         """Append what the fast path has taken: the answers are sent, or parked."""

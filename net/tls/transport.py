@@ -10,6 +10,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import Final
 
 import trio
@@ -19,6 +20,7 @@ from pk.core.log.file_slices import FileSlice
 from pk.core.wire.types import Part
 from pk.net.frames import FrameBuffer
 from pk.net.tls.sockets import NotTls, TlsSocket, begins_with_tls
+from pk.net.transport import PARTS_AT_ONCE, at_hand
 
 JOIN_BYTES: Final = 64 << 10
 """Parts below this are joined: each send is a record of TLS at least."""
@@ -42,6 +44,7 @@ class TlsTransport:
         self._turn = turn
         self._tls: TlsSocket | None = None
         self._closed = False
+        self.waited_at = float("-inf")
 
     @property
     def last_sent(self) -> float:
@@ -84,23 +87,25 @@ class TlsTransport:
                 return count
             buffer.release()
             await tls.wait_readable()
+            self.waited_at = perf_counter()
 
     async def send(self, parts: Sequence[Part]) -> None:
-        """See Transport."""
+        """See Transport: small parts and slices joined."""
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
-        for part in parts:
-            if isinstance(part, FileSlice):
+        for number, part in enumerate(parts, 1):
+            data = at_hand(part)
+            if data is None or waiting + len(data) > JOIN_BYTES:
                 await self._send(pending)
                 pending, waiting = [], 0
+            if data is None:
+                assert isinstance(part, FileSlice)
                 await self._send_file(part)
-                continue
-            data = part if isinstance(part, bytes | bytearray | memoryview) else part.read()
-            if waiting + len(data) > JOIN_BYTES:
-                await self._send(pending)
-                pending, waiting = [], 0
-            pending.append(data)
-            waiting += len(data)
+            else:
+                pending.append(data)
+                waiting += len(data)
+            if not number % PARTS_AT_ONCE:
+                await trio.lowlevel.checkpoint()
         await self._send(pending)
 
     def send_at_once(self, parts: Sequence[Part]) -> list[Part]:

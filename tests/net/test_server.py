@@ -22,9 +22,11 @@ from nodes import (
     running_node,
     trio_test,
 )
+from stream_transport import feed
 
 from pk.core.api import produce
 from pk.core.api.fetch_request import Fetch
+from pk.core.api.index import APIS
 from pk.core.api.registry import Holding
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
@@ -57,7 +59,8 @@ from pk.core.wire.messages.produce import (
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pk.core.wire.types import Part
 from pk.net.connection import connection
-from pk.net.connection.connection import Connection
+from pk.net.connection.connection import Connection, Limits
+from pk.net.frames import FrameBuffer, RequestMemory
 from pk.net.node import Node
 
 CLIENT = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -585,6 +588,64 @@ async def test_request_memory_is_bounded_and_comes_back() -> None:
         await greedy.stream.aclose()
         produced = await other.receive(PRODUCE, 9)
         assert produced.responses[0].partition_responses[0].error_code == 0
+
+
+class Hasty:
+    """A peer whose next bytes are always there, of a frame that does not end; it leaves when others
+    had the loop, or after 20 MB."""
+
+    def __init__(self, others: trio.Nursery) -> None:
+        self.last_sent = self.waited_at = float("-inf")
+        self.others_ran = False
+        self._others = others
+        self._received = 0
+
+    async def receive(self, buffer: FrameBuffer) -> int | None:
+        if self.others_ran or self._received > 20_000_000:
+            return 0
+        data = bytes(1000)
+        if not self._received:
+            self._others.start_soon(self._run)
+            data = (90_000_000).to_bytes(4, "big")
+        assert feed(buffer, data)
+        self._received += len(data)
+        return len(data)
+
+    async def _run(self) -> None:
+        self.others_ran = True
+
+    @property
+    def others_ran_first(self) -> bool:
+        """Whether they had the loop before all was received."""
+        return self._received <= 20_000_000
+
+    async def send(self, parts: Sequence[Part]) -> None:
+        """There is nothing to answer."""
+
+    def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
+        return []
+
+    async def finish(self) -> None:
+        """It knows."""
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+@trio_test
+async def test_a_peer_that_always_has_more_to_say_does_not_keep_the_loop() -> None:
+    async with running_node() as node, trio.open_nursery() as nursery:
+        peer = Hasty(nursery)
+        await Connection(
+            peer,
+            node.broker,
+            {api.key: api for api in APIS},
+            Limits(frame_bytes_max=100_000_000, parked_max=10, slice_s=0.005),
+            RequestMemory(200_000_000),
+            Context(node.broker, client_host="/test"),
+            "test",
+        ).serve()
+        assert peer.others_ran_first
 
 
 @trio_test

@@ -342,7 +342,7 @@ class SimTransport:
     def __init__(self, end: End) -> None:
         self._end = end
         self._left = b""
-        self.last_sent = float("-inf")
+        self.last_sent = self.waited_at = float("-inf")
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
         data = self._left or await self._end.receive()
