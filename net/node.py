@@ -378,13 +378,17 @@ async def run_node(
     StartError, LogDirError.
     """
 
+    serves = False
+
     def served(node: Node) -> None:
+        nonlocal serves
         # Objects that exist now stay too. Looking through all of them finds nothing, and takes
         # seconds with 50,000 partitions; so collections are not frequent again before that.
         gc.collect(0)
         gc.freeze()
         starting.close()
         ready(node)
+        serves = True
         manager.ready()
 
     gc.freeze()  # modules stay: each full collection would look through all of them, for 20 ms
@@ -405,9 +409,13 @@ async def run_node(
                 nonlocal ended_by
                 async for number in signals:
                     if number == signal.SIGHUP and manager:
-                        manager.reloading()
+                        # One that is not ready yet, or stops, must not say that it is ready.
+                        is_ready = serves and not node.stopping
+                        if is_ready:
+                            manager.reloading()
                         await node.read_files_again()
-                        manager.ready()
+                        if is_ready:
+                            manager.ready()
                         continue
                     manager.stopping()
                     ended_by = ended_by or number

@@ -68,7 +68,7 @@ class JwtValidator:
             raise TokenRefused("it is too long")
         try:
             header = self._jwt.get_unverified_header(token)
-        except self._jwt.PyJWTError as e:
+        except (self._jwt.PyJWTError, RecursionError) as e:
             raise TokenRefused(f"it is not a JWT ({type(e).__name__})") from None
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
@@ -100,7 +100,7 @@ class JwtValidator:
                 leeway=expected.clock_skew_s,
                 options={"require": ["exp", "iat"], "verify_sub": False, "verify_jti": False},
             )
-        except (self._jwt.PyJWTError, ValueError, TypeError) as e:
+        except (self._jwt.PyJWTError, ValueError, TypeError, RecursionError) as e:
             raise TokenRefused(_why(type(e).__name__)) from None
 
     def _check_scope(self, claims: dict[str, Any]) -> None:

@@ -112,6 +112,37 @@ def test_a_service_manager_hears_when_it_is_ready_reloads_and_stops(
         assert messages.recv(1000) == b"STOPPING=1"
 
 
+def test_a_service_manager_hears_of_no_reload_before_the_node_is_ready(tmp_path: Path) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="pk-notify-") as folder,
+        manager_socket() as messages,
+        socket.socket() as closed,
+    ):
+        messages.bind(f"{folder}/socket")
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        keys = {
+            "node.id": "1",
+            "process.roles": "broker",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+        }
+        options = [word for key, value in keys.items() for word in ("-X", f"{key}={value}")]
+        words = ("broker", "start", "--data", str(tmp_path / "data"), "--port", "0", *options)
+        with subprocess.Popen(
+            [sys.executable, "-m", "pk.cli.main", *words],
+            env={**ENVIRONMENT, "NOTIFY_SOCKET": f"{folder}/socket"},
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stderr is not None
+            assert "still waiting for a controller" in process.stderr.readline()
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)
+            assert messages.recv(1000) == b"STOPPING=1"
+            process.communicate(timeout=60)
+
+
 def manager_socket() -> socket.socket:
     """What a service manager hears its services by."""
     messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
