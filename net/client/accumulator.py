@@ -51,6 +51,7 @@ class Batch(BatchBuilder):
         "created",
         "error",
         "force",
+        "in_doubt",
         "log_append_time_ms",
         "not_before",
         "partition",
@@ -89,6 +90,9 @@ class Batch(BatchBuilder):
         self.producer_epoch = -1
         self.transactional = False
         self.attempts = 0
+        self.in_doubt = False
+        """Whether an attempt may have put it into the log, although it is not acknowledged."""
+
         self.not_before = 0.0
         self.refusal: KafkaError | None = None
         """What the broker answered to the last attempt; None before, or if that attempt got no

@@ -8,7 +8,8 @@ sent again goes before its successors, and those, refused because of the gap, co
 follow it. When the broker's memory and ours really differ (it forgot us, or a batch was refused or
 given up for good) the partition goes on with a raised epoch, numbering from 0, once nothing of it
 is in flight: OUT_OF_ORDER means that the batch was not appended, so sending it again cannot repeat
-it.
+it. Where a batch is given up that may be in the log, so may its successors: they keep their numbers
+until the broker has answered them, since under new ones it would append them once more.
 
 In a transaction nothing goes on past a gap: a batch that is given up makes the transaction one that
 can only be aborted (`pk.net.client.transaction`), and the next one begins under a new epoch.
@@ -215,8 +216,10 @@ class Sender:
         if self.transactions is not None:
             self.transactions.fail(error)
         elif self.idempotent and batch.base_sequence >= 0:
-            if batch.attempts and not isinstance(error, KafkaError):
-                queue.unresolved = True  # it may or may not be in the log
+            if batch.in_doubt or queue.has_earlier(batch):
+                # It, and so its successors, or one before it may be in the log: whoever has a
+                # number keeps it.
+                queue.unresolved = True
             else:
                 queue.needs_epoch = True
         self.settle(batch, error=error)
@@ -547,6 +550,8 @@ class BrokerSender:
             response = await pending.wait()
         except (ClientError, ProtocolError) as e:
             self._left(taken)
+            for _, batch in taken:
+                batch.in_doubt = True
             sender.want_metadata()
             self._all_failed(taken, e)
             return
@@ -561,6 +566,7 @@ class BrokerSender:
             answer = answers.get(queue.partition)
             if answer is None:
                 error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{queue.partition}: no answer")
+                batch.in_doubt = True
                 sender.give_up(queue, batch, error)
             elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._acknowledged(queue, batch, answer)
@@ -598,6 +604,8 @@ class BrokerSender:
     ) -> None:
         sender, code = self.sender, answer.error_code
         error = KafkaError(code, answer.error_message or str(queue.partition))
+        if _may_be_appended(error):
+            batch.in_doubt = True
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             sender.accumulator.split(queue, batch)
             sender.place(queue)
@@ -650,6 +658,14 @@ class BrokerSender:
         batch.force = True
         queue.put_back(batch)
         sender.place(queue)
+
+
+def _may_be_appended(error: KafkaError) -> bool:
+    """Whether a batch that was refused so may be in the log: most of what passes is also said of
+    one that was appended and then not replicated."""
+    if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        return True
+    return error.retriable and error.code != ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 def _explained(error: KafkaError) -> KafkaError:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from client.support import ScriptedBroker, scripted_broker, trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -48,6 +49,16 @@ class Log:
         self.instead: dict[int, int] = {}
         """Batch, counted from 0 → the error to answer."""
 
+        self.although: dict[int, int] = {}
+        """Batch, counted from 0 → the error to answer although it was appended."""
+
+        self.appended: set[tuple[int, int, int, int]] = set()
+        """(producer id, epoch, sequence, count) of what is in the log: recognised when it comes
+        again."""
+
+        self.hold = False
+        """Whether a batch is answered only when its producer has nothing more to send."""
+
         self.epoch = -1
         """The last producer epoch that was given."""
 
@@ -61,10 +72,21 @@ class Log:
         number = len(self.batches)
         if number == self.forget_at:
             self.producers.clear()
+            self.appended.clear()
             self.producers[header.producer_id] = (header.producer_epoch, 10_000)
-        error = self.instead.get(number) or self._check(header)
-        self.batches.append((header.producer_epoch, header.base_sequence, header.count, error))
-        if not error:
+        place = (
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.count,
+        )
+        repeated = place in self.appended
+        error = self.instead.get(number) or (0 if repeated else self._check(header))
+        appends = not error and not repeated
+        error = error or self.although.get(number, 0)
+        self.batches.append((*place[1:], error))
+        if appends:
+            self.appended.add(place)
             self.producers[header.producer_id] = (
                 header.producer_epoch,
                 header.base_sequence + header.count,
@@ -100,6 +122,8 @@ class Log:
             return AddPartitionsToTxnResponse()
         if name == "EndTxnRequest":
             return EndTxnResponse()
+        if self.hold:
+            await trio.testing.wait_all_tasks_blocked()
         partition = request.topic_data[0].partition_data[0]
         answer = PartitionProduceResponse(index=0, base_offset=len(self.values))
         answer.error_code = self.append(partition.records)
@@ -218,6 +242,65 @@ async def test_a_batch_refused_for_good_fails_alone() -> None:
     _, sequence, count, _ = log.batches[2]
     assert failed == list(range(sequence, sequence + count))
     assert log.values == [v for number, v in enumerate(EXPECTED) if number not in failed]
+
+
+async def three_at_once(log: Log, config: dict[str, object]) -> list[int]:
+    """Produce a batch that is acknowledged, and then three that are on their way at once; what
+    became of those three."""
+    log.hold = True
+    codes: list[int] = []
+    async with scripted_broker(log.handle) as broker:
+        log.leaders = [broker]
+        async with open_producer(broker.address, CONFIG | {"batch.size": 1} | config) as producer:
+            await (await producer.send("t", b"0"))
+            for delivery in [producer.send_nowait("t", b"%d" % n) for n in (1, 2, 3)]:
+                try:
+                    await delivery
+                except KafkaError as e:
+                    codes.append(e.code)
+                else:
+                    codes.append(0)
+            await (await producer.send("t", b"4"))
+    return codes
+
+
+@pytest.mark.parametrize(
+    "last", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_RECORD], ids=lambda e: e.name
+)
+@trio_test
+async def test_what_follows_a_batch_that_may_be_in_the_log_is_written_once(
+    last: ErrorCode,
+) -> None:
+    log = Log()
+    log.although = dict.fromkeys((1, 2, 3), int(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+    log.instead = {4: last}
+    assert await three_at_once(log, {"retries": 1}) == [last, 0, 0]
+    assert [error for _, _, _, error in log.batches[:5]] == [0, 20, 20, 20, last]
+    assert log.values == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "attempts"),
+    [(ErrorCode.NOT_ENOUGH_REPLICAS, [1, 4]), (ErrorCode.KAFKA_STORAGE_ERROR, [1, 4, 5])],
+    ids=["known", "not known"],
+)
+@trio_test
+async def test_what_follows_a_batch_that_is_given_up_and_not_in_the_log_is_written_once(
+    refused: ErrorCode, attempts: list[int]
+) -> None:
+    log = Log()
+    log.instead = dict.fromkeys(attempts, refused)
+    assert await three_at_once(log, {"retries": len(attempts) - 1}) == [refused, 0, 0]
+    assert log.values == [b"0", b"2", b"3", b"4"]
+
+
+@trio_test
+async def test_what_comes_before_a_batch_refused_for_good_is_written_once() -> None:
+    log = Log()
+    log.although = {1: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+    log.instead = {2: ErrorCode.INVALID_RECORD}
+    assert await three_at_once(log, {}) == [0, ErrorCode.INVALID_RECORD, 0]
+    assert log.values == [b"0", b"1", b"3", b"4"]
 
 
 @trio_test
