@@ -560,7 +560,7 @@ class BrokerSender:
             for _, batch in taken:
                 sender.settle(batch)
             return
-        answers = self._answers(response)
+        answers = _answers(pending.request, response)
         sender.cluster.metadata.note_endpoints(response.node_endpoints)
         for queue, batch in taken:
             answer = answers.get(queue.partition)
@@ -578,15 +578,6 @@ class BrokerSender:
         for queue, batch in taken:
             queue.in_flight.remove(batch)
         self.wake()
-
-    def _answers(self, response: Any) -> dict[TopicPartition, PartitionProduceResponse]:
-        names = self.sender.cluster.metadata.names
-        answers: dict[TopicPartition, PartitionProduceResponse] = {}
-        for topic in response.responses:
-            name = topic.name or names.get(topic.topic_id, "")
-            for p in topic.partition_responses:
-                answers[TopicPartition(name, p.index)] = p
-        return answers
 
     def _acknowledged(
         self, queue: PartitionQueue, batch: Batch, answer: PartitionProduceResponse
@@ -658,6 +649,19 @@ class BrokerSender:
         batch.force = True
         queue.put_back(batch)
         sender.place(queue)
+
+
+def _answers(
+    request: ProduceRequest, response: Any
+) -> dict[TopicPartition, PartitionProduceResponse]:
+    """What became of each partition. The names are those of the request: the metadata may have
+    changed since it was sent, and an answer may have ids alone."""
+    names = {topic.topic_id: topic.name for topic in request.topic_data}
+    return {
+        TopicPartition(topic.name or names.get(topic.topic_id, ""), p.index): p
+        for topic in response.responses
+        for p in topic.partition_responses
+    }
 
 
 def _may_be_appended(error: KafkaError) -> bool:

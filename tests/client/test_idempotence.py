@@ -12,7 +12,7 @@ from client.support import ScriptedBroker, scripted_broker, trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import read_header, records
-from pk.core.values import TopicPartition
+from pk.core.values import ZERO_UUID, TopicPartition
 from pk.core.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from pk.core.wire.messages.end_txn import EndTxnResponse
 from pk.core.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
@@ -26,6 +26,7 @@ from pk.core.wire.messages.metadata import (
 from pk.core.wire.messages.produce import (
     LeaderIdAndEpoch,
     PartitionProduceResponse,
+    ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
@@ -61,6 +62,10 @@ class Log:
 
         self.epoch = -1
         """The last producer epoch that was given."""
+
+        self.topic_id = TOPIC_ID
+        self.known = True
+        """Whether the broker that answers Metadata knows the topic."""
 
         self.forget_at: int | None = None
         self.leaders: list[ScriptedBroker] = []
@@ -132,7 +137,7 @@ class Log:
             answer.current_leader = LeaderIdAndEpoch(leader_id=self.leader + 1, leader_epoch=5)
         topic = TopicProduceResponse(partition_responses=[answer])
         if version >= 13:
-            topic.topic_id = TOPIC_ID
+            topic.topic_id = request.topic_data[0].topic_id
         else:
             topic.name = "t"
         return ProduceResponse(responses=[topic])
@@ -145,18 +150,16 @@ class Log:
                 MetadataResponseBroker(node_id=number, host="127.0.0.1", port=broker.port)
                 for number, broker in enumerate(self.leaders, 1)
             ],
-            topics=[
-                MetadataResponseTopic(
-                    name="t",
-                    topic_id=TOPIC_ID,
-                    partitions=[
-                        MetadataResponsePartition(
-                            leader_id=self.leader + 1, leader_epoch=self.leader
-                        )
-                    ],
-                )
-            ],
+            topics=[self._topic()],
         )
+
+    def _topic(self) -> MetadataResponseTopic:
+        if not self.known:
+            return MetadataResponseTopic(
+                name="t", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic_id=ZERO_UUID
+            )
+        partition = MetadataResponsePartition(leader_id=self.leader + 1, leader_epoch=self.leader)
+        return MetadataResponseTopic(name="t", topic_id=self.topic_id, partitions=[partition])
 
 
 async def produce(log: Log, count: int, brokers: int = 1) -> list[Exception | None]:
@@ -310,6 +313,35 @@ async def test_a_leader_that_moved_is_followed_at_its_word() -> None:
     assert await produce(log, 60, brokers=2) == [None] * 60
     assert log.values == EXPECTED
     assert log.leader == 1
+
+
+@pytest.mark.parametrize("change", ["unknown", "made again"])
+@trio_test
+async def test_an_answer_counts_though_the_topic_of_its_id_changed_meanwhile(change: str) -> None:
+    log = Log()
+    came, go_on = trio.Event(), trio.Event()
+
+    async def handle(request: Any, version: int) -> Any:
+        if isinstance(request, ProduceRequest) and not came.is_set():
+            assert version >= 13, "answers that name no topic"
+            came.set()
+            await go_on.wait()
+        return await log.handle(request, version)
+
+    async with scripted_broker(handle) as broker:
+        log.leaders = [broker]
+        async with open_producer(broker.address, CONFIG) as producer:
+            delivery = await producer.send("t", b"0")
+            await came.wait()
+            if change == "unknown":
+                log.known = False  # a broker that lags behind
+            else:
+                log.topic_id = bytes(15) + b"\2"
+                log.instead = {0: ErrorCode.UNKNOWN_TOPIC_ID}
+            await producer.cluster.refresh(["t"])
+            go_on.set()
+            await delivery
+    assert log.values == [b"0"]
 
 
 @trio_test
