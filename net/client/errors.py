@@ -131,9 +131,10 @@ class NoTransaction(ClientError):
 
 
 class TransactionOutcomeUnknown(ClientError):
-    """`max.block.ms` passed before the coordinator said how a transaction ended: it may be
-    committed or aborted. The producer is finished; the next one with this transactional id waits
-    for the outcome."""
+    """`max.block.ms` passed before the coordinator said how a transaction ended, whether it was
+    silent or put us off, or its answer could not be read: the transaction may be committed or
+    aborted. The producer is finished; the next one with this transactional id waits for the
+    outcome."""
 
     def __init__(self, transactional_id: str, *, commit: bool, cause: Exception) -> None:
         doing = "commit" if commit else "abort"

@@ -205,12 +205,14 @@ class Producer:
 
         The first transaction fences every earlier producer with the same `transactional.id`. A
         cancelled block aborts if that takes at most five seconds; otherwise the coordinator aborts
-        after `transaction.timeout.ms`.
+        after `transaction.timeout.ms`. Where the block is cancelled while the coordinator has been
+        asked to commit, it does not abort, and the transaction may be committed; the next one
+        finishes the commit first.
 
         Raises, after aborting, the error that made the commit impossible; KafkaError with
         PRODUCER_FENCED or INVALID_PRODUCER_EPOCH if another producer has taken over;
-        TransactionOutcomeUnknown if the coordinator did not answer within `max.block.ms`;
-        NoTransaction without `transactional.id`.
+        TransactionOutcomeUnknown if the coordinator did not say within `max.block.ms` what became
+        of the commit; NoTransaction without `transactional.id`.
         """
         transactions = self._transactional()
         await transactions.begin()
@@ -223,7 +225,8 @@ class Producer:
                 raise transactions.error
             await transactions.end(commit=True)
         except BaseException:
-            if transactions.open and self._sender.fatal is None:
+            # Once a commit has been asked for, it may have taken place: that cannot be undone.
+            if transactions.open and not transactions.commit_sent and self._sender.fatal is None:
                 with trio.move_on_after(_ABORT_S, shield=True):
                     await self._abort(transactions)
             raise

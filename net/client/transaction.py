@@ -9,7 +9,7 @@ the next.
 
 An error leaves a transaction in one of three ways:
 
-- *retriable*: asked again until `max.block.ms` is over;
+- *retriable*: asked again until `max.block.ms` is over; what became of a commit is not known then;
 - *abortable*: the transaction can only be aborted; `send`, `send_offsets` and the commit raise the
   first such error, and the producer goes on with the next transaction;
 - *fatal*: another producer took over the transactional id, or the coordinator and this producer
@@ -25,7 +25,12 @@ from pk.net.client.admin_base import by_topic
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import ProducerConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import ClientError, NoTransaction, TransactionOutcomeUnknown
+from pk.net.client.errors import (
+    ClientError,
+    NoTransaction,
+    TransactionOutcomeUnknown,
+    is_passing,
+)
 from pk.net.client.results import CoordinatorType, OffsetAndMetadata
 
 GroupMetadata = tuple[str, str, int, str | None]
@@ -98,6 +103,10 @@ class Transactions:
         self.error: Exception | None = None
         """Why the open transaction can only be aborted."""
 
+        self.commit_sent = False
+        """Whether the coordinator has been asked to commit the open transaction, and has not
+        refused for good: what it did then is not known, and an abort would be an error."""
+
         self.version = 0
         """The `transaction.version` that the open transaction follows."""
 
@@ -143,6 +152,8 @@ class Transactions:
             # What is still on its way belongs to the old epoch: whatever becomes of it is not this
             # transaction's.
             self._sender.abort(Aborted())
+            if self.commit_sent:
+                await self._finish_commit()
         gap = self._epoch_used_up and not self.adds_by_itself
         if self._sender.producer_id < 0 or self._left_open or gap:
             await self._take_over()
@@ -151,6 +162,7 @@ class Transactions:
         self._left_open = self._epoch_used_up = False
         self._partitions.clear()
         self._groups.clear()
+        self.commit_sent = False
         self.open = True
 
     def fail(self, error: Exception) -> None:
@@ -206,21 +218,26 @@ class Transactions:
     async def end(self, *, commit: bool) -> None:
         """End the transaction, once all its batches are settled.
 
-        Raises KafkaError where a commit was refused: then the transaction is still open, to be
-        aborted.
+        Raises KafkaError where a commit was refused, or could not be asked for: then the
+        transaction is still open, to be aborted. Raises TransactionOutcomeUnknown where the
+        coordinator may have done it and did not say so.
         """
         if self._partitions or self._groups:
             self._left_open = True
             try:
                 await self._ask("EndTxn", lambda c: self._end(c, commit))
-            except (KafkaError, ProtocolError):
-                raise
-            except ClientError as e:
+            except (KafkaError, ClientError, ProtocolError) as e:
+                # What passes does not tell what became of an earlier attempt, nor even of this one:
+                # a coordinator that moves may have written the commit before.
+                refused = isinstance(e, KafkaError) and not is_passing(e)
+                if refused or not (self.commit_sent or isinstance(e, ClientError)):
+                    self.commit_sent = False
+                    raise
                 self._sender.fail(
                     TransactionOutcomeUnknown(self.transactional_id, commit=commit, cause=e)
                 )
                 raise self._sender.fatal or e from e
-            self._left_open = False
+            self._left_open = self.commit_sent = False
         self.open = False
         self.error = None
 
@@ -231,6 +248,17 @@ class Transactions:
         self.open = False
 
     # requests
+
+    async def _finish_commit(self) -> None:
+        """Ask again for a commit whose answer nobody waited for, until it has taken place: where
+        the coordinator had not got it yet, InitProducerId would abort the transaction, and the
+        epoch that this raises would end the producer."""
+        try:
+            await self._ask("EndTxn", lambda c: self._end(c, commit=True))
+        except KafkaError as e:
+            self.commit_sent = is_passing(e)
+            raise
+        self._left_open = self.commit_sent = False
 
     async def _take_over(self) -> None:
         """InitProducerId: be the producer of the transactional id, with an epoch above all earlier
@@ -365,7 +393,9 @@ class Transactions:
             committed=commit,
         )
         low, high = (5, 5) if self.adds_by_itself else (0, 4)
-        response = await connection.request(request, low=low, high=high)
+        version = connection.version_of(_END_TXN, low=low, high=high)
+        self.commit_sent = commit
+        response = await connection.request(request, version=version)
         _check(response.error_code, "committing" if commit else "aborting")
         if self.adds_by_itself and response.producer_id >= 0:
             self._become(response.producer_id, response.producer_epoch)

@@ -4,6 +4,7 @@ and exactly once."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
@@ -12,9 +13,10 @@ from clients.fixtures import Kafka
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
+from pk.core.wire.messages.end_txn import EndTxnRequest
 from pk.net.client.admin import open_admin
 from pk.net.client.config import ConfigError
-from pk.net.client.connection import Connection
+from pk.net.client.connection import FORBIDS, Connection
 from pk.net.client.consumer import open_consumer
 from pk.net.client.delivery import Delivery
 from pk.net.client.errors import NoTransaction
@@ -212,6 +214,35 @@ def test_a_cancelled_block_aborts(kafka: Kafka, fresh: Fresh) -> None:
             async with producer.transaction():
                 await producer.send(topic, b"after")
         await seen(kafka, topic, [b"after"])
+
+    main()
+
+
+def test_a_block_that_is_cancelled_while_it_commits_leaves_the_producer_usable(
+    kafka: Kafka, fresh: Fresh
+) -> None:
+    topic, name = fresh("committing"), fresh("txn")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic)
+        config = {"transactional.id": name, "linger.ms": 0}
+        async with open_producer(kafka.bootstrap, config) as producer:
+            scope = trio.CancelScope()
+
+            def cancel_at_commit(request: Any) -> None:
+                if isinstance(request, EndTxnRequest):
+                    scope.cancel()  # it is sent all the same, and its answer is not waited for
+
+            token = FORBIDS.set(cancel_at_commit)
+            with scope:
+                async with producer.transaction():
+                    await producer.send(topic, b"first")
+            FORBIDS.reset(token)
+            assert scope.cancelled_caught
+            async with producer.transaction():
+                await producer.send(topic, b"second")
+        await seen(kafka, topic, [b"first", b"second"])
 
     main()
 
