@@ -216,8 +216,10 @@ class Publisher:
         version = connection.version_of(_PRODUCE, low=low, high=high)
         response = await connection.request(request, version=version)
         metadata.note_endpoints(response.node_endpoints)
+        # As the request names them: what metadata says of an id may have changed meanwhile.
+        names = {topic.topic_id: name for name, topic in topics.items()}
         answers = {
-            TopicPartition(topic.name or metadata.names.get(topic.topic_id, ""), p.index): p
+            TopicPartition(topic.name or names.get(topic.topic_id, ""), p.index): p
             for topic in response.responses
             for p in topic.partition_responses
         }
