@@ -138,7 +138,9 @@ class Fetcher:
     def place(self) -> None:
         """As `wake`, and start tasks for brokers that are new: after what is read, or who leads it,
         changed."""
-        now = trio.current_time()
+        self._place(trio.current_time())
+
+    def _place(self, now: float) -> None:
         for state in self.states.values():
             node_id = self.node_of(state, now)
             if node_id >= 0 and node_id not in self._brokers:
@@ -150,11 +152,24 @@ class Fetcher:
         """Whom to ask for a partition: the replica its leader named (KIP-392), else the leader, -1
         if unknown."""
         if state.preferred_replica >= 0:
-            known = state.preferred_replica in self.cluster.metadata.brokers
-            if known and now < state.preferred_until:
+            if not self._is_over(state, now):
                 return state.preferred_replica
-            state.preferred_replica = -1
+            self._end_preferences(now)
         return self.cluster.metadata.leader(state.partition)[0]
+
+    def _is_over(self, state: PartitionState, now: float) -> bool:
+        """Whether a partition is no longer to be read from the replica that its leader named."""
+        known = state.preferred_replica in self.cluster.metadata.brokers
+        return not known or now >= state.preferred_until
+
+    def _end_preferences(self, now: float) -> None:
+        """Go back to the leaders where a replica's time is over. Their tasks may sleep, or not have
+        begun. All at once: those of many partitions end together, and each `_place` looks at
+        all."""
+        for state in self.states.values():
+            if state.preferred_replica >= 0 and self._is_over(state, now):
+                state.preferred_replica = -1
+        self._place(now)
 
     async def close(self) -> None:
         """Tell brokers to forget our sessions, as far as that goes without waiting for them."""
@@ -339,6 +354,7 @@ class BrokerFetcher:
             fetcher.want_metadata()
             return
         state.not_before = trio.current_time() + self.config.retry_backoff_max_ms / 1000
+        fetcher.place()  # the leader's task is to go on
         fetcher.on_failure(KafkaError(code, str(state.partition)))
 
     def end_session(self) -> None:

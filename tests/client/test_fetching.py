@@ -3,12 +3,15 @@ sessions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
 from client.support import ScriptedBroker, scripted_broker, trio_test
+from trio.testing import MockClock
 
-from pk.core.errors import ErrorCode
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.build import build_batch
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.fetch import (
@@ -43,6 +46,7 @@ class Partition:
     def __init__(self) -> None:
         self.values = [b"%d" % number for number in range(5)]
         self.epochs = [0] * 5
+        self.leader = 1
         self.leader_epoch = 0
         self.brokers: list[ScriptedBroker] = []
         self.preferred = -1
@@ -51,24 +55,44 @@ class Partition:
         """(broker, session epoch, offset asked for or -1)."""
 
         self.lose_session = False
+        self.refuse_once: int = 0
+        """What a broker that does not lead answers to the next Fetch."""
+
+        self._came = trio.Event()
+
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Wait until the requests are as they should be."""
+        while not ready():
+            await self._came.wait()
+
+    async def fetched_on(self) -> None:
+        """Wait for some Fetches more: meanwhile all tasks go on."""
+        seen = len(self.fetches)
+        await self.until(lambda: len(self.fetches) > seen + 10)
 
     def handler(self, node_id: int) -> Any:
         async def handle(request: Any, version: int) -> Any:
-            name = type(request).__name__
-            if name == "MetadataRequest":
-                return self._metadata()
-            if name == "OffsetForLeaderEpochRequest":
-                asked = request.topics[0].partitions[0].leader_epoch
-                end = sum(epoch <= asked for epoch in self.epochs)
-                answer = EpochEndOffset(partition=0, leader_epoch=asked, end_offset=end)
-                topic = OffsetForLeaderTopicResult(topic="t", partitions=[answer])
-                return OffsetForLeaderEpochResponse(topics=[topic])
-            return self._fetch(node_id, request)
+            answer = await self._answer(node_id, request)
+            self._came.set()
+            self._came = trio.Event()
+            return answer
 
         return handle
 
+    async def _answer(self, node_id: int, request: Any) -> Any:
+        name = type(request).__name__
+        if name == "MetadataRequest":
+            return self._metadata()
+        if name == "OffsetForLeaderEpochRequest":
+            asked = request.topics[0].partitions[0].leader_epoch
+            end = sum(epoch <= asked for epoch in self.epochs)
+            answer = EpochEndOffset(partition=0, leader_epoch=asked, end_offset=end)
+            topic = OffsetForLeaderTopicResult(topic="t", partitions=[answer])
+            return OffsetForLeaderEpochResponse(topics=[topic])
+        return self._fetch(node_id, request)
+
     def _metadata(self) -> MetadataResponse:
-        partition = MetadataResponsePartition(leader_id=1, leader_epoch=self.leader_epoch)
+        partition = MetadataResponsePartition(leader_id=self.leader, leader_epoch=self.leader_epoch)
         return MetadataResponse(
             controller_id=1,
             brokers=[
@@ -91,8 +115,12 @@ class Partition:
         data = PartitionData(high_watermark=len(self.values))
         if asked[0].current_leader_epoch < self.leader_epoch:
             data.error_code = ErrorCode.FENCED_LEADER_EPOCH
-            data.current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=self.leader_epoch)
-        elif node_id == 1 and self.preferred >= 0:
+            data.current_leader = LeaderIdAndEpoch(
+                leader_id=self.leader, leader_epoch=self.leader_epoch
+            )
+        elif node_id != self.leader and self.refuse_once:
+            data.error_code, self.refuse_once = self.refuse_once, 0
+        elif node_id == self.leader and self.preferred >= 0:
             data.preferred_read_replica = self.preferred
         elif offset < len(self.values):
             data.records = memoryview(
@@ -163,6 +191,70 @@ async def test_the_replica_that_the_leader_names_is_read_from() -> None:
             consumer.seek(TP, 0)
             assert await values(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
         assert {node for node, _, offset in log.fetches if offset > 0} == {2}
+
+
+@pytest.mark.parametrize("leader", [1, 3], ids=["same leader", "new leader"])
+def test_the_leader_is_read_from_as_soon_as_the_replicas_time_is_over(leader: int) -> None:
+    """Between two refreshes of the metadata nothing else lets the leader's task look again."""
+    clock = MockClock(rate=1)
+
+    async def main() -> None:
+        log = Partition()
+        log.session_id = 0  # each Fetch names the partition
+        async with (
+            scripted_broker(log.handler(1)) as one,
+            scripted_broker(log.handler(2)) as two,
+            scripted_broker(log.handler(3)) as three,
+        ):
+            log.brokers = [one, two, three]
+            config = {
+                "fetch.max.wait.ms": 1,
+                "client.rack": "r",
+                "metadata.max.age.ms": 60_000,
+                "request.timeout.ms": 600_000,
+            }
+            async with open_consumer(one.address, config) as consumer:
+                consumer.assign([TP])
+                consumer.seek(TP, 0)
+                assert await values(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
+                clock.jump(1)  # beyond the pause after the first refresh
+                await log.fetched_on()
+                clock.jump(29)
+                log.preferred = 2  # for a minute; the next refresh is due in half of one
+                await log.until(lambda: log.fetches[-1][0] == 2)
+                log.preferred, log.leader = -1, leader
+                refreshed = trio.Event()
+                consumer.cluster.on_metadata.append(refreshed.set)
+                clock.jump(35)
+                await refreshed.wait()
+                await log.fetched_on()
+                clock.jump(30)
+                log.values.append(b"5")
+                log.epochs.append(0)
+                with trio.fail_after(20):  # the next refresh is later
+                    await log.until(lambda: log.fetches[-1][0] == leader)
+                    assert await values(consumer, 1) == [b"5"]
+
+    trio.run(main, clock=clock)
+
+
+@trio_test
+async def test_the_leader_is_read_from_when_the_replica_refuses() -> None:
+    log = Partition()
+    log.session_id = 0  # each Fetch names the partition
+    log.preferred = 2
+    log.refuse_once = ErrorCode.UNKNOWN_SERVER_ERROR
+    async with scripted_broker(log.handler(1)) as one, scripted_broker(log.handler(2)) as two:
+        log.brokers = [one, two]
+        config = {"fetch.max.wait.ms": 1, "client.rack": "r", "retry.backoff.max.ms": 1}
+        async with open_consumer(one.address, config) as consumer:
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            with pytest.raises(KafkaError) as caught:
+                await consumer.poll()
+            assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+            with trio.fail_after(20):  # the next refresh is later
+                assert await values(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize("session_id", [0, 11], ids=["sessionless", "lost"])
