@@ -262,8 +262,11 @@ class Positions:
         ends = await self._round.offsets_for_leader_epochs(
             {partition: epoch for partition, (_, _, epoch) in asked.items()}
         )
-        for partition, (state, version, _) in asked.items():
+        for partition, (state, version, epoch) in asked.items():
             if not self._counts(state, version):
+                continue
+            if state.position_epoch != epoch:
+                self.want()  # poll has gone on into another epoch, of which this says nothing
                 continue
             end = ends[partition]
             if isinstance(end, Exception) and _passing(end):

@@ -55,9 +55,19 @@ class Partition:
         """(broker, session epoch, offset asked for or -1)."""
 
         self.lose_session = False
+        self.asked_epochs: list[int] = []
+        """Those that OffsetForLeaderEpoch asked for."""
+
+        self.hold: trio.Event | None = None
+        """The next answer about an epoch is sent when it is set."""
+
         self.refuse_once: int = 0
         """What a broker that does not lead answers to the next Fetch."""
 
+        self._came = trio.Event()
+
+    def _wake(self) -> None:
+        self._came.set()
         self._came = trio.Event()
 
     async def until(self, ready: Callable[[], bool]) -> None:
@@ -73,8 +83,7 @@ class Partition:
     def handler(self, node_id: int) -> Any:
         async def handle(request: Any, version: int) -> Any:
             answer = await self._answer(node_id, request)
-            self._came.set()
-            self._came = trio.Event()
+            self._wake()
             return answer
 
         return handle
@@ -85,6 +94,11 @@ class Partition:
             return self._metadata()
         if name == "OffsetForLeaderEpochRequest":
             asked = request.topics[0].partitions[0].leader_epoch
+            self.asked_epochs.append(asked)
+            held, self.hold = self.hold, None
+            if held is not None:
+                self._wake()
+                await held.wait()
             end = sum(epoch <= asked for epoch in self.epochs)
             answer = EpochEndOffset(partition=0, leader_epoch=asked, end_offset=end)
             topic = OffsetForLeaderTopicResult(topic="t", partitions=[answer])
@@ -177,6 +191,35 @@ async def test_a_leader_without_truncation_is_followed_without_a_gap() -> None:
             log.epochs.append(1)
             log.leader_epoch = 1
             assert await values(consumer, 1) == [b"5"]
+
+
+@pytest.mark.parametrize("policy", ["latest", "none"])
+@trio_test
+async def test_an_answer_about_an_epoch_that_poll_has_left_means_no_truncation(policy: str) -> None:
+    log = Partition()
+    log.session_id = 0  # each Fetch names the partition
+    log.epochs = [0, 0, 1, 1, 1]
+    log.leader_epoch = 1
+    async with scripted_broker(log.handler(1)) as broker:
+        log.brokers = [broker]
+        config = {"auto.offset.reset": policy, "fetch.max.wait.ms": 1, "retry.backoff.ms": 1}
+        async with open_consumer(broker.address, config) as consumer:
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            (first,) = await consumer.poll(records_max=1)
+            await log.until(lambda: log.fetches[-1][2] == 5)  # the others are buffered
+            hold = log.hold = trio.Event()
+            log.leader_epoch = 2
+            await log.until(lambda: log.asked_epochs == [0])
+            got = [first.value]
+            while len(got) < 4:  # across the end of epoch 0
+                got += [record.value for record in await consumer.poll(records_max=1)]
+            hold.set()
+            log.values.append(b"5")
+            log.epochs.append(2)
+            got += await values(consumer, 2)
+            assert got == [b"0", b"1", b"2", b"3", b"4", b"5"]
+            assert log.asked_epochs == [0, 1]
 
 
 @trio_test
