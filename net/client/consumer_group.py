@@ -27,13 +27,10 @@ from pk.core.wire.messages.consumer_group_heartbeat import (
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.errors import COORDINATOR_MOVED, ClientError
-from pk.net.client.group import Membership
+from pk.net.client.group import IDLE_S, Membership
 from pk.net.client.steps import Step, StepKind, Steps
 
 _PURPOSE: Final = "group"
-
-_IDLE_S: Final = 0.5
-"""While the program does not poll: how often the member looks whether it does again, in seconds."""
 
 PATTERNS_SINCE: Final = 1
 """The first version of the heartbeat that has a regular expression."""
@@ -205,7 +202,7 @@ class ConsumerProtocolGroup:
             await self.leave()
             await self._lose()
         else:
-            self._next_beat = now + _IDLE_S  # the program does not poll: stay outside
+            self._next_beat = now + IDLE_S  # the program does not poll: stay outside
 
     async def _after(self, error: KafkaError) -> None:
         """What an error means for the membership."""

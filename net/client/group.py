@@ -49,6 +49,9 @@ PROTOCOL_TYPE: Final = "consumer"
 _PURPOSE: Final = "group"
 _JOIN_SLACK_MS: Final = 5_000
 
+IDLE_S: Final = 0.5
+"""While the program does not poll: how often a member looks whether it does again, in seconds."""
+
 _FORGOTTEN: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 _AGAIN: Final = (
     *COORDINATOR_MOVED,
@@ -184,6 +187,9 @@ class Group:
             try:
                 await self._prepare()
                 if self.topics is None:  # pyright: ignore[reportUnnecessaryComparison]  # set meanwhile
+                    continue
+                if self._is_idle(trio.current_time()):
+                    await self._stay_outside()
                     continue
                 self._rejoin = False
                 assigned = await self._join()
@@ -384,15 +390,26 @@ class Group:
             now = trio.current_time()
             if self.generation >= 0 and now >= self._next_beat:
                 self._next_beat = now + self.config.heartbeat_interval_ms / 1000
-                if self._idle_ms(now) > self.config.max_poll_interval_ms:
-                    await self.leave()
-                    raise KafkaError(
-                        ErrorCode.UNKNOWN_MEMBER_ID, "poll was not called in max.poll.interval.ms"
-                    )
+                if self._is_idle(now):
+                    await self._leave_idle()
                 await self._beat()
 
-    def _idle_ms(self, now: float) -> float:
-        return 0.0 if self.polling else (now - self.last_poll) * 1000
+    def _is_idle(self, now: float) -> bool:
+        """Whether the program has not polled for too long."""
+        idle_ms = 0.0 if self.polling else (now - self.last_poll) * 1000
+        return idle_ms > self.config.max_poll_interval_ms
+
+    async def _leave_idle(self) -> None:
+        await self.leave()
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "poll was not called in max.poll.interval.ms")
+
+    async def _stay_outside(self) -> None:
+        """The program does not poll: one that joined would have to leave again, and each time all
+        the others rebalance. Who is in the group still leaves it, for they wait for its join."""
+        if self.member_id:
+            await self._leave_idle()
+        with trio.move_on_after(IDLE_S):
+            await self.steps.changed.wait()
 
     async def _beat(self) -> None:
         request = HeartbeatRequest(
