@@ -281,6 +281,9 @@ class Positions:
             elif end.end_offset < state.position:
                 self._truncated(state, end.end_offset, end.leader_epoch)
             else:
+                if end.end_offset < state.fetch_offset:
+                    # What is buffered beyond may be other records at the new leader.
+                    state.seek(state.position, epoch)
                 state.leader_epoch = epochs[partition]
         for error in passing[:1]:
             raise error

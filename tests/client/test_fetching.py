@@ -223,6 +223,28 @@ async def test_an_answer_about_an_epoch_that_poll_has_left_means_no_truncation(p
 
 
 @trio_test
+async def test_what_is_buffered_and_was_cut_by_a_new_leader_is_not_given() -> None:
+    log = Partition()
+    log.session_id = 0
+    log.epochs = [0, 0, 1, 1, 1]
+    log.leader_epoch = 1
+    async with scripted_broker(log.handler(1)) as broker:
+        log.brokers = [broker]
+        config = {"fetch.max.wait.ms": 1, "retry.backoff.ms": 1}
+        async with open_consumer(broker.address, config) as consumer:
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            assert [r.value for r in await consumer.poll(records_max=1)] == [b"0"]
+            await log.until(lambda: log.fetches[-1][2] == 5)  # the others are buffered
+            log.values[2:] = [b"x", b"y", b"z"]
+            log.epochs[2:] = [2, 2, 2]
+            log.leader_epoch = 2
+            with trio.move_on_after(10):
+                await log.until(lambda: log.fetches[-1][2] == 1)
+            assert await values(consumer, 4) == [b"1", b"x", b"y", b"z"]
+
+
+@trio_test
 async def test_the_replica_that_the_leader_names_is_read_from() -> None:
     log = Partition()
     log.preferred = 2
