@@ -305,7 +305,8 @@ class SimNode:
                 world.observe()
             with trio.CancelScope(shield=True):
                 await runtime.close(clean=clean)
-        return clean
+        # One whose disk was too full to say that it ended well counts as crashed at its next start.
+        return clean and not any(directory.failed for directory in dirs.directories)
 
     def _metadata(
         self, process: Process
