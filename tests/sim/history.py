@@ -24,7 +24,7 @@ from sim.processes import OWNER, Process
 
 from pk.core.log.failures import StorageError
 from pk.core.meta.events import Event
-from pk.core.meta.image import MetadataImage, PartitionImage, changes
+from pk.core.meta.image import ContradictoryEvent, MetadataImage, PartitionImage, changes
 from pk.core.record.batch import BatchHeader, iter_headers
 from pk.core.values import NO_LEADER, Uuid
 
@@ -132,15 +132,28 @@ class Metadata:
                 "metadata log",
                 f"{process} loads {image.offset} events where {durable} were appended",
             )
-        while self.image.offset < image.offset:
-            for events in self._tried.get(self.image.offset, []):
-                grown = self.image.apply(events)
-                if grown.offset <= image.offset and (grown.offset < image.offset or grown == image):
-                    self._advance(grown, events)
-                    break
-            else:
+        if self.image.offset < image.offset:
+            appended = self._way(self.image, image)
+            if appended is None:
                 raise Violation("metadata log", f"{process} loads events that were never appended")
+            for events in appended:
+                self._advance(self.image.apply(events), events)
         self._same(process, image)
+
+    def _way(self, image: MetadataImage, goal: MetadataImage) -> list[list[Event]] | None:
+        """The tried appends that lead from one image to another. Of several at one offset one
+        happened, and only the end tells which."""
+        for events in self._tried.get(image.offset, []):
+            try:
+                grown = image.apply(events)
+            except ContradictoryEvent:
+                continue  # it was meant for what another append there would have left
+            if grown.offset == goal.offset and grown == goal:
+                return [events]
+            rest = self._way(grown, goal) if grown.offset < goal.offset else None
+            if rest is not None:
+                return [events, *rest]
+        return None
 
     def published(self, process: Process, image: MetadataImage) -> None:
         """A broker put an image in force."""
