@@ -158,7 +158,7 @@ class Fetcher:
         return self.cluster.metadata.leader(state.partition)[0]
 
     def _is_over(self, state: PartitionState, now: float) -> bool:
-        """Whether a partition is no longer to be read from the replica that its leader named."""
+        """Whether the time of the replica that a partition's leader named is over."""
         known = state.preferred_replica in self.cluster.metadata.brokers
         return not known or now >= state.preferred_until
 
@@ -354,7 +354,7 @@ class BrokerFetcher:
             fetcher.want_metadata()
             return
         state.not_before = trio.current_time() + self.config.retry_backoff_max_ms / 1000
-        fetcher.place()  # the leader's task is to go on
+        fetcher.place()  # the leader's task goes on
         fetcher.on_failure(KafkaError(code, str(state.partition)))
 
     def end_session(self) -> None:

@@ -217,8 +217,8 @@ class Sender:
             self.transactions.fail(error)
         elif self.idempotent and batch.base_sequence >= 0:
             if batch.in_doubt or queue.has_earlier(batch):
-                # It, and so its successors, or one before it may be in the log: whoever has a
-                # number keeps it.
+                # It, and so its successors, or one before it may be in the log: each
+                # batch that has a number keeps it.
                 queue.unresolved = True
             else:
                 queue.needs_epoch = True

@@ -250,7 +250,7 @@ class Transactions:
     # requests
 
     async def _finish_commit(self) -> None:
-        """Ask again for a commit whose answer nobody waited for, until it has taken place: where
+        """Ask again for a commit whose answer was not waited for, until it has taken place: where
         the coordinator had not got it yet, InitProducerId would abort the transaction, and the
         epoch that this raises would end the producer."""
         try:
