@@ -61,6 +61,7 @@ class Repeating:
         self._data = data
         self._left = times
         self.answered = 0
+        self.waited_at = float("-inf")  # it never waits
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
         """See Transport."""
