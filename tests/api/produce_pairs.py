@@ -9,16 +9,27 @@ from dataclasses import dataclass, field
 
 import trio
 import trio.testing
-from nodes import caller_of, config_of, make_topic
+from nodes import caller_of, config_of, decide, make_topic
 from stream_transport import StreamTransport
 
 from pk.core.api.index import APIS
 from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
+from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
+from pk.core.config.views import STANDARD_AUTHORIZER
 from pk.core.log.memory_disk import MemoryDisk
+from pk.core.meta.acls import create_acls
+from pk.core.meta.client_quotas import alter
+from pk.core.quota.entity import PRODUCER_BYTE_RATE, USER
 from pk.core.values import OFFSETS_TOPIC
 from pk.core.wire.header import frame_request
+from pk.core.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
 from pk.core.wire.messages.produce import (
     PartitionProduceData,
@@ -33,6 +44,16 @@ NOW_MS = 1_700_000_000_000
 VERSION_TOPIC_ID = 13
 LAST_ID = 0x5EED5EED
 """The correlation id of the request that ends a burst."""
+
+SIZE_BYTES = 4
+"""The size before every request."""
+ACLS = {
+    "authorizer__class__name": STANDARD_AUTHORIZER,
+    "allow__everyone__if__no__acl__found": "true",
+}
+"""The keys of a node on which `Side.forbid` has an effect."""
+A_SECOND = {"quota__window__num": "2", "quota__window__size__seconds": "1"}
+"""The keys of a node whose quotas look at one second: see `Side.limit`."""
 
 Records = bytes | bytearray | None
 Topics = Sequence[tuple[str, Sequence[tuple[int, Records]]]]
@@ -49,6 +70,16 @@ class StoppedClock:
         return trio.current_time()
 
 
+class QuotaClock(StoppedClock):
+    """Stands still between two bursts, so that a rate does not depend on how long they took."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def time(self) -> float:
+        return self.now_s
+
+
 @dataclass
 class Side:
     """One of the two nodes."""
@@ -58,6 +89,10 @@ class Side:
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     taken: int = 0
     """How many requests the fast path took."""
+    quota_clock: QuotaClock = field(default_factory=QuotaClock)
+
+    def __post_init__(self) -> None:
+        self.broker.client_quotas._clock = self.quota_clock
 
     @property
     def broker(self) -> Broker:
@@ -92,6 +127,39 @@ class Side:
     async def make_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         async with caller_of(self.node) as caller:
             self.topic_ids[name] = await make_topic(caller, name, partitions, **configs)
+
+    async def forbid(self, *topics: str) -> None:
+        """From now on nobody may write to these topics. The node needs an authorizer."""
+        rules = [
+            AclBinding(
+                ResourceType.TOPIC,
+                topic,
+                PatternType.LITERAL,
+                "User:*",
+                "*",
+                Operation.WRITE,
+                Permission.DENY,
+            )
+            for topic in topics
+        ]
+        answers = await decide(self.broker, lambda image: create_acls(image, rules))
+        assert answers == [None] * len(rules)
+
+    async def limit(self, burst: bytes) -> int:
+        """Set a quota that these Produce requests, if nothing was sent for long, just exceed, and
+        only with the last. How long their client must then wait, in ms: 1 or a few more. The node
+        needs `A_SECOND`."""
+        self.quota_clock.now_s += 1000
+        count = charged(burst)
+        rate = int(count / 1.001)
+        entry = EntryData(
+            entity=[EntityData(entity_type=USER, entity_name=None)],
+            ops=[OpData(key=PRODUCER_BYTE_RATE, value=rate)],
+        )
+        request = AlterClientQuotasRequest(entries=[entry])
+        answer = await decide(self.broker, lambda image: alter(image, request))
+        assert not answer.entries[0].error_code
+        return round((count - rate) / rate * 1000)
 
     def log_of(self, topic: str, partition: int) -> bytes:
         """All batches of a partition."""
@@ -184,14 +252,26 @@ class Client:
         return bytes(answers)
 
 
+def charged(burst: bytes) -> int:
+    """How many bytes its requests are, as quotas count them."""
+    total = at = 0
+    while at < len(burst):
+        size = int.from_bytes(burst[at : at + SIZE_BYTES], "big")
+        total += size
+        at += SIZE_BYTES + size
+    return total
+
+
 @asynccontextmanager
-async def two_sides(disks: Sequence[MemoryDisk] = ()) -> AsyncIterator[tuple[Side, Side]]:
-    """The node with the fast path, and the one without."""
+async def two_sides(
+    disks: Sequence[MemoryDisk] = (), /, **keys: str
+) -> AsyncIterator[tuple[Side, Side]]:
+    """The node with the fast path, and the one without; `keys` as `config_of` takes them."""
     async with trio.open_nursery() as nursery:
         sides: list[Side] = []
         for disk in disks or (MemoryDisk(), MemoryDisk()):
             fast = not sides
-            node = Node(config_of("/data,/more"), disk=disk, clock=StoppedClock())
+            node = Node(config_of("/data,/more", **keys), disk=disk, clock=StoppedClock())
             ready = trio.Event()
             nursery.start_soon(node.run, lambda _, ready=ready: ready.set())
             await ready.wait()

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from api.produce_pairs import NOW_MS, Records, Side, held, make_topics, two_sides
+from api.produce_pairs import A_SECOND, ACLS, NOW_MS, Records, Side, held, make_topics, two_sides
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nodes import caller_of, make_topic, trio_test
@@ -234,6 +234,94 @@ def test_every_answer_is_that_of_the_general_way(version: int) -> None:
     run()
 
 
+DENIED: dict[str, Frames] = {
+    "one": one(batch(), "denied"),
+    "acks=1": one(batch(), "denied", acks=1),
+    "acks=0": one(batch(), "denied", acks=0),
+    "several partitions": several(("denied", [(1, batch()), (0, batch())])),
+    "behind one that is not": several(("t", [(0, batch())]), ("denied", [(0, batch())])),
+    "before one that is not": several(
+        ("denied", [(1, batch())]), ("t", [(1, batch()), (2, batch())])
+    ),
+    "some denied, acks=0": several(("t", [(0, batch())]), ("denied", [(0, batch())]), acks=0),
+    "some denied, some bad": several(
+        ("t", [(9, batch())]), ("denied", [(0, batch())]), ("missing", [(0, batch())])
+    ),
+    "an idempotent producer": each(
+        *[idempotent(n, producer_id=908) for n in (0, 1, 1, 5)], topic="denied"
+    ),
+    "an unknown partition": one(batch(), "denied", 9),
+    "no records": one(None, "denied"),
+    "no batch": one(b"?" * 90, "denied"),
+    "a wrong CRC": one(harmed(70, b"?", crc=False), "denied"),
+    "acks=2": one(batch(), "denied", acks=2),
+    "a transactional id": one(batch(), "denied", transactional_id="x"),
+    "many records": one(batch(*MANY), "denied"),
+    "many partitions": several(("denied", [(n % 2, batch()) for n in range(200)])),
+    "an internal topic": one(batch(), OFFSETS_TOPIC),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_who_may_not_write_is_refused_as_on_the_general_way(version: int) -> None:
+    @trio_test
+    async def run() -> None:
+        async with two_sides(**ACLS) as sides:
+            for side in sides:
+                await side.make_topic("t", 4)
+                await side.make_topic("denied", 2)
+                await side.make_topic(OFFSETS_TOPIC)
+                await side.forbid("denied", OFFSETS_TOPIC)
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED.to_bytes(2, "big")
+            for name, frames in DENIED.items():
+                answers: list[bytes] = []
+                for side in sides:
+                    async with side.connected() as client:
+                        answers.append(await client.exchange(frames(side, version)))
+                assert answers[0] == answers[1], name
+                assert held(sides[0]) == held(sides[1]), name
+                assert (
+                    b"CLOSED" in answers[0]
+                    if "acks=0" in name
+                    else (refused in answers[0] or name == "acks=2")
+                ), name
+            assert sides[0].taken
+            assert not any(sides[0].log_of("denied", n) for n in range(2))
+
+    run()
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_who_is_above_a_quota_is_told_as_on_the_general_way(version: int) -> None:
+    """The last request of each burst goes beyond. Of a run that goes beyond earlier, the fast path
+    tells only in its last answer."""
+    ends = b"\0" if version >= 9 else b""
+    next_size = 4
+
+    @trio_test
+    async def run() -> None:
+        async with two_sides(**A_SECOND) as sides:
+            await make_topics(sides)
+            for name, frames in (TAKEN | REFUSED).items():
+                answers: list[bytes] = []
+                wait_ms = 0
+                for side in sides:
+                    side.taken = 0
+                    burst = frames(side, version)
+                    wait_ms = await side.limit(burst)
+                    assert wait_ms > 0
+                    async with side.connected() as client:
+                        answers.append(await client.exchange(burst))
+                assert answers[0] == answers[1], name
+                assert held(sides[0]) == held(sides[1]), name
+                if name in TAKEN:
+                    assert sides[0].taken
+                    told = wait_ms.to_bytes(4, "big") + ends
+                    assert answers[0][:-next_size].endswith(told) or "acks=0" in name, name
+
+    run()
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[str, Any]:
     """Mostly what a producer sends next; now and then something else."""
@@ -312,23 +400,25 @@ def test_any_mix_of_requests(
 # --- what was learned is not used when it is no longer so ---
 
 
-Change = Callable[[Side], Any]
+Change = Callable[[Side, bytes], Awaitable[bytes | None]]
+"""(node, the requests before and after it) → what the answers after it must say, where one can
+tell."""
 
 
-async def make_again(side: Side) -> None:
+async def make_again(side: Side, _: bytes) -> None:
     async with caller_of(side.node) as caller:
         await caller.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 5)
     async with caller_of(side.node) as caller:
         await make_topic(caller, "t", 4)  # side.topic_ids still has the old id
 
 
-async def delete(side: Side) -> None:
+async def delete(side: Side, _: bytes) -> None:
     async with caller_of(side.node) as caller:
         await caller.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 5)
 
 
 def config(name: str, value: str) -> Change:
-    async def change(side: Side) -> None:
+    async def change(side: Side, _: bytes) -> None:
         altered = AlterConfigsResource(
             resource_type=2,
             resource_name="t",
@@ -341,15 +431,26 @@ def config(name: str, value: str) -> Change:
     return change
 
 
-async def stop_leading(side: Side) -> None:
+async def stop_leading(side: Side, _: bytes) -> None:
     for partition in side.broker.replicas:
         partition.leads = False
         partition.partition_epoch = 1 << 30  # so that no later image says otherwise
 
 
-async def go_offline(side: Side) -> None:
+async def go_offline(side: Side, _: bytes) -> None:
     for partition in side.broker.replicas:
         partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "gone"))
+
+
+async def forbid(side: Side, _: bytes) -> bytes:
+    await side.forbid("t")
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED.to_bytes(2, "big")
+
+
+async def limit(side: Side, burst: bytes) -> bytes:
+    wait_ms = await side.limit(burst)
+    assert wait_ms > 0
+    return wait_ms.to_bytes(4, "big")
 
 
 CHANGES: dict[str, Change] = {
@@ -360,6 +461,8 @@ CHANGES: dict[str, Change] = {
     "the timestamps are the broker's": config("message.timestamp.type", "LogAppendTime"),
     "every record is synced": config("flush.messages", "1"),
     "the topic is compacted": config("cleanup.policy", "compact"),
+    "the client may not write": forbid,
+    "the client has a quota": limit,
     "another leads": stop_leading,
     "the disk is gone": go_offline,
 }
@@ -370,15 +473,16 @@ CHANGES: dict[str, Change] = {
 def test_what_changes_between_two_runs_counts(version: int, change: str) -> None:
     @trio_test
     async def run() -> None:
-        async with two_sides() as sides:
+        async with two_sides(**ACLS, **A_SECOND) as sides:
             answers: list[tuple[bytes, bytes]] = []
             for side in sides:
                 await side.make_topic("t", 4)
                 async with side.connected() as client:
                     frames = each(batch(key=None), batch(key=None))(side, version)
                     before = await client.exchange(frames)
-                    await CHANGES[change](side)
+                    said = await CHANGES[change](side, frames)
                     after = await client.exchange(frames)
+                    assert said is None or (said in after and said not in before)
                 port = side.node.listeners[0].advertised.port
                 answers.append((before, after.replace(struct.pack(">i", port), b"PORT")))
             assert answers[0] == answers[1]

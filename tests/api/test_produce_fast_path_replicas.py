@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from api.produce_pairs import Client, Side, held, two_sides
+from api.produce_pairs import A_SECOND, Client, Side, held, two_sides
 from nodes import Cluster, caller_of, running_cluster, trio_test
 
 from pk.core.broker.replication.follower_state import NO_BROKER_EPOCH, Follower
@@ -198,30 +198,71 @@ async def test_leadership_lost_while_a_run_waits() -> None:
         assert sides[0].taken == 6
 
 
-@trio_test
-async def test_too_few_replicas_while_a_run_waits_and_before() -> None:
-    async with two_sides() as sides:
-        answers: list[bytes] = []
-        for side in sides:
-            await side.make_topic("t", 2, min__insync__replicas="2")
-            partitions = follow(side, "t")
-            async with side.connected() as client:
-                waiting = Answers(client)
-                await client.stream.send_all(burst(side, "t", 4))
-                await trio.testing.wait_all_tasks_blocked()
-                fetches(partitions[0], 1)
-                found = await waiting.receive()
-                for partition in partitions:
-                    partition.isr = (1,)
-                    partition._wake_all()
-                for _ in range(3):
-                    found += await waiting.receive()
-                answers.append(found + await client.exchange(burst(side, "t", 5)))
-        assert answers[0] == answers[1]
-        after = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND.to_bytes(2, "big")
-        assert answers[0].count(after) >= 3
-        assert answers[0].count(ErrorCode.NOT_ENOUGH_REPLICAS.to_bytes(2, "big")) >= 5
-        assert held(sides[0]) == held(sides[1])
+@pytest.mark.parametrize("version", range(3, 14))
+def test_too_few_replicas_while_a_run_waits_and_before(version: int) -> None:
+    @trio_test
+    async def run() -> None:
+        async with two_sides() as sides:
+            answers: list[bytes] = []
+            for side in sides:
+                await side.make_topic("t", 2, min__insync__replicas="2")
+                partitions = follow(side, "t")
+                async with side.connected() as client:
+                    waiting = Answers(client)
+                    await client.stream.send_all(burst(side, "t", 4, version))
+                    await trio.testing.wait_all_tasks_blocked()
+                    fetches(partitions[0], 1)
+                    found = await waiting.receive()
+                    for partition in partitions:
+                        partition.isr = (1,)
+                        partition._wake_all()
+                    for _ in range(3):
+                        found += await waiting.receive()
+                    found = found.replace(side.topic_ids["t"], b"<t>")
+                    answers.append(found + await client.exchange(burst(side, "t", 5, version)))
+            assert answers[0] == answers[1]
+            after = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND.to_bytes(2, "big")
+            assert answers[0].count(after) >= 3
+            assert answers[0].count(ErrorCode.NOT_ENOUGH_REPLICAS.to_bytes(2, "big")) >= 5
+            assert held(sides[0]) == held(sides[1])
+
+    run()
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_a_client_above_its_quota_whose_run_waits(version: int) -> None:
+    """Its answer tells it to wait, whether or not the replicas get the batch."""
+
+    @trio_test
+    async def run() -> None:
+        async with two_sides(**A_SECOND) as sides:
+            answers: list[bytes] = []
+            for side in sides:
+                await side.make_topic("t", 2, min__insync__replicas="2")
+                partitions = follow(side, "t")
+                requests = burst(side, "t", 2, version)
+                async with side.connected() as client:
+                    waiting, found = Answers(client), b""
+                    for gets in (True, False):
+                        await trio.sleep_until(client.connection._charges.muted_until)
+                        wait_ms = await side.limit(requests)
+                        await client.stream.send_all(requests)
+                        await trio.testing.wait_all_tasks_blocked()
+                        for partition in partitions:
+                            if gets:
+                                fetches(partition, partition.log.log_end_offset)
+                            else:
+                                partition.stop()
+                        await waiting.receive()
+                        last = await waiting.receive()
+                        assert wait_ms > 0 and wait_ms.to_bytes(4, "big") in last
+                        found += without_port(side, last).replace(side.topic_ids["t"], b"<t>")
+                    answers.append(found)
+            assert answers[0] == answers[1]
+            assert held(sides[0]) == held(sides[1])
+            assert sides[0].taken == 4
+
+    run()
 
 
 @trio_test
