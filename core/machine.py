@@ -14,8 +14,8 @@ A machine has two kinds of state.
 - *Soft* state is lost with the coordinator, and may be: which members wait for a rebalance, when a
   session expires, which partitions still lack a marker, the image of the cluster. Decisions change
   it directly. After a load, `loaded` creates it again. A decision whose append is refused may leave
-  it wrong: then the machine says so (`keeps_state_when_refused`), or undoes what the decision did
-  (`take_back`). One that ends with an error undoes that itself.
+  it wrong: then the decision brings with it what undoes that (`take_back`). One that ends with an
+  error undoes that itself.
 
 A request that must wait is answered later by *token*: its Decision has `reply=None`, and a later
 Decision carries (token, reply).

@@ -81,9 +81,6 @@ class GroupMachine:
     """Decides and replays for one partition. Every method that decides takes `now_ms` last and
     returns a Decision, or makes one in turns."""
 
-    keeps_state_when_refused: ClassVar[bool] = True
-    """A refused append changed nothing durable, and what is soft stays true: members get a
-    retriable error, and ask again."""
     log_is_compacted: ClassVar[bool] = True
 
     def __init__(self, settings: GroupSettings, new_id: NewId) -> None:

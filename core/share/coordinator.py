@@ -108,8 +108,6 @@ class ShareCoordinatorMachine:
     """Decides and replays for one partition. Every method that decides takes `now_ms` last and
     returns a Decision."""
 
-    keeps_state_when_refused: ClassVar[bool] = True
-    """Decisions change nothing but through records."""
     log_is_compacted: ClassVar[bool] = False
     """Updates rest on the records before them."""
 

@@ -104,8 +104,6 @@ class TransactionMachine:
     """Decides and replays for one partition. Every method that decides takes `now_ms` last and
     returns a Decision."""
 
-    keeps_state_when_refused: ClassVar[bool] = True
-    """Decisions change nothing but through records."""
     log_is_compacted: ClassVar[bool] = True
 
     def __init__(self, settings: TransactionSettings) -> None:

@@ -276,7 +276,7 @@ class TestLeadership:
 
     @simulated
     async def test_who_is_closed_before_it_has_loaded_serves_nobody(self) -> None:
-        """A refused append had it load again, and leadership went before that began."""
+        """A bug had it load again, and leadership went before that began."""
         async with running(**ONE_PARTITION) as test:
             await test.ask(find())
             await test.create_topics("t")
@@ -464,26 +464,6 @@ class TestRefusal:
             await test.create_topics("t")
             await test.configure(OFFSETS_TOPIC, "max.message.bytes", "70")
             assert await put(test, 2) == [ErrorCode.UNKNOWN_SERVER_ERROR]
-
-    @simulated
-    async def test_a_machine_that_went_ahead_is_loaded_again(self) -> None:
-        async with running(**ONE_PARTITION) as test:
-            await test.ask(find())
-            await test.create_topics("t")
-            await put(test, 1)
-            coordinator = only(test)
-            machine = coordinator.machine
-            type(machine).keeps_state_when_refused = False
-            try:
-                await test.assign((1, 2))
-                await test.configure(OFFSETS_TOPIC, "min.insync.replicas", "2")
-                await put(test, 2)
-                assert coordinator.state is State.LOADING
-                await test.loaded()
-            finally:
-                type(machine).keeps_state_when_refused = True
-            assert coordinator.machine is not machine
-            assert await committed(test) == {"t": 1}
 
     @simulated
     async def test_a_fault_of_ours_drops_the_state_too(self) -> None:

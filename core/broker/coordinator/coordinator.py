@@ -8,9 +8,8 @@ checkpoint.
 
 A new leader first reads the partition to its end, in slices, off the loop; requests meanwhile get
 COORDINATOR_LOAD_IN_PROGRESS. When the broker loses leadership, it drops the state, and waiting
-requests get NOT_COORDINATOR. When an append fails, nothing was replayed; a machine that has gone
-ahead of its log all the same (`keeps_state_when_refused` is False) is dropped and loaded again, and
-so is any machine that raised an unexpected exception.
+requests get NOT_COORDINATOR. When an append fails, nothing was replayed, and the machine stays. One
+that raised an unexpected exception is dropped and loaded again.
 
 A decision about thousands of things is made in turns (core/turns.py): a commit of 10,000 offsets, a
 group deleted with as many. Others must not see the machine half way, so they stand in line until it
@@ -85,9 +84,6 @@ class Machine(Protocol):
     into force, and what differs in it.
     """
 
-    keeps_state_when_refused: ClassVar[bool]
-    """Whether the state is still right when an append was refused, although the decision was
-    made."""
     log_is_compacted: ClassVar[bool]
     """Whether of records with the same key only the last one counts, as the log cleaner takes
     it."""
@@ -414,9 +410,6 @@ class Coordinator(Generic[M]):
         for waiter, answer in decision.answers:
             if isinstance(waiter, Waiter):
                 waiter.give(answer, self.written, refusal)
-        if refusal is not None and not self.machine.keeps_state_when_refused:
-            self._restart()
-            raise refusal
         if refusal is not None and decision.take_back is not None:
             decision.take_back()
             raise refusal

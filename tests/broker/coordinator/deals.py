@@ -28,7 +28,6 @@ class Tell(NamedTuple):
 class Deals:
     """The machine."""
 
-    keeps_state_when_refused: ClassVar[bool] = True
     log_is_compacted: ClassVar[bool] = False
 
     def __init__(self) -> None:
