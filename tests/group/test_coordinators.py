@@ -21,7 +21,7 @@ from pk.core.group.machine import GroupMachine
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.machine import Decision
 from pk.core.meta.events import TopicDeleted
-from pk.core.meta.image import Changes, MetadataImage, TopicImage
+from pk.core.meta.image import Changes, TopicImage
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.values import OFFSETS_TOPIC, coordinator_partition
 from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -269,8 +269,7 @@ class TestLeadership:
             assert await put(test, 1) == [loading]
             assert (await test.ask(join())).error_code == loading
             assert (await test.ask(beat("m", 1))).error_code == NONE, "Kafka believes it"
-            image = MetadataImage()
-            coordinator.follow(image, Changes(topics_deleted=[TopicImage("u", bytes(16))]))
+            coordinator.follow(Changes(topics_deleted=[TopicImage("u", bytes(16))]))
             await coordinator.load()
             assert await put(test, 1) == [NONE]
 

@@ -80,8 +80,9 @@ class Machine(Protocol):
     that decide what requests ask.
 
     After its log is replayed, a machine is handed the image of the cluster (`follow`, with nothing
-    changed), then hears that it is `loaded`; from then on `follow` brings each image that comes
-    into force, and what differs in it.
+    changed), then hears that it is `loaded`. From then on `follow` brings each change of the
+    cluster once, also those that came during the load, with the image in force: where several
+    changes had to wait, that image comes with each of them. No image comes after a newer one.
     """
 
     log_is_compacted: ClassVar[bool]
@@ -288,9 +289,10 @@ class Coordinator(Generic[M]):
             await command.wait()
         return not isinstance(command.error, KafkaError)
 
-    def follow(self, image: MetadataImage, found: Changes) -> None:
+    def follow(self, found: Changes) -> None:
         """Another image is in force, which differs by `found`."""
-        self.when_active(lambda machine, now_ms: machine.follow(image, found, now_ms))
+        image = self._around.image  # the one in force when the machine's turn comes
+        self.when_active(lambda machine, now_ms: machine.follow(image(), found, now_ms))
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, committed: bool

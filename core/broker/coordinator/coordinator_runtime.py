@@ -101,7 +101,7 @@ class CoordinatorRuntime(Generic[M]):
                 self._follow(change.new)
         if found:
             for coordinator in self:
-                coordinator.follow(image, found)
+                coordinator.follow(found)
 
     async def stop(self) -> None:
         """Close all: who waits is sent elsewhere."""

@@ -34,7 +34,8 @@ class Deals:
         self.deals: dict[str, bool] = {}
         self.unanswered: dict[str, set[str]] = {}
         """Soft."""
-        self.images = 0
+        self.images: list[int] = []
+        """The offsets of those it was handed."""
 
     def make(self, name: str, now_ms: int) -> Decision[Record]:
         return Decision([Record(name, done=False)], reply=name, effects=[Tell(name)])
@@ -70,7 +71,7 @@ class Deals:
         pass
 
     def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
-        self.images += 1
+        self.images.append(image.offset)
         return Decision()
 
     def loaded(self, now_ms: int) -> Decision[Record]:
