@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
 from pk.core.config import roles
-from pk.core.config.keys import ConfigError, Value, parse_properties
+from pk.core.config.keys import ConfigError, Value
 from pk.core.config.log_limits import EVERY_DIRECTORY, check_cleaners, check_cordoned
 from pk.core.config.roles import Listener
 from pk.core.config.tables import (
@@ -99,11 +99,6 @@ class BrokerConfig:
         config = cls(given)
         config.check()
         return config
-
-    @classmethod
-    def from_properties(cls, text: str) -> "BrokerConfig":
-        """The configuration that a `server.properties` file says."""
-        return cls.parse(parse_properties(text))
 
     def with_dynamic(
         self, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]

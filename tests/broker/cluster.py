@@ -18,13 +18,13 @@ from typing import Any
 
 import trio
 import trio.testing
+from trio_clock import TrioClock
 
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.registry import error_response
 from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
-from pk.core.broker.clock import TrioClock
 from pk.core.broker.controller.controller_link import Client
 from pk.core.broker.peers import Answered, PeerLost
 from pk.core.broker.replication.partition import Partition

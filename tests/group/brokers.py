@@ -13,6 +13,7 @@ from typing import Any
 import trio
 import trio.testing
 from nodes import decide
+from trio_clock import TrioClock
 
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.index import dispatch
@@ -20,7 +21,6 @@ from pk.core.api.registry import error_response
 from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
-from pk.core.broker.clock import TrioClock
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import Client, ControllerLink
 from pk.core.broker.controller.embedded_store import EmbeddedStore

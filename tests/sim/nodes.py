@@ -19,11 +19,11 @@ from sim.network import End, Network, SimTransport
 from sim.peers import SimPeers
 from sim.processes import Process, child, owned_by
 from sim.stores import Ensemble, EnsembleLocator, EnsembleStore, ObservedStore
+from trio_clock import TrioClock
 
 from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
 from pk.core.api.registry import Api
 from pk.core.broker.broker import Broker
-from pk.core.broker.clock import TrioClock
 from pk.core.broker.requests.context import Context
 from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig

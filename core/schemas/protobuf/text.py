@@ -43,7 +43,7 @@ _GROUP: Final = 10
 
 def canonical(file: FileDescriptorProto) -> str:
     """The text of a file whose names are resolved."""
-    writer = _Writer(file.syntax == "proto3", file.package)
+    writer = _Writer(file.syntax == "proto3")
     sections: list[list[str]] = [[f'syntax = "{file.syntax or "proto2"}";']]
     if file.package:
         sections[0].append(f"package {file.package};")
@@ -62,9 +62,8 @@ def canonical(file: FileDescriptorProto) -> str:
 
 
 class _Writer:
-    def __init__(self, proto3: bool, package: str) -> None:
+    def __init__(self, proto3: bool) -> None:
         self._proto3 = proto3
-        self._package = package
 
     def message(self, given: DescriptorProto) -> Iterator[str]:
         yield f"message {given.name} {{"

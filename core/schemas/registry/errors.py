@@ -116,12 +116,6 @@ def reference_exists(key: str) -> RegistryError:
     return RegistryError(42206, f"One or more references exist to the schema {key}.")
 
 
-def id_does_not_match(found: int, given: int) -> RegistryError:
-    return RegistryError(
-        42207, f"Schema already registered with id {found} instead of input id {given}"
-    )
-
-
 def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(42208, f"The specified subject '{subject}' is not a valid subject")
 

@@ -14,11 +14,11 @@ import pytest
 import trio
 import trio.testing
 from group.brokers import NoPeers
+from trio_clock import TrioClock
 
 from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
-from pk.core.broker.clock import TrioClock
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from pk.core.broker.controller.controller_link import Client
 from pk.core.broker.offload import inline

@@ -7,8 +7,8 @@ import pytest
 import trio
 from broker.cluster import FETCH, Cluster, running_cluster
 from group.brokers import simulated
+from trio_clock import TrioClock
 
-from pk.core.broker.clock import TrioClock
 from pk.core.broker.replication.replication_quotas import UNLIMITED, Quota, is_throttled
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.errors import ErrorCode

@@ -236,10 +236,11 @@ def test_any_text_is_a_properties_file_or_refused(text: str) -> None:
 
 
 def test_a_broker_is_configured_by_a_file() -> None:
-    config = BrokerConfig.from_properties(
+    given = parse_properties(
         "node.id=4\nlog.dirs=/a,/b\nlisteners=PLAINTEXT://127.0.0.1:0,IN://[::1]:9093\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,IN:SSL\nauto.create.topics.enable=false"
     )
+    config = BrokerConfig.parse(given)
     assert (config.node_id, config.log_dirs) == (4, ("/a", "/b"))
     assert config.listeners == (
         Listener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT"),

@@ -3,7 +3,7 @@ metadata store."""
 
 import pytest
 
-from pk.core.config import BrokerConfig, ConfigError, Listener
+from pk.core.config import BrokerConfig, ConfigError, Listener, parse_properties
 from pk.core.config.roles import Voter
 
 CONTROLLER = {"controller.listener.names": "CONTROLLER"}
@@ -30,7 +30,7 @@ def test_who_says_nothing_is_both_and_needs_no_other_node() -> None:
 
 def test_apaches_own_server_properties() -> None:
     """config/server.properties of Apache Kafka 4.3.1, as far as it is about roles."""
-    config = BrokerConfig.from_properties(
+    given = parse_properties(
         """
         process.roles=broker,controller
         node.id=1
@@ -42,6 +42,7 @@ def test_apaches_own_server_properties() -> None:
         listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
         """
     )
+    config = BrokerConfig.parse(given)
     assert config.broker_listeners == (Listener("PLAINTEXT", "", 9092, "PLAINTEXT"),)
     assert config.controller_listeners == (Listener("CONTROLLER", "", 9093, "PLAINTEXT"),)
     assert config.controller_quorum_bootstrap_servers == (("localhost", 9093),)
