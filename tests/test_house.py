@@ -141,6 +141,19 @@ def violations(name: str, text: str) -> list[str]:
     return found
 
 
+def rooms() -> list[str]:
+    return sorted({name_of(path.parent) for path in sources()})
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_every_room_says_in_one_sentence_what_it_holds(room: str) -> None:
+    """More may stand in a paragraph of its own."""
+    said = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text()))
+    sentence = (said or "").split("\n\n")[0].replace("\n", " ")
+    assert sentence.endswith(".")
+    assert not re.search(r"[.!?] [A-Z`]", sentence)
+
+
 def test_imports_point_down() -> None:
     found = [v for path in sources() for v in violations(name_of(path), path.read_text())]
     assert found == []

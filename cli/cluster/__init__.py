@@ -1,1 +1,1 @@
-"""Questions to the cluster that several commands ask. No command, and no output of its own."""
+"""Questions to the cluster that several commands ask, without a command or an output of its own."""

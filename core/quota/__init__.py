@@ -1,2 +1,1 @@
-"""Client quotas: for whom they are, which one counts, and the rates that they limit. Without
-I/O."""
+"""Client quotas without I/O: for whom they are, which one counts, and the rates they limit."""

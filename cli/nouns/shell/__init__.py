@@ -1,0 +1,1 @@
+"""`pk shell`: its options; the shell itself is in `cli/shell`."""

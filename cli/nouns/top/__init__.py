@@ -1,0 +1,1 @@
+"""`pk top`: its options; the screen itself is in `cli/top`."""

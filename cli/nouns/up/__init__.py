@@ -1,0 +1,1 @@
+"""`pk up`: its options; what it starts is in `cli/up`."""
