@@ -80,7 +80,9 @@ def apache() -> Iterator[tuple[int, int]]:
         "super.users": "User:ANONYMOUS",
         "listeners": f"{own['listeners']},USERS://127.0.0.1:{users_port}",
         "advertised.listeners": f"{own['advertised.listeners']},USERS://127.0.0.1:{users_port}",
-        "listener.security.protocol.map": f"{own['listener.security.protocol.map']},USERS:SASL_PLAINTEXT",
+        "listener.security.protocol.map": (
+            f"{own['listener.security.protocol.map']},USERS:SASL_PLAINTEXT"
+        ),
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "offsets.topic.num.partitions": "4",

@@ -98,7 +98,12 @@ async def test_offsets_follow_each_other() -> None:
         ("two batches", bytes(batch()) + bytes(batch()), 9, ErrorCode.INVALID_RECORD),
         ("half a batch", bytes(batch())[:-1], 9, ErrorCode.CORRUPT_MESSAGE),
         ("zstd too early", batch(codec=Codec.ZSTD), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-        ("transactional", batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), 9, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (
+            "transactional",
+            batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
+            9,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "-",
 )  # fmt: skip

@@ -179,7 +179,9 @@ REFUSED: dict[str, Frames] = {
     "an unknown codec": one(harmed(21, b"\0\x05")),
     "bytes that are not gzip": one(harmed(21, b"\0\x01")),
     "zstd": one(batch(b"v" * 500, codec=Codec.ZSTD)),
-    "a transaction": one(batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)),
+    "a transaction": one(
+        batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+    ),
     "a transactional id": one(batch(), transactional_id="x"),
     "an internal topic": one(batch(), OFFSETS_TOPIC),
     "an internal topic, acks=0": one(batch(), OFFSETS_TOPIC, acks=0),
@@ -203,7 +205,9 @@ REFUSED: dict[str, Frames] = {
     "no partitions": several(("t", []), ("other", [(0, batch())])),
     "a long name": one(batch(), "n" * 249),
     "many partitions": several(("t", [(n % 4, batch()) for n in range(200)])),
-    "a name that is no UTF-8": altered(lambda frame: frame.replace(b"\2t", b"\2\xff").replace(b"\1t", b"\1\xff")),
+    "a name that is no UTF-8": altered(
+        lambda frame: frame.replace(b"\2t", b"\2\xff").replace(b"\1t", b"\1\xff")
+    ),
     "bytes left over": altered(lambda frame: frame + b"\0\0\0"),
     "cut off": altered(lambda frame: frame[:-30]),
     "an unknown version": altered(lambda frame: frame[:3] + b"\x63" + frame[4:]),

@@ -24,10 +24,12 @@ Topics = list[tuple[str, bytes, list[tuple[int, bytes]]]]
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
 partitions = st.tuples(st.integers(0, (1 << 31) - 1), st.binary(min_size=1, max_size=300))
 topics = st.lists(
-    st.tuples(names, st.binary(min_size=16, max_size=16), st.lists(partitions, min_size=1, max_size=4)),
+    st.tuples(
+        names, st.binary(min_size=16, max_size=16), st.lists(partitions, min_size=1, max_size=4)
+    ),
     min_size=1,
     max_size=3,
-)  # fmt: skip
+)
 versions = st.integers(3, 13)
 
 

@@ -9,11 +9,14 @@ from pk.core.auth.jaas import PLAIN_LOGIN, JaasError, parse_jaas
     ("text", "options"),
     [
         (f'{PLAIN_LOGIN} required username="a" password="b";', {"username": "a", "password": "b"}),
-        (f"{PLAIN_LOGIN} Required\n  username='a'\n  password=b ;\n", {"username": "a", "password": "b"}),
+        (
+            f"{PLAIN_LOGIN} Required\n  username='a'\n  password=b ;\n",
+            {"username": "a", "password": "b"},
+        ),
         (f'{PLAIN_LOGIN} required user_a="x;y=z \\"q\\"";', {"user_a": 'x;y=z "q"'}),
         (f"{PLAIN_LOGIN} required;", {}),
     ],
-)  # fmt: skip
+)
 def test_a_login(text: str, options: dict[str, str]) -> None:
     login = parse_jaas(text)
     assert (login.module, login.options) == (PLAIN_LOGIN, options)

@@ -416,9 +416,7 @@ class WatchedDisk(MemoryDisk):
 
 
 @trio_test
-async def test_a_large_state_of_producers_is_read_off_the_loop_and_a_small_one_when_it_is_used() -> (
-    None
-):
+async def test_a_large_state_of_producers_is_read_off_the_loop_a_small_one_when_used() -> None:
     disk = WatchedDisk()
     async with running_node(disk) as node, caller_of(node) as caller:
         for topic, producers in (("many", 1000), ("few", 2)):

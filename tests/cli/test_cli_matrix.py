@@ -4,8 +4,8 @@ broker and Apache Kafka.
 What holds for each: no traceback, the exit code it is documented to have, JSON that its own schema
 describes, no escape sequence in a pipe, no colour with NO_COLOR, no line of output wider than the
 terminal. Some screens show the same each time; those are stored in `screens/` and compared.
-`PK_STORE_SCREENS=1 pytest tests/cli/test_cli_matrix.py` writes them again: look at what git says has
-changed.
+`PK_STORE_SCREENS=1 pytest tests/cli/test_cli_matrix.py` writes them again: look at what git says
+has changed.
 """
 
 import csv

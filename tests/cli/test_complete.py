@@ -243,7 +243,8 @@ def test_meanings_stay_on_their_line() -> None:
 
 
 def test_every_word_that_names_a_completion_is_known() -> None:
-    """An option or argument without a function for its `complete` completes nothing, and says nothing."""
+    """An option or argument without a function for its `complete` completes nothing, and says
+    nothing."""
     remember("127.0.0.1:9092", "topic", {"orders": "3 partitions"})
     for kind in ("group", "broker", "feature", "topic-config", "broker-config"):
         remember("127.0.0.1:9092", kind, {"1": "one"})

@@ -44,10 +44,11 @@ def test_add_list_and_clear(broker: Broker, faults: Faults) -> None:
     assert "fault 1" in added
     faults("add", "delay", "Fetch", "--seconds", "0.5")
     rows = json.loads(faults("list", "-f", "json"))
-    assert [(r["api"], r["kind"], r["error"], r["times"], r["delay_ms"], r["client_id"]) for r in rows] == [
+    keys = "api", "kind", "error", "times", "delay_ms", "client_id"
+    assert [tuple(row[key] for key in keys) for row in rows] == [
         ("Produce", "fail", "NOT_LEADER_OR_FOLLOWER", 2, 0, "me"),
         ("Fetch", "delay", None, None, 500, None),
-    ]  # fmt: skip
+    ]
     faults("clear", "2")
     assert [r["fault"] for r in json.loads(faults("list", "-f", "json"))] == [1]
     assert "No broker has fault 2" in faults("clear", "2", code=Exit.USAGE)

@@ -346,8 +346,8 @@ def test_a_dry_run_makes_nothing(at: Run) -> None:
 
 @pytest.mark.faults
 def test_a_stall_of_the_broker_counts_for_every_record_that_was_due_in_it(pk: Run) -> None:
-    """A producer that waits for the answer before sending the next sees one slow record here, and no
-    more."""
+    """A producer that waits for the answer before sending the next sees one slow record here, and
+    no more."""
     with PkBroker(memory=True) as broker:
         stopped = threading.Event()
 

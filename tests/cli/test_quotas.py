@@ -39,10 +39,11 @@ def test_a_quota_is_set_changed_and_deleted(at: Run, user: str) -> None:
     )
     assert first.code == 0, first.err
     of = {"user": user, "client_id": None, "ip": None}
+    done = {"result": "changed", "error": None}
     assert first.json == [
-        {**of, "key": "producer_byte_rate", "from": None, "to": 10485760.0, "result": "changed", "error": None},
-        {**of, "key": "request_percentage", "from": None, "to": 12.5, "result": "changed", "error": None},
-    ]  # fmt: skip
+        {**of, "key": "producer_byte_rate", "from": None, "to": 10485760.0, **done},
+        {**of, "key": "request_percentage", "from": None, "to": 12.5, **done},
+    ]
     assert f"This changes the quota of user {user}:" in first.err
     assert "producer_byte_rate (none) → 10485760" in first.err
     assert listed(at, "--user", user) == [

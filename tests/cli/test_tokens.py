@@ -19,7 +19,9 @@ KEYS = {
     "inter.broker.listener.name": "CLIENTS",
     "sasl.enabled.mechanisms": "SCRAM-SHA-512",
     "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
-    "listener.name.clients.scram-sha-512.sasl.jaas.config": f'{SCRAM} username="admin" password="hush";',
+    "listener.name.clients.scram-sha-512.sasl.jaas.config": (
+        f'{SCRAM} username="admin" password="hush";'
+    ),
     "delegation.token.secret.key": SECRET,
     "delegation.token.expiry.time.ms": "3600000",
 }
@@ -57,7 +59,8 @@ def test_a_token_is_made_used_renewed_and_ended(
     file = tmp_path / "token.properties"
     file.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
-        f'sasl.jaas.config={SCRAM} username="{token["token"]}" password="{token["hmac"]}" tokenauth="true";\n'
+        f'sasl.jaas.config={SCRAM} username="{token["token"]}" password="{token["hmac"]}" '
+        'tokenauth="true";\n'
     )
     assert pk("topics", "list", "--config-file", str(file)).code == 0
     by_token = pk("tokens", "create", "-y", "--config-file", str(file))

@@ -29,8 +29,14 @@ def test_a_user_comes_changes_and_goes(at: Run, user: str) -> None:
     added = at("users", "add", user, "-y", "-f", "json", stdin=f"{SECRET}\n".encode())
     assert added.code == 0, added.err
     assert added.json == [
-        {"user": user, "mechanism": "SCRAM-SHA-512", "iterations": 4096, "result": "added", "error": None}
-    ]  # fmt: skip
+        {
+            "user": user,
+            "mechanism": "SCRAM-SHA-512",
+            "iterations": 4096,
+            "result": "added",
+            "error": None,
+        }
+    ]
     assert "who knows it can log in" in added.err and SECRET not in added.err
     also = at("users", "add", user, "--mechanism", "SCRAM-SHA-256", "-y", stdin=b"x")
     assert also.code == 0, also.err

@@ -1,8 +1,8 @@
 """A member that leaves is gone at once: no heartbeat of its own brings it back, and none that was
 under way does.
 
-A member that comes back after it left has no task that polls for it. The others wait for its partitions
-until its session ends.
+A member that comes back after it left has no task that polls for it. The others wait for its
+partitions until its session ends.
 """
 
 from __future__ import annotations

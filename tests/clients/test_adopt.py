@@ -383,7 +383,9 @@ def test_acls_users_and_quotas_come_along(tmp_path: Path) -> None:
         "inter.broker.listener.name": "CLIENTS",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
-        "listener.name.clients.scram-sha-256.sasl.jaas.config": f'{login} username="admin" password="a";',
+        "listener.name.clients.scram-sha-256.sasl.jaas.config": (
+            f'{login} username="admin" password="a";'
+        ),
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:admin;User:bob",
     }

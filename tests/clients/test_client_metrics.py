@@ -28,7 +28,8 @@ def test_java_pushes_its_metrics() -> None:
             *("--topic", "t", *at, "--command-property", "client.id=java"),
         ) as producer:
             try:
-                # It lives until it has pushed: one that closes before its first push pushes nothing.
+                # It lives until it has pushed: one that closes before its first push pushes
+                # nothing.
                 broker.wait_for_requests("PushTelemetry", client_id="java", timeout_s=60)
                 producer.communicate("a\n", timeout=120)
             finally:

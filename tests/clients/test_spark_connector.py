@@ -1,6 +1,7 @@
 """Spark's own Kafka connector: batches and streams, written and read.
 
-Slow, because it needs a pyspark of its own: `scripts/test -m slow tests/clients/test_spark_connector.py`.
+Slow, because it needs a pyspark of its own:
+`scripts/test -m slow tests/clients/test_spark_connector.py`.
 """
 
 from __future__ import annotations

@@ -212,7 +212,8 @@ def test_pages_that_were_dropped_are_not_resident(tmp_path: Path) -> None:
         file.pwrite(bytes(mmap.PAGESIZE), position)
     for position, length in ((0, size), (gap - 100_000, 100_001)):  # of this, the last byte alone
         drop_pages(path, gap, 128 * 1024)
-        # A read that must not wait begins to fetch what is missing, and a quick disk has it at once.
+        # A read that must not wait begins to fetch what is missing, and a quick disk has it at
+        # once.
         assert not file.resident(position, length) or in_memory(path, gap)
         assert len(file.pread(size, 0)) == size
     drop_pages(path, gap, 128 * 1024)

@@ -23,13 +23,14 @@ from pk.net.client.admin_users import NewPassword
 from pk.net.node import Node
 
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+ADMIN = f'{SCRAM_LOGIN} username="admin" password="a";'
 KEYS: dict[str, Any] = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
     "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
     "sasl.mechanism.controller.protocol": "SCRAM-SHA-256",
-    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": f'{SCRAM_LOGIN} username="admin" password="a";',
-    "listener.name.controller.scram-sha-256.sasl.jaas.config": f'{SCRAM_LOGIN} username="admin" password="a";',
+    "listener.name.plaintext.scram-sha-256.sasl.jaas.config": ADMIN,
+    "listener.name.controller.scram-sha-256.sasl.jaas.config": ADMIN,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin",
     "delegation.token.secret.key": "the brokers' own",
@@ -63,7 +64,9 @@ def by_token(token: Token, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": mechanism,
-        "sasl.jaas.config": f'{SCRAM_LOGIN} username="{token.token_id}" password="{password}" tokenauth="true";',
+        "sasl.jaas.config": (
+            f'{SCRAM_LOGIN} username="{token.token_id}" password="{password}" tokenauth="true";'
+        ),
     }
 
 

@@ -213,7 +213,9 @@ async def test_pk_gets_one_token_for_all_connections() -> None:
 async def test_brokers_log_in_at_each_other_with_tokens() -> None:
     with running_provider("ES256") as provider:
         keys: dict[str, Any] = {
-            "listener__security__protocol__map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+            "listener__security__protocol__map": (
+                "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"
+            ),
             "sasl__enabled__mechanisms": "OAUTHBEARER",
             "sasl__mechanism__inter__broker__protocol": "OAUTHBEARER",
             "sasl__mechanism__controller__protocol": "OAUTHBEARER",

@@ -1,4 +1,5 @@
-"""A node's channel to another, for those who do not wait: they are called once, whatever happens."""
+"""A node's channel to another, for those who do not wait: they are called once, whatever
+happens."""
 
 from typing import Any
 

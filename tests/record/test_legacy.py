@@ -344,15 +344,21 @@ REFUSED = {
     "a batch": (bytes(build_batch([(1, None, b"v", ())])), ErrorCode.INVALID_RECORD),
     "two formats": (ONE + build_set(ROWS[:1], 0), ErrorCode.INVALID_RECORD),
     "log append time": (changed(ONE, 17, 8), ErrorCode.INVALID_TIMESTAMP),
-    "stamped wrapper": (build_set(ROWS, 1, Codec.GZIP, log_append_time=True), ErrorCode.INVALID_TIMESTAMP),
+    "stamped wrapper": (
+        build_set(ROWS, 1, Codec.GZIP, log_append_time=True), ErrorCode.INVALID_TIMESTAMP
+    ),
     "zstd": (changed(ONE, 17, 4), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "codec 7": (changed(ONE, 17, 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "not gzip": (changed(ONE, 17, 1), ErrorCode.INVALID_RECORD),
     "not lz4 of v0": (changed(build_set(ROWS[:1], 0), 17, 3), ErrorCode.INVALID_RECORD),
     "two wrappers": (build_set(ROWS, 1, Codec.GZIP) * 2, ErrorCode.INVALID_RECORD),
     "a wrapper after a message": (ONE + build_set(ROWS, 1, Codec.GZIP), ErrorCode.INVALID_RECORD),
-    "no value to unpack": (changed(build_set([(0, 1, None, None)], 1), 17, 1), ErrorCode.INVALID_RECORD),
-    "key of length -2": (changed(build_set([(0, 1, None, None)], 1), 29, 0xFE), ErrorCode.CORRUPT_MESSAGE),
+    "no value to unpack": (
+        changed(build_set([(0, 1, None, None)], 1), 17, 1), ErrorCode.INVALID_RECORD
+    ),
+    "key of length -2": (
+        changed(build_set([(0, 1, None, None)], 1), 29, 0xFE), ErrorCode.CORRUPT_MESSAGE
+    ),
     "key beyond the end": (changed(ONE, 27, 0x7F), ErrorCode.CORRUPT_MESSAGE),
     "value too short": (changed(ONE, 36, 4), ErrorCode.CORRUPT_MESSAGE),
 }  # fmt: skip

@@ -1,5 +1,5 @@
-"""Our verdicts on JSON Schema and protobuf beside libraries that others wrote: jsoncompat, and Buf's
-rules of what breaks the wire format. Each difference is in a table here, with its reason.
+"""Our verdicts on JSON Schema and protobuf beside libraries that others wrote: jsoncompat, and
+Buf's rules of what breaks the wire format. Each difference is in a table here, with its reason.
 
 (test_avro_peer.py has Avro.)
 """

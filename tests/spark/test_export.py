@@ -339,7 +339,11 @@ def progress(p):
     if p.records > int(sys.argv[4]):
         print("exporting", flush=True)
         signal.pause()
-export(ExportOptions(bootstrap=sys.argv[1], topic=sys.argv[2], directory=Path(sys.argv[3]), cores=2, mode="resume"), progress)
+bootstrap, topic, directory = sys.argv[1:4]
+options = ExportOptions(
+    bootstrap=bootstrap, topic=topic, directory=Path(directory), cores=2, mode="resume"
+)
+export(options, progress)
 print("done", flush=True)
 """
 

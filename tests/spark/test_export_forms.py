@@ -143,7 +143,8 @@ def test_directories_have_the_values_and_readers_get_them_back(
     found = spark.read.parquet(str(tmp_path))
     assert {(r["topic"], r["partition"]) for r in found.collect()} == {(topic, 0), (topic, 1)}
     wrong = found.where(
-        "date <> cast(timestamp AS date) OR hour <> hour(timestamp) OR NOT country <=> value.country"
+        "date <> cast(timestamp AS date) OR hour <> hour(timestamp) "
+        "OR NOT country <=> value.country"
     )
     assert (found.count(), wrong.count()) == (30, 0)
     with pytest.raises(OptionError, match="value have no field city"):

@@ -215,9 +215,10 @@ import sys
 from pk.spark.importer.importer import import_rows
 from pk.spark.importer.options import ImportOptions
 bootstrap, topic, source, block = sys.argv[1:]
-summary = import_rows(
-    ImportOptions(bootstrap=bootstrap, topic=topic, source=source, key="id", cores=2, block_bytes=int(block))
+options = ImportOptions(
+    bootstrap=bootstrap, topic=topic, source=source, key="id", cores=2, block_bytes=int(block)
 )
+summary = import_rows(options)
 print(summary.records_before + summary.records)
 """
 

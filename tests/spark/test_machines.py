@@ -87,7 +87,9 @@ class BrokerThere(PkBroker):
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
                 "inter.broker.listener.name": "PLAINTEXT",
                 f"{own}.sasl.enabled.mechanisms": "PLAIN",
-                f"{own}.plain.sasl.jaas.config": f'{LOGIN}="broker" password="b" user_job="{PASSWORD}";',
+                f"{own}.plain.sasl.jaas.config": (
+                    f'{LOGIN}="broker" password="b" user_job="{PASSWORD}";'
+                ),
             }
         )
         self.machine = machine

@@ -127,7 +127,8 @@ def test_a_run_that_fails_leaves_no_directory_behind(tmp_path: Path) -> None:
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from pk.spark.export.manifest import open_directory\n"
+        "import sys; from pathlib import Path\n"
+        "from pk.spark.export.manifest import open_directory\n"
         "with open_directory(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

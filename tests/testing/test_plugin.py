@@ -106,7 +106,8 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="session")
 def show_imports():
-    print("IMPORTED", {"pk.testing.broker_thread", "pk.core.api.find_coordinator"} <= set(sys.modules))
+    wanted = {"pk.testing.broker_thread", "pk.core.api.find_coordinator"}
+    print("IMPORTED", wanted <= set(sys.modules))
 
 
 def pytest_unconfigure():
@@ -150,10 +151,10 @@ def test_collecting_alone_imports_nothing_of_the_broker(tmp_path: Path) -> None:
 
 
 NOT_FOR_A_BROKER = (
-    "asyncio", "cryptography", "google", "h11", "http.client", "prometheus_client", "prompt_toolkit",
-    "pyarrow", "pyspark", "rich", "tomlkit", "typer", "pk.cli", "pk.core.api.join_group",
-    "pk.core.schemas", "pk.net.client.admin", "pk.net.client.producer", "pk.net.http",
-    "pk.net.metrics", "pk.spark",
+    "asyncio", "cryptography", "google", "h11", "http.client", "prometheus_client",
+    "prompt_toolkit", "pyarrow", "pyspark", "rich", "tomlkit", "typer", "pk.cli",
+    "pk.core.api.join_group", "pk.core.schemas", "pk.net.client.admin", "pk.net.client.producer",
+    "pk.net.http", "pk.net.metrics", "pk.spark",
 )  # fmt: skip
 
 

@@ -283,8 +283,8 @@ def test_a_controller_that_says_nothing_is_left_when_another_is_named() -> None:
 
 
 def test_a_request_that_went_down_with_its_controller_is_sent_to_the_same_place_again() -> None:
-    """Its machine lost its power and came back: no connection breaks, and no other node is named. The
-    simulator found a registration that waited so until it gave up."""
+    """Its machine lost its power and came back: no connection breaks, and no other node is named.
+    The simulator found a registration that waited so until it gave up."""
 
     async def main(here: Here) -> None:
         async def hangs_once(request: Any) -> Any:

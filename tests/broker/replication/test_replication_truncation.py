@@ -30,7 +30,8 @@ TWO_DIRS = {"log__dirs": "/a,/b"}
 
 
 async def alone(cluster: Cluster, node: int, *values: bytes) -> None:
-    """Have `node` lead and take records that reach no other broker, then lose its leadership unnoticed."""
+    """Have `node` lead and take records that reach no other broker, then lose its leadership
+    unnoticed."""
     others = [n for n in cluster._members if n != node]
     cluster.part(*others)
     await cluster.change(leader=node, isr=(node,))

@@ -1,5 +1,5 @@
-"""The driver's commit without Spark: a batch is published once, whichever driver asks, however often, and
-whatever died before."""
+"""The driver's commit without Spark: a batch is published once, whichever driver asks, however
+often, and whatever died before."""
 
 from __future__ import annotations
 
