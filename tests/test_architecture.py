@@ -93,9 +93,19 @@ def test_each_step_leads_to_the_next(one: Step, other: Step) -> None:
 
 
 def test_no_step_is_left_out() -> None:
-    """Each numbered line is a step that the test can read, and the four walks are there."""
+    """Each numbered line is a step that the test can read, and the four requests have their
+    walks."""
     assert len(NUMBERED.findall(TEXT)) == sum(map(len, walks())) > 30
-    assert TEXT.count("\n### ") == 4
+    (section,) = re.findall(r"^## The walks\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    _, *requests = re.split(r"^### ", section, flags=re.MULTILINE)
+    assert len(requests) == 4
+    assert all(STEP.search(request) for request in requests)
+
+
+def test_no_level_of_headings_is_left_out() -> None:
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", TEXT, re.MULTILINE)]
+    assert levels[0] == 1
+    assert all(below <= above + 1 for above, below in pairwise(levels))
 
 
 def test_the_packages_are_those_of_the_broker() -> None:
