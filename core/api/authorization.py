@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pk.core.api.authorized import CLUSTER_OPERATIONS
-from pk.core.api.registry import AnyApi
+from pk.core.api.registry import Answer, Api, Request, Response
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -361,14 +361,14 @@ def describing(context: Context) -> Callable[[str], bool] | None:
     return lambda name: allows(context, _O.DESCRIBE, _R.TOPIC, name, log=False)
 
 
-def guarded(api: AnyApi) -> AnyApi:
+def guarded(api: Api[Request, Response]) -> Api[Request, Response]:
     """`api`, whose handler is called once the asker has what the whole request needs."""
     needs = [need for need in NEEDS[api.key] if need.refusal is Refusal.REQUEST]
     if not needs:
         return api
     handle = api.handle
 
-    def check_first(context: Context, request: Any) -> Any:
+    def check_first(context: Context, request: Request) -> Answer[Response]:
         """Raises KafkaError for what is missing; else what the handler returns."""
         if context.broker.authorization.authorizer is not None:
             for operation, resource_type, of, _, _ in needs:

@@ -18,7 +18,16 @@ from typing import Any, Final, cast
 import trio
 
 from pk.core.api.authorization import guarded
-from pk.core.api.registry import AnyApi, Api, Holding, Large, error_response
+from pk.core.api.registry import (
+    Answer,
+    AnyApi,
+    Api,
+    Holding,
+    Large,
+    Request,
+    Response,
+    error_response,
+)
 from pk.core.broker.faults import actions
 from pk.core.broker.faults.faults import Fault, Faults, SeenRequest, is_node
 from pk.core.broker.requests.context import Context
@@ -106,10 +115,10 @@ def with_faults(apis: Iterable[AnyApi], faults: Faults) -> tuple[AnyApi, ...]:
     return (*(_meeting(api, faults) for api in apis), guarded(API))
 
 
-def _meeting(api: AnyApi, faults: Faults) -> AnyApi:
+def _meeting(api: Api[Request, Response], faults: Faults) -> Api[Request, Response]:
     handle = api.handle
 
-    def meet(context: Context, request: Any) -> Any:
+    def meet(context: Context, request: Request) -> Answer[Response]:
         """What the handler returns, unless faults are in force."""
         if is_node(context.client_id) or request is None:
             return handle(context, request)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import trio
 
-from pk.core.api.registry import AnyApi
+from pk.core.api.registry import Api, Request, Response
 from pk.core.auth.acls import AclBinding
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
@@ -63,10 +63,10 @@ _RULES_MAX: Final = 100
 """So many ACLs of a request are looked for: all of them come into force together."""
 
 
-def through(api: AnyApi) -> AnyApi:
+def through(api: Api[Request, Response]) -> Api[Request, Response]:
     """`api` as brokers serve it to clients."""
 
-    async def handle(context: Context, request: Any) -> Any:
+    async def handle(context: Context, request: Request) -> Response:
         return await pass_on(context, request)
 
     return replace(api, handle=handle)

@@ -14,6 +14,9 @@ handled at once. An awaitable is parked:
 What a plain function returns is written at once. What is awaited is written in turns if it has many
 elements: the connection sees that by itself. It does not look at answers to Produce and Fetch, of
 which there are too many; Fetch says `Large(response)` where that is so.
+
+What wraps a handler keeps its types. Only where APIs are found by name (late.py) or stand in one
+table are they `AnyApi`: what a table holds is of as many types as there are messages.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from pk.core.errors import KafkaError
 from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.schema import Message
 
-Request = TypeVar("Request", bound=Message)
+Request = TypeVar("Request", bound=Message | None)
+"""None stands for a request that could not be read: ApiVersions answers it all the same."""
 Response = TypeVar("Response", bound=Message)
 
 

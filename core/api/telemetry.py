@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from pk.core.api.authorization import guarded
-from pk.core.api.registry import AnyApi, Api
+from pk.core.api.registry import Answer, AnyApi, Api
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.broker.telemetry.client_metrics import CODECS, ClientMetrics, Peer
+from pk.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pk.core.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -72,8 +73,10 @@ def with_telemetry(apis: Iterable[AnyApi], metrics: ClientMetrics) -> tuple[AnyA
     )
 
 
-def _remembering(api: AnyApi, metrics: ClientMetrics) -> AnyApi:
-    def handle(context: Context, request: Any) -> Any:
+def _remembering(
+    api: Api[ApiVersionsRequest | None, ApiVersionsResponse], metrics: ClientMetrics
+) -> Api[ApiVersionsRequest | None, ApiVersionsResponse]:
+    def handle(context: Context, request: ApiVersionsRequest | None) -> Answer[ApiVersionsResponse]:
         if request is not None and context.api_version >= VERSION_CLIENT_SOFTWARE:
             name, version = request.client_software_name, request.client_software_version
             metrics.introduced(context.connection_id, name, version)
