@@ -93,6 +93,13 @@ class Answers:
                 self._sent.set()
                 self._sent = None
 
+    async def finish(self) -> None:
+        """Send all that is owed: wait for the answers that are missing."""
+        await self.flush()
+        while self.parked:
+            await self.wait_for_release()
+            await self.flush()
+
     async def wait_for_room(self) -> None:
         """Enough is parked: read no more until some of it is answered (backpressure by not
         reading)."""

@@ -68,7 +68,8 @@ ENDINGS_AT_ONCE = 32
 """To end a connection takes a quarter of a millisecond: so many may end in a turn of the loop."""
 
 GOODBYE_S = 0.5
-"""How long a peer whose connection we close gets to take the answers to what it asked before."""
+"""How long the answers to what a peer asked before have, when we close its connection: to be
+complete, and to be taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,7 @@ class Connection:
                     self._settle()
                     await self._login.last_answer(e)
                 with trio.move_on_after(GOODBYE_S):
-                    await self._answers.flush()
+                    await self._answers.finish()
                     await self._transport.finish()
                 raise
             except (trio.BrokenResourceError, OSError):

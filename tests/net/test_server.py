@@ -170,6 +170,17 @@ async def test_what_came_before_a_malformed_frame_is_answered() -> None:
 
 
 @trio_test
+async def test_what_waits_when_a_malformed_frame_comes_is_answered() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        waiting = frame_request(fetch_request(wait_ms=20), 11, 7, "test")
+        await caller.stream.send_all(waiting + MALFORMED["a version beyond"])
+        await caller.receive(FETCH, 11)
+        assert caller.last_correlation_id == 7
+        assert await caller.at_end()
+
+
+@trio_test
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     async with running_node() as node, caller_of(node) as caller:
         await caller.stream.send_all(framed(head(API_VERSIONS, 99, 5) + b"\x00anything at all"))
