@@ -63,6 +63,8 @@ class PartitionHistory:
     """Who appended in a leader epoch."""
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     """Of each producer in each of its epochs the last sequence that is committed."""
+    offsets: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """Producer, epoch and last sequence of a committed batch → its first offset."""
 
     def at(self, offset: int) -> Batch | None:
         """The committed batch that holds `offset`."""
@@ -411,6 +413,7 @@ class History:
                     topic,
                 )
             known.sequences[producer] = header.last_sequence
+            known.offsets[*producer, header.last_sequence] = header.base_offset
         known.bases.append(found.base)
         known.batches.append(found)
         known.end = found.next
@@ -448,7 +451,7 @@ class History:
     def acknowledged(
         self, key: Key, offset: int, producer_id: int, sequence: int, epoch: int = 0
     ) -> None:
-        """A producer was told that its batch, with this first sequence, is safe at `offset` (-1:
+        """A producer was told that its batch, with this last sequence, is safe at `offset` (-1:
         where is not said)."""
         known = self.partition(key)
         if not known.promised:
@@ -460,10 +463,12 @@ class History:
                 f" {known.end} is committed",
                 self.topic_of(key),
             )
-        if offset >= 0 and known.at(offset) is None:
+        at = known.offsets.get((producer_id, epoch, sequence))
+        if offset >= 0 and offset != at:
             raise Violation(
                 "what is acknowledged is committed",
-                f"{known.name}: offset {offset}; {known.end} is committed",
+                f"{known.name}: producer {producer_id} sequence {sequence} is acknowledged at"
+                f" {offset}, and committed at {at}",
                 self.topic_of(key),
             )
 

@@ -83,6 +83,16 @@ class End:
             await self._arrived.wait()
         return self.inbox.popleft()
 
+    async def receive_all(self) -> bytes:
+        """All that has come, as one read of a socket gives it; b"" at the end. Raises
+        trio.BrokenResourceError."""
+        first = await self.receive()
+        if not self.inbox:
+            return first
+        data = b"".join((first, *self.inbox))
+        self.inbox.clear()
+        return data
+
     def finish(self) -> None:
         """Send nothing more; what was sent still arrives."""
         if self.usable and self.process.alive:
@@ -345,7 +355,7 @@ class SimTransport:
         self.last_sent = self.waited_at = float("-inf")
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
-        data = self._left or await self._end.receive()
+        data = self._left or await self._end.receive_all()
         self._left = b""
         before = len(buffer)
         if not feed(buffer, data):

@@ -25,6 +25,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group import classic_group, transactional_offsets
 from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.offsets import Offsets
+from pk.core.log.appender import Appender
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.producers import Producers
@@ -167,6 +168,19 @@ def metadata_not_synced() -> AbstractContextManager[None]:
 def topic_not_synced() -> AbstractContextManager[None]:
     """A topic with `flush.messages=1` is not synced before its records are acknowledged."""
     return _no_sync_below("/synced-0/")
+
+
+@contextmanager
+def one_offset_for_a_run() -> Iterator[None]:
+    """The batches of requests that came together are all answered with the first one's offset."""
+    append_run = Appender.append_run
+
+    def confused(self: Appender, run: Any, leader_epoch: int, now_ms: int) -> list[int]:
+        offsets = append_run(self, run, leader_epoch, now_ms)
+        return offsets[:1] * len(offsets)
+
+    with patched(Appender, append_run=confused):
+        yield
 
 
 @contextmanager
@@ -541,6 +555,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "lost-append": append_lost_on_controller_change,
     "metadata-fsync": metadata_not_synced,
     "topic-fsync": topic_not_synced,
+    "run-one-offset": one_offset_for_a_run,
     "lost-markers": markers_lost_at_failover,
     "one-marker": complete_with_one_marker,
     "lso-passes-open": last_stable_offset_passes_open_transactions,
