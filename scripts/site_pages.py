@@ -35,6 +35,9 @@ from pk.testing import Broker
 _MODULE = re.compile(r"\b(?:pk|collections|typing)\.(?:[a-z_]+\.)*")
 """Where a type is from."""
 
+_DRAWN = re.compile(r"^```mermaid\n(?:(?!```).*\n)+```\n<!-- on the site: (.+) -->$", re.MULTILINE)
+"""A drawing in Mermaid, and the image that stands for it."""
+
 _WIDE = ("---", "hide: [toc]", "---", "")
 """A page whose tables need the width of the list of headings."""
 
@@ -55,6 +58,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     ):
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Shows the image that a comment names in place of the Mermaid before it: a forge draws that by
+    itself, the site would fetch the library from another host."""
+    return _DRAWN.sub(r"\1", markdown)
 
 
 def configs() -> str:

@@ -13,6 +13,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs/architecture.md").read_text()
 PICTURE = (ROOT / "docs/packages.svg").read_text()
+[DRAWING] = re.findall(r"^```mermaid\n(.+?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+ROOMS = {
+    str(file.parent.relative_to(ROOT))
+    for pattern in ("core/*", "core/broker/*", "core/log/*", "core/api/*", "net/*")
+    for file in ROOT.glob(f"{pattern}/__init__.py")
+}
 
 STEP = re.compile(
     (
@@ -117,3 +123,17 @@ def test_the_packages_are_those_of_the_broker() -> None:
         )
         assert sentence and sentence.endswith(".") and "\n" not in sentence
         assert re.search(rf">{name}</t(?:ext|span)>", PICTURE), "it is drawn"
+
+
+def test_every_room_is_drawn_and_every_arrow_is_an_import() -> None:
+    tops = {"cli", "spark", "testing", "net"}
+    of_ids = {room.replace("/", "_"): room for room in ROOMS | tops}
+    drawn = re.findall(r"^ +(?:subgraph )?(\w+) ?\[", DRAWING, re.MULTILINE)
+    assert sorted(of_ids) == sorted(set(drawn) - {"machines", "bytes"})
+    arrows = re.findall(r"^ +(\w+) --> (\w+)$", DRAWING, re.MULTILINE)
+    assert len(arrows) > 15
+    for source, target in arrows:
+        importing, imported = of_ids[source], of_ids[target].replace("/", ".")
+        lines = re.compile(rf"^\s*from pk\.{imported}\b", re.MULTILINE)
+        files = (ROOT / importing).rglob("*.py")
+        assert any(lines.search(file.read_text()) for file in files), (source, target)
