@@ -16,7 +16,7 @@ from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.failures import error_name, phrase, sentence
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.net.client.admin import Admin
-from pk.net.client.admin_base import Failure
+from pk.net.client.admin_operations.base import Failure
 
 _AT_ONCE: Final = 1_000
 """ACLs in one request: brokers bound what one request may change."""

@@ -10,7 +10,7 @@ from pk.cli.runtime.context import Context, count
 from pk.cli.undo import log as store
 from pk.core.auth.acls import AclBinding
 from pk.net.client.admin import Admin
-from pk.net.client.admin_base import Failure
+from pk.net.client.admin_operations.base import Failure
 
 KIND = "acls"
 ROW = ChangedAclRow

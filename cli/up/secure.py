@@ -173,7 +173,7 @@ class Secured:
         from pk.cli.cluster.propagation import until_user
         from pk.core.errors import KafkaError
         from pk.net.client.admin import open_admin
-        from pk.net.client.admin_users import NewPassword
+        from pk.net.client.admin_operations.users import NewPassword
         from pk.net.client.errors import ClientError
 
         own = {

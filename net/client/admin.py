@@ -5,29 +5,27 @@
 
 An operation on many items returns a dict from item to result or error: the broker's `KafkaError`,
 or a `ClientError` if the broker responsible could not be reached. All other errors are raised. The
-operations are in admin_cluster, admin_metadata, admin_topics, admin_partitions, admin_configs,
-admin_groups, admin_share_groups, admin_records, admin_transactions, admin_acls, admin_users,
-admin_tokens and admin_faults; what they take and give is in results.
+operations are in admin_operations, a file for each subject; what they take and give is in results.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from pk.net.client.admin_acls import AclOperations
-from pk.net.client.admin_base import Failure
-from pk.net.client.admin_cluster import ClusterOperations
-from pk.net.client.admin_configs import ConfigOperations
-from pk.net.client.admin_faults import FaultOperations
-from pk.net.client.admin_groups import GroupOperations
-from pk.net.client.admin_metadata import MetadataOperations
-from pk.net.client.admin_partitions import PartitionOperations
-from pk.net.client.admin_quotas import QuotaOperations
-from pk.net.client.admin_records import RecordOperations
-from pk.net.client.admin_share_groups import ShareGroupOperations
-from pk.net.client.admin_tokens import TokenOperations
-from pk.net.client.admin_topics import TopicOperations
-from pk.net.client.admin_transactions import TransactionOperations
-from pk.net.client.admin_users import UserOperations
+from pk.net.client.admin_operations.acls import AclOperations
+from pk.net.client.admin_operations.base import Failure
+from pk.net.client.admin_operations.cluster import ClusterOperations
+from pk.net.client.admin_operations.configs import ConfigOperations
+from pk.net.client.admin_operations.faults import FaultOperations
+from pk.net.client.admin_operations.groups import GroupOperations
+from pk.net.client.admin_operations.metadata import MetadataOperations
+from pk.net.client.admin_operations.partitions import PartitionOperations
+from pk.net.client.admin_operations.quotas import QuotaOperations
+from pk.net.client.admin_operations.records import RecordOperations
+from pk.net.client.admin_operations.share_groups import ShareGroupOperations
+from pk.net.client.admin_operations.tokens import TokenOperations
+from pk.net.client.admin_operations.topics import TopicOperations
+from pk.net.client.admin_operations.transactions import TransactionOperations
+from pk.net.client.admin_operations.users import UserOperations
 from pk.net.client.cluster import open_cluster
 from pk.net.client.config import AdminConfig, parse
 from pk.net.client.connection import OnRequest, RequestTrace

@@ -8,7 +8,7 @@ import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
-from pk.net.client.admin_base import by_topic
+from pk.net.client.admin_operations.base import by_topic
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer_group import ConsumerProtocolGroup

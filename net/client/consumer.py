@@ -32,7 +32,7 @@ import trio
 
 from pk.core.errors import KafkaError
 from pk.core.values import INTERNAL_TOPICS, TopicPartition
-from pk.net.client.admin_base import Failure
+from pk.net.client.admin_operations.base import Failure
 from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.commits import Commits
 from pk.net.client.config import ConsumerConfig, parse

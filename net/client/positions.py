@@ -18,8 +18,8 @@ import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import NO_EPOCH, TopicPartition
-from pk.net.client.admin_groups import GroupOperations
-from pk.net.client.admin_topics import TopicOperations
+from pk.net.client.admin_operations.groups import GroupOperations
+from pk.net.client.admin_operations.topics import TopicOperations
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import AdminConfig, ConsumerConfig, duration_ms
 from pk.net.client.errors import ClientError, LogTruncated, NoOffset, is_passing

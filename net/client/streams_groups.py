@@ -20,7 +20,7 @@ from pk.core.wire.messages.streams_group_describe import (
     Topology,
 )
 from pk.net.client import results as r
-from pk.net.client.admin_base import failure
+from pk.net.client.admin_operations.base import failure
 from pk.net.client.connection import Connection
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
-from pk.net.client.admin_base import by_topic
+from pk.net.client.admin_operations.base import by_topic
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import ProducerConfig
 from pk.net.client.connection import Connection

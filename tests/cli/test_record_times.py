@@ -12,8 +12,8 @@ from clients.topics import create_topic, wait_for_marks
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
-from pk.net.client import admin_records
 from pk.net.client.admin import open_admin
+from pk.net.client.admin_operations import records
 
 FIRST_MS = 1_700_000_000_000
 
@@ -87,7 +87,7 @@ def test_what_does_not_exist_is_an_error_of_its_own(kafka: Kafka, topic: str) ->
 def test_batches_too_large_for_company_are_asked_for_alone(
     kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin_records, "_PARTITION_BYTES", 1)
+    monkeypatch.setattr(records, "_PARTITION_BYTES", 1)
     places = [(TopicPartition(topic, p), o) for p, o in itertools.product((0, 1), (0, 3, 39))]
     found = times(kafka, places)
     assert found == {

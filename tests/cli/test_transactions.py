@@ -17,7 +17,7 @@ from shapes import check_json
 
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
-from pk.net.client.admin_transactions import OpenTransaction, TransactionOperations
+from pk.net.client.admin_operations.transactions import OpenTransaction, TransactionOperations
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pk.core.wire.messages.metadata import (
     MetadataResponseBroker,
 )
 from pk.net.client.admin import open_admin
-from pk.net.client.admin_base import AdminBase
+from pk.net.client.admin_operations.base import AdminBase
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import AdminConfig
 from pk.net.client.connection import Connection

@@ -20,9 +20,9 @@ from pk.core.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from pk.net.client import admin_base
 from pk.net.client import cluster as cluster_module
 from pk.net.client.admin import Admin, open_admin
+from pk.net.client.admin_operations import base
 from pk.net.client.cluster import Cluster, open_cluster
 from pk.net.client.config import AdminConfig, parse
 from pk.net.client.errors import ControllerSilent, NoBrokers, RequestTimedOut, Unanswered
@@ -197,7 +197,7 @@ async def test_a_change_names_the_controller_where_who_passes_it_on_answers(
     whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that does not answer anything else either hangs itself."""
-    monkeypatch.setattr(admin_base, "_ASIDE_S", 0.1 if whole else 30)
+    monkeypatch.setattr(base, "_ASIDE_S", 0.1 if whole else 30)
 
     async def handler(request: Any, version: int) -> Any:
         if not isinstance(request, MetadataRequest):
@@ -246,7 +246,7 @@ async def test_a_controller_that_hangs_is_left_for_who_takes_over(
 ) -> None:
     """A broker that was stopped keeps its connections; once the cluster has put it out, the next
     controller is asked."""
-    monkeypatch.setattr(admin_base, "_LOOK_S", 0.05)
+    monkeypatch.setattr(base, "_LOOK_S", 0.05)
     put_out, asked = trio.Event(), 0
 
     async def of_the_first(request: Any, version: int) -> Any:

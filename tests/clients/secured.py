@@ -18,7 +18,7 @@ from clients.apache_kafka import ApacheKafka, free_ports
 from clients.pk_broker import PkBroker
 from pk.core.auth.scram import Mechanism
 from pk.net.client.admin import open_admin
-from pk.net.client.admin_users import NewPassword
+from pk.net.client.admin_operations.users import NewPassword
 from pk.net.client.results import NewTopic
 
 TOPIC = "secured"

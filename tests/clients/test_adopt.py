@@ -28,7 +28,7 @@ from clients.topics import group_admin, wait_for_marks, wait_until
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.core.auth.scram import Mechanism
 from pk.net.client.admin import open_admin
-from pk.net.client.admin_users import NewPassword
+from pk.net.client.admin_operations.users import NewPassword
 
 pytestmark = pytest.mark.peer
 

@@ -22,7 +22,7 @@ from pk.cli.up.certificates import Authority
 from pk.cli.up.cluster_files import ClusterState, command, read_state
 from pk.core.auth.scram import Mechanism
 from pk.net.client.admin import open_admin
-from pk.net.client.admin_users import NewPassword
+from pk.net.client.admin_operations.users import NewPassword
 from pk.net.client.results import NewTopic
 
 pytestmark = pytest.mark.faults

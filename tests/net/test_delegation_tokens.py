@@ -18,8 +18,8 @@ from pk.core.auth.scram import Mechanism
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage
 from pk.net.client.admin import Admin, open_admin
-from pk.net.client.admin_tokens import Token
-from pk.net.client.admin_users import NewPassword
+from pk.net.client.admin_operations.tokens import Token
+from pk.net.client.admin_operations.users import NewPassword
 from pk.net.node import Node
 
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"

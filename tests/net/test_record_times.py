@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.values import TopicPartition
-from pk.net.client.admin_records import _Search
+from pk.net.client.admin_operations.records import _Search
 
 TP = TopicPartition("t", 0)
 _LAST_OFFSET_DELTA_AT = 23

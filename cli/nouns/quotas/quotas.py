@@ -8,7 +8,7 @@ from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.quota.entity import IP, entity_text
-from pk.net.client.admin_quotas import QuotaFilter
+from pk.net.client.admin_operations.quotas import QuotaFilter
 
 
 async def list_quotas(context: Context, options: ListQuotas) -> None:

@@ -12,7 +12,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
 from pk.core.auth.principal import KafkaPrincipal
 from pk.net.client.admin import Admin
-from pk.net.client.admin_tokens import Token
+from pk.net.client.admin_operations.tokens import Token
 
 
 async def list_tokens(context: Context, options: ListTokens) -> None:

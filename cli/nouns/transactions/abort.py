@@ -19,7 +19,7 @@ from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
-from pk.net.client.admin_transactions import OpenTransaction
+from pk.net.client.admin_operations.transactions import OpenTransaction
 from pk.net.client.results import ProducerState, TransactionDescription
 
 

@@ -22,7 +22,7 @@ from pk.cli.undo.users import remember_added
 from pk.core.auth.scram import ITERATIONS_MIN, Mechanism
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.admin import Admin
-from pk.net.client.admin_users import NewPassword, ScramUser
+from pk.net.client.admin_operations.users import NewPassword, ScramUser
 
 
 async def list_users(context: Context, pattern: str | None) -> None:

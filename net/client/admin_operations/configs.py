@@ -5,7 +5,7 @@ from typing import Any
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client import results as r
-from pk.net.client.admin_base import AdminBase, Failure, Routed, check, failure
+from pk.net.client.admin_operations.base import AdminBase, Failure, Routed, check, failure
 from pk.net.client.connection import Connection
 from pk.net.client.errors import NotUp, RequestTimedOut, Unanswered
 

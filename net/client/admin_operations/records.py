@@ -18,7 +18,7 @@ import trio
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
-from pk.net.client.admin_base import AdminBase, Failure, Routed
+from pk.net.client.admin_operations.base import AdminBase, Failure, Routed
 from pk.net.client.connection import Connection
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
-from pk.net.client.admin_base import AdminBase, Failure, Routed, by_topic, check, failure
+from pk.net.client.admin_operations.base import AdminBase, Failure, Routed, by_topic, check, failure
 from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
 

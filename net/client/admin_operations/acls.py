@@ -6,7 +6,7 @@ from typing import Any
 
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.core.errors import KafkaError
-from pk.net.client.admin_base import AdminBase, Failure, check, failure
+from pk.net.client.admin_operations.base import AdminBase, Failure, check, failure
 from pk.net.client.connection import Connection
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition, Uuid, uuid_text
 from pk.net.client import results as r
-from pk.net.client.admin_base import AdminBase, Failure, by_topic, failure
+from pk.net.client.admin_operations.base import AdminBase, Failure, by_topic, failure
 from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
 

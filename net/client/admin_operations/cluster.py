@@ -7,7 +7,14 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import METADATA_TOPIC, ZERO_UUID, TopicPartition
 from pk.core.wire.index import MESSAGES
 from pk.net.client import results as r
-from pk.net.client.admin_base import FAILURES, AdminBase, Failure, by_topic, check, failure
+from pk.net.client.admin_operations.base import (
+    FAILURES,
+    AdminBase,
+    Failure,
+    by_topic,
+    check,
+    failure,
+)
 from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from pk.core.errors import KafkaError
 from pk.core.quota.entity import Entity, entity_of
-from pk.net.client.admin_base import AdminBase, Failure, check, failure
+from pk.net.client.admin_operations.base import AdminBase, Failure, check, failure
 from pk.net.client.connection import Connection
 
 EXACT: Final = 0

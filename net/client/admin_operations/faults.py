@@ -6,8 +6,8 @@ from typing import Final
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
-from pk.net.client.admin_partitions import PartitionOperations
-from pk.net.client.admin_topics import TopicOperations
+from pk.net.client.admin_operations.partitions import PartitionOperations
+from pk.net.client.admin_operations.topics import TopicOperations
 from pk.net.client.results import ElectionType
 
 FAULTS_OFF = "makes no faults for tests: start it with pk.faults.enable=true where no data matters"

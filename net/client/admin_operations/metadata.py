@@ -12,7 +12,7 @@ from typing import Any, Final
 from pk.core.errors import ErrorCode
 from pk.core.values import METADATA_TOPIC, Uuid
 from pk.net.client import results as r
-from pk.net.client.admin_base import AdminBase, check
+from pk.net.client.admin_operations.base import AdminBase, check
 from pk.net.client.connection import Connection
 
 METADATA_TOPIC_ID: Final[Uuid] = bytes(15) + b"\x01"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.lazy_dataclass import dataclass
-from pk.net.client.admin_base import AdminBase, check
+from pk.net.client.admin_operations.base import AdminBase, check
 from pk.net.client.connection import Connection
 
 _PERIOD_OF_BROKER: int = -1

@@ -8,7 +8,14 @@ import trio
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
-from pk.net.client.admin_base import FAILURES, AdminBase, Failure, by_topic, check, failure
+from pk.net.client.admin_operations.base import (
+    FAILURES,
+    AdminBase,
+    Failure,
+    by_topic,
+    check,
+    failure,
+)
 from pk.net.client.cluster import Backoff
 from pk.net.client.connection import Connection
 from pk.net.client.errors import RequestTimedOut

@@ -11,7 +11,7 @@ import trio
 
 from pk.core.auth.scram import SALT_BYTES, Mechanism
 from pk.core.errors import KafkaError
-from pk.net.client.admin_base import AdminBase, Failure, check, failure
+from pk.net.client.admin_operations.base import AdminBase, Failure, check, failure
 from pk.net.client.connection import Connection
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
-from pk.net.client.admin_base import AdminBase, Failure, by_topic, check, failure
+from pk.net.client.admin_operations.base import AdminBase, Failure, by_topic, check, failure
 from pk.net.client.connection import Connection
 
 
