@@ -6,6 +6,11 @@ difference: logs are created and opened, leaders take over, topics are deleted, 
 their partitions. Only when all that is done does the image take effect for handlers, so that a
 client that learns of a topic can use it.
 
+An image may change tens of thousands of partitions, so the reaction is made in turns. Nobody sees
+half of it in the image, which is replaced in one step, together with what coordinators know. The
+partitions themselves turn one after another before that: each is wholly what the old image or the
+new one says, and one that a client looks for too early or too late says that it does not lead.
+
 Its parts do not know it: `assemble` (assembly.py) creates them all and gives each the few things
 that it needs.
 """
@@ -49,10 +54,12 @@ from pk.core.broker.requests.just_fenced import JustFenced
 from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.client_metrics import ClientMetrics
+from pk.core.broker.turns import finish
 from pk.core.config import BrokerConfig
 from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import BROKER
-from pk.core.meta.image import Changes, MetadataImage, changes
+from pk.core.meta.image import Changes, MetadataImage, changes_in_turns
+from pk.core.turns import emptied
 
 Served = Sequence[tuple[int, int, int]]
 """(api key, first version, last version)."""
@@ -183,7 +190,9 @@ class Broker:
         async with self._publishing:
             if image.offset <= self.image.offset:
                 return
-            found = changes(self.image, image)
+            # While it pauses both images stay as they are: only this method replaces the current
+            # one.
+            found = await finish(changes_in_turns(self.image, image))
             if any(resource_type == BROKER for resource_type, _ in found.configs):
                 config = self.config.with_dynamic(
                     image.broker_configs(None), image.broker_configs(self.node_id)
@@ -191,6 +200,11 @@ class Broker:
                 self.state.config = config
                 self.quotas.configure(config)
             await self._react(image, found)
+            # A copy: a coordinator that is still loading looks at what changed later. What nobody
+            # has any more is freed here.
+            changed = found.partitions.copy()
+            del found
+            await finish(emptied(changed))
 
     async def _react(self, image: MetadataImage, found: Changes) -> None:
         await self.fetchers.release(found)
@@ -207,7 +221,7 @@ class Broker:
         await self.fetchers.follow(opened, found)
         await self.assignments.follow(opened, found)
         await self.replicas.retire(gone)
-        if self.replicas.lacking_room(image):
+        if await finish(self.replicas.lacking_room(image)):
             self._lacks_room.set()
 
     async def _await_room(self) -> None:
@@ -219,8 +233,9 @@ class Broker:
             await trio.sleep(wait_s)
             self._lacks_room = trio.Event()
             async with self._publishing:
-                late = self.replicas.lacking_room(self.image)
-                await self._react(self.image, Changes(partitions=late))
+                late = Changes(partitions=await finish(self.replicas.lacking_room(self.image)))
+                await finish(late.index())
+                await self._react(self.image, late)
             wait_s = (
                 min(2 * wait_s, ROOM_RETRY_S_MAX) if self._lacks_room.is_set() else ROOM_RETRY_S
             )

@@ -50,6 +50,9 @@ from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, ZERO_UUID, Topic
 ConfigResource = tuple[int, str]
 """(resource type, resource name)."""
 
+Configs = Mapping[ConfigResource, Mapping[str, str]]
+"""The own keys of all resources that have any."""
+
 ScramUser = tuple[str, int]
 """(user, SCRAM mechanism)."""
 
@@ -171,9 +174,7 @@ class MetadataImage:
     """Nodes that registered as possible controllers."""
     topics: Mapping[str, TopicImage] = field(default_factory=dict[str, TopicImage])
     topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict[Uuid, TopicImage])
-    configs: Mapping[ConfigResource, Mapping[str, str]] = field(
-        default_factory=dict[ConfigResource, Mapping[str, str]]
-    )
+    configs: Configs = field(default_factory=dict[ConfigResource, Mapping[str, str]])
     features: Mapping[str, int] = field(default_factory=dict[str, int])
     """Finalized features and their levels; one that is off is absent."""
     producer_id_next: int = 0
@@ -238,6 +239,12 @@ class MetadataImage:
 
 COPIED_AS_ELEMENT: Final = 64
 """So many references are copied while one element is looked at."""
+
+COMPARED_AT_ONCE: Final = 4096
+"""Topics and partitions that two images share, and which are passed over between two pauses."""
+
+DIFFERS_AS_SAME: Final = 8
+"""A partition that differs takes as long as so many that are shared."""
 
 
 class _Edit:
@@ -544,6 +551,17 @@ class PartitionChange:
         self.tp = TopicPartition(self.topic.name, self.new.partition)
 
 
+NO_CHANGES: Final[Mapping[int, PartitionChange]] = {}
+
+
+@dataclass(slots=True)
+class _Index:
+    by_topic: dict[str, dict[int, PartitionChange]] = field(
+        default_factory=dict[str, dict[int, PartitionChange]]
+    )
+    reassigned: set[str] = field(default_factory=set[str])
+
+
 @dataclass(slots=True)
 class Changes:
     """What differs between two images, for code that must act on it. Act on deletions
@@ -563,21 +581,44 @@ class Changes:
     """Whether access rules came or went."""
     quotas: bool = False
     """Whether client quotas changed."""
-    _reassigned: set[str] | None = None
+    _index: _Index | None = field(default=None, repr=False, compare=False)
 
     @property
     def topics_reassigned(self) -> set[str]:
         """The names of topics whose partitions came, went or moved to other replicas: what
         consumers are assigned depends on their count and racks, and not on leaders and in-sync
         replicas."""
-        if self._reassigned is None:
-            self._reassigned = {
-                change.topic.name
-                for change in self.partitions
-                if change.old is None or change.old.replicas != change.new.replicas
-            }
-            self._reassigned.update(topic.name for topic in self.topics_deleted)
-        return self._reassigned
+        return self._indexed().reassigned
+
+    def of_topic(self, name: str) -> Mapping[int, PartitionChange]:
+        """Those of `partitions` that are of one topic, by their numbers."""
+        return self._indexed().by_topic.get(name, NO_CHANGES)
+
+    def index(self) -> Turns[None]:
+        """Look at all `partitions` with pauses, for `topics_reassigned` and `of_topic`: who follows
+        an image asks for these where nothing may pause."""
+        index, pace = _Index(), Pace(COMPARED_AT_ONCE)
+        for change in self.partitions:
+            name = change.topic.name
+            of_topic = index.by_topic.get(name)
+            if of_topic is None:
+                of_topic = index.by_topic[name] = {}
+            of_topic[change.new.partition] = change
+            if change.old is None or change.old.replicas != change.new.replicas:
+                index.reassigned.add(name)
+            if pace.due(DIFFERS_AS_SAME):
+                yield
+        for topic in self.topics_deleted:
+            index.reassigned.add(topic.name)
+            if pace.due():
+                yield
+        self._index = index
+
+    def _indexed(self) -> _Index:
+        if self._index is None:
+            at_once(self.index())
+        assert self._index is not None
+        return self._index
 
     def __bool__(self) -> bool:
         return bool(
@@ -594,24 +635,41 @@ class Changes:
 
 def changes(old: MetadataImage, new: MetadataImage) -> Changes:
     """What to do to get from `old` to `new`. What both share is not looked at."""
+    return at_once(changes_in_turns(old, new))
+
+
+def changes_in_turns(old: MetadataImage, new: MetadataImage) -> Turns[Changes]:
+    """As `changes`, with pauses; what is asked of the result later is worked out already."""
     result = Changes(
         features=old.features is not new.features and old.features != new.features,
         acls=old.acls is not new.acls,
         quotas=old.quotas is not new.quotas,
     )
     if old.topics_by_id is not new.topics_by_id:
-        _topic_changes(old, new, result)
-    if old.configs is not new.configs:
-        result.configs = _differing(old.configs, new.configs)
+        yield from _topic_changes(old, new, result)
+    result.configs = yield from changed_configs(old.configs, new.configs)
     if old.brokers is not new.brokers:
-        result.brokers = _differing(old.brokers, new.brokers)
+        result.brokers = yield from _differing(old.brokers, new.brokers)
+    yield from result.index()
     return result
 
 
-def _topic_changes(old: MetadataImage, new: MetadataImage, result: Changes) -> None:
+def changed_configs(old: Configs, new: Configs) -> Turns[list[ConfigResource]]:
+    """See `Changes.configs`."""
+    return [] if old is new else (yield from _differing(old, new))
+
+
+def _topic_changes(old: MetadataImage, new: MetadataImage, result: Changes) -> Turns[None]:
     before, after = old.topics_by_id, new.topics_by_id
-    result.topics_deleted = [t for i, t in before.items() if i not in after]
+    pace = Pace(COMPARED_AT_ONCE)
+    for topic_id, topic in before.items():
+        if topic_id not in after:
+            result.topics_deleted.append(topic)
+        if pace.due():
+            yield
     for topic_id, topic in after.items():
+        if pace.due():
+            yield
         was = before.get(topic_id)
         if was is topic:
             continue
@@ -620,13 +678,31 @@ def _topic_changes(old: MetadataImage, new: MetadataImage, result: Changes) -> N
         known = was.partitions if was is not None else ()
         for partition in topic.partitions:
             one = known[partition.partition] if partition.partition < len(known) else None
-            if one is not partition and one != partition:
+            if one is partition:
+                if pace.due():
+                    yield
+                continue
+            if one != partition:
                 result.partitions.append(PartitionChange(topic, one, partition))
+            if pace.due(DIFFERS_AS_SAME):
+                yield
 
 
-def _differing(old: Mapping[_K, object], new: Mapping[_K, object]) -> list[_K]:
-    found = [k for k, v in new.items() if old.get(k) is not v and old.get(k) != v]
-    return found + [k for k in old if k not in new]
+def _differing(old: Mapping[_K, object], new: Mapping[_K, object]) -> Turns[list[_K]]:
+    found: list[_K] = []
+    pace = Pace(COMPARED_AT_ONCE)
+    for key, value in new.items():
+        was = old.get(key)
+        if was is not value and was != value:
+            found.append(key)
+        if pace.due():
+            yield
+    for key in old:
+        if key not in new:
+            found.append(key)
+        if pace.due():
+            yield
+    return found
 
 
 def _token(event: DelegationTokenChanged) -> DelegationToken:

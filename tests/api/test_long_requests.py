@@ -11,8 +11,6 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +18,7 @@ import pytest
 import trio
 import trio.testing
 from large_requests import Names, Path, kinds, large, name_of
+from loop_steps import counted
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core import turns
@@ -70,38 +69,6 @@ FEW, MANY = 2 * FREED_AT_ONCE // SHORTENED, 6 * FREED_AT_ONCE // SHORTENED
 GROWTH = 1.75
 """A step that does everything grows threefold. What goes on by itself may fall into the same step
 as a turn."""
-
-
-class Steps(trio.abc.Instrument):
-    """Counts the calls in each step of the tasks that began after it."""
-
-    def __init__(self) -> None:
-        self.longest = 0
-        self._calls = 0
-        self._others = frozenset([trio.lowlevel.current_task()])
-
-    def _count(self, frame: Any, event: str, argument: Any) -> None:
-        self._calls += event in ("call", "c_call")
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task not in self._others:
-            self._calls = 0
-            sys.setprofile(self._count)
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task not in self._others:
-            sys.setprofile(None)
-            self.longest = max(self.longest, self._calls)
-
-
-@contextmanager
-def counted() -> Iterator[Steps]:
-    steps = Steps()
-    trio.lowlevel.add_instrument(steps)
-    try:
-        yield steps
-    finally:
-        trio.lowlevel.remove_instrument(steps)
 
 
 async def prepare(caller: Caller) -> Names:

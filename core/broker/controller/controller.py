@@ -45,7 +45,7 @@ from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, MetadataLost, MetadataStore, StoreFailed, StoreFull
-from pk.core.turns import at_once
+from pk.core.turns import at_once, emptied
 from pk.core.values import NO_NODE, NO_TIMESTAMP
 from pk.core.wire.schema import Struct
 
@@ -176,7 +176,9 @@ class Controller:
         self.predecessor = before if before != self.controller_id else NO_NODE
         self.feed.restart(image)
         self.observers.clear()
-        self._commit_image(image, decision.records, image.apply(decision.records))
+        taken_over = image.apply(decision.records)
+        at_once(self.feed.add(decision.records, taken_over, self._now_ms()))
+        self._commit_image(image, taken_over)
         self._closed = None
 
     async def run(
@@ -255,12 +257,19 @@ class Controller:
             error = FateUnknown(why)
         finally:
             if error is None and events:
-                self._commit_image(before, events, image)
+                # What was appended has happened, whatever becomes of the leadership while the
+                # feed is at it: this is carried through. Nothing else appends meanwhile, and feed
+                # and image change in one step.
+                await finish(self.feed.add(events, image, self._now_ms()))
+                self._commit_image(before, image)
             _answer(batch, error, before)
         given_up = [each for one in batch if one.given_up for each in (one.about, one.reply)]
         unwanted: list[Any] = [each for each in given_up if isinstance(each, Struct)]
         batch.clear()
         given_up.clear()
+        left: list[Any] = [*events, *(events.values_at_hand or ())]
+        del events
+        await finish(emptied(left))
         await let_go(unwanted)
 
     async def _decide(self, batch: list[_Submitted], events: Appended) -> MetadataImage:
@@ -299,11 +308,9 @@ class Controller:
             events += records
         return image
 
-    def _commit_image(
-        self, before: MetadataImage, events: list[Event], image: MetadataImage
-    ) -> None:
-        """The store has `events`: other nodes may have them before this one's broker reacts."""
-        self.feed.add(events, image, self._now_ms())
+    def _commit_image(self, before: MetadataImage, image: MetadataImage) -> None:
+        """The store and the feed have what led from `before` to `image`: other nodes may have it
+        before this one's broker reacts."""
         self.image = image
         self._grown.set()
         for follow in self.committed:

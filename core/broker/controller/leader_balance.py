@@ -11,16 +11,17 @@ the one before may have died in between.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Final
 
 import trio
 
 from pk.core.broker.controller.active_controller import ActiveController, OffLoopDecision
 from pk.core.broker.state import BrokerState
+from pk.core.broker.turns import finish
 from pk.core.errors import KafkaError
 from pk.core.meta.elections import elect_offline, rebalance_leaders
-from pk.core.meta.image import MetadataImage, changes
+from pk.core.meta.image import NO_CONFIGS, ConfigResource, Configs, MetadataImage, changed_configs
+from pk.core.turns import Turns
 
 logger = logging.getLogger("pk.controller")
 
@@ -33,12 +34,11 @@ class LeaderBalance:
     def __init__(self, controller: ActiveController, state: BrokerState) -> None:
         self._controller = controller
         self._state = state
-        self._allowed = trio.Event()
+        self._changed = trio.Event()
         controller.committed.append(self._follow)
 
     async def run(self) -> None:
         """Until cancelled."""
-        self._allowed.set()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._elect_offline)
             await self._rebalance()
@@ -63,28 +63,37 @@ class LeaderBalance:
             return False
 
     async def _elect_offline(self) -> None:
+        seen = self._controller.image.configs
         while True:
-            await self._allowed.wait()
-            self._allowed = trio.Event()
             config = self._state.config
             try:
                 count = await self._controller.submit(
-                    lambda image, config=config: elect_offline(image, config)
+                    OffLoopDecision(
+                        lambda config=config: lambda image: elect_offline(image, config)
+                    )
                 )
             except KafkaError as e:
                 logger.info("no leaders were elected for offline partitions: %s", e)
-                continue
-            if count:
-                logger.warning("%d partitions without a leader have one by the configs", count)
+            else:
+                if count:
+                    logger.warning("%d partitions without a leader have one by the configs", count)
+            allowed = False
+            while not allowed:
+                await self._changed.wait()
+                self._changed = trio.Event()
+                before, seen = seen, self._controller.image.configs
+                allowed = await finish(_differ(before, seen))
 
     def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
-        if before.configs is image.configs:
-            return
-        for resource in changes(before, image).configs:
-            if _own(before, resource) != _own(image, resource):
-                self._allowed.set()
+        if before.configs is not image.configs:
+            self._changed.set()
 
 
-def _own(image: MetadataImage, resource: tuple[int, str]) -> str | None:
-    own: Mapping[str, str] = image.config(*resource)
-    return own.get(UNCLEAN)
+def _differ(before: Configs, after: Configs) -> Turns[bool]:
+    """Whether the config was changed for any resource."""
+    found = yield from changed_configs(before, after)
+    return any(_own(before, resource) != _own(after, resource) for resource in found)
+
+
+def _own(configs: Configs, resource: ConfigResource) -> str | None:
+    return configs.get(resource, NO_CONFIGS).get(UNCLEAN)

@@ -30,7 +30,8 @@ from pk.core.lazy_dataclass import dataclass
 from pk.core.meta import snapshot
 from pk.core.meta.events import Event, encode
 from pk.core.meta.image import MetadataImage
-from pk.core.record.build import build_batch
+from pk.core.record.build import BatchBuilder
+from pk.core.turns import Pace, Turns
 from pk.core.values import NO_EPOCH
 
 TAIL_BYTES: Final = 4 << 20
@@ -38,6 +39,12 @@ TAIL_BYTES: Final = 4 << 20
 
 SNAPSHOTS_KEPT: Final = 2
 """Who is half through the one before the newest may finish it."""
+
+BATCHED_AT_ONCE: Final = 1024
+"""Records that go into a batch between two pauses."""
+
+ENCODED_AS_BATCHED: Final = 8
+"""An event that must be encoded first takes as long as so many that need not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,11 @@ class Appended(list[Event]):
         """The values of their records. Nothing may be added afterwards."""
         if self._values is None:
             self._values = [encode(event) for event in self]
+        return self._values
+
+    @property
+    def values_at_hand(self) -> list[bytes] | None:
+        """The same, None where they have not been worked out yet."""
         return self._values
 
 
@@ -131,16 +143,18 @@ class MetadataFeed:
         self._image = image
         self._open = True
 
-    def add(self, events: Iterable[Event], image: MetadataImage, now_ms: int) -> None:
-        """Take in one append that the store has: `events`, and the `image` they led to."""
+    def add(self, events: Iterable[Event], image: MetadataImage, now_ms: int) -> Turns[None]:
+        """Take in one append that the store has: `events`, and the `image` they led to. Who reads
+        meanwhile finds nothing of it: all of it is there when this has come to its end."""
         first, epoch = self._image.offset, image.controller_epoch
-        data = bytes(
-            build_batch(
-                ((now_ms, None, value, ()) for value in values_of(events)),
-                base_offset=first,
-                leader_epoch=epoch,
-            )
-        )
+        values = events.values_at_hand if isinstance(events, Appended) else None
+        builder = BatchBuilder()
+        pace = Pace(BATCHED_AT_ONCE)
+        for value in map(encode, events) if values is None else values:
+            builder.append(now_ms, None, value)
+            if pace.due(ENCODED_AS_BATCHED if values is None else 1):
+                yield
+        data = bytes(builder.build(first, epoch))
         self._tail.append(_Append(first, image.offset, epoch, data))
         self._bytes += len(data)
         while self._bytes > self._tail_bytes and len(self._tail) > 1:

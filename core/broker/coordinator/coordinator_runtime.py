@@ -96,9 +96,8 @@ class CoordinatorRuntime(Generic[M]):
             if topic.name == self.topic:
                 for number in list(self._by_partition):
                     self._close(number)
-        for change in found.partitions:
-            if change.topic.name == self.topic:
-                self._follow(change.new)
+        for change in found.of_topic(self.topic).values():
+            self._follow(change.new)
         if found:
             for coordinator in self:
                 coordinator.follow(found)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 import trio
@@ -63,8 +64,9 @@ class AssignmentsManager:
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
         """An image is in force: report what it has in another directory than it is in."""
         replicas = self._replicas
-        changed = [partition.tp for partition in opened] + [c.tp for c in found.partitions]
-        for looked, tp in enumerate(dict.fromkeys(changed), 1):
+        changed = chain((p.tp for p in opened), (change.tp for change in found.partitions))
+        # One that was opened may come twice, which changes nothing.
+        for looked, tp in enumerate(changed, 1):
             partition = replicas.find(*tp)
             if partition is not None:
                 self._compare(partition)

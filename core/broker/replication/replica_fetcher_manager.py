@@ -10,6 +10,7 @@ a partition never changes its part with half an answer in hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from zlib import crc32
 
 import trio
@@ -19,7 +20,9 @@ from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
-from pk.core.meta.image import Changes, PartitionImage, TopicImage
+from pk.core.broker.turns import pause
+from pk.core.meta.image import Changes, PartitionImage
+from pk.core.turns import Pace
 from pk.core.values import NO_LEADER, TopicPartition
 
 LOOKED_AT_ONCE = 512
@@ -59,7 +62,15 @@ class ReplicaFetcherManager:
         """Stop fetching what `found` gives another leader, another epoch or no leader, and
         everything where it gives partitions to other fetchers; returns when none of it is being
         cut."""
-        released = [p for topic in found.topics_deleted for p in self._of_topic(topic)]
+        released: list[Partition] = []
+        pace = Pace(LOOKED_AT_ONCE)
+        for topic in found.topics_deleted:
+            for one in topic.partitions:
+                partition = self._replicas.find(topic.name, one.partition)
+                if partition is not None and partition.topic_id == topic.topic_id:
+                    released.append(partition)
+                if pace.due():
+                    await pause()
         for start in range(0, len(found.partitions), LOOKED_AT_ONCE):
             if start:
                 await trio.lowlevel.checkpoint()
@@ -71,15 +82,16 @@ class ReplicaFetcherManager:
             released += self._of
         for partition in released:
             self._remove(partition)
+            if pace.due():
+                await pause()
+        # All are let go by now, so none of these is cut again.
         for partition in released:
+            if pace.due():
+                await pause()
             if partition.busy:
                 await self._purgatory.until(
                     lambda partition=partition: not partition.busy, (partition,), float("inf")
                 )
-
-    def _of_topic(self, topic: TopicImage) -> list[Partition]:
-        held = (self._replicas.find(topic.name, p.partition) for p in topic.partitions)
-        return [p for p in held if p is not None and p.topic_id == topic.topic_id]
 
     def _is_released(self, partition: Partition, new: PartitionImage) -> bool:
         return (
@@ -92,11 +104,11 @@ class ReplicaFetcherManager:
         """Fetch what must be fetched, now that the image is in force."""
         if self._state.config.num_replica_fetchers != self._count:
             self._count = self._state.config.num_replica_fetchers
-            changed = [partition.tp for partition in self._replicas]
+            changed = iter([partition.tp for partition in self._replicas])
         else:
-            changed = [change.tp for change in found.partitions]
-            changed += [partition.tp for partition in opened]
-        for looked, tp in enumerate(dict.fromkeys(changed), 1):
+            changed = chain((change.tp for change in found.partitions), (p.tp for p in opened))
+        # One that was opened may come twice, which changes nothing.
+        for looked, tp in enumerate(changed, 1):
             partition = self._replicas.find(*tp)
             if partition is not None and partition not in self._of and self._is_fetched(partition):
                 self._add(partition)

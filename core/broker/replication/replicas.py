@@ -1,8 +1,9 @@
 """The partitions that this broker holds, and what must happen to their logs when the image changes.
 
 A change comes in three steps, so that no request sees it half done: `prepare` makes and opens the
-logs that are new (off the loop), `commit` enters and removes partitions between two awaits,
-together with the image, and `retire` renames away the logs of what was deleted.
+logs that are new (off the loop), `commit` enters and removes partitions, in turns of whole
+partitions, and `retire` renames away the logs of what was deleted. Only who publishes images calls
+these, one after another: nobody else enters or removes a partition while they pause.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.recovery_progress import RecoveryProgress
 from pk.core.broker.replication.recovery_threads import RecoveryThreads
-from pk.core.broker.turns import pause
+from pk.core.broker.turns import finish, pause
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
@@ -37,7 +38,7 @@ from pk.core.meta.image import (
     PartitionImage,
     TopicImage,
 )
-from pk.core.turns import Pace
+from pk.core.turns import COMMAND, Pace, Turns, at_once, cleared
 from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -192,15 +193,22 @@ class Replicas:
         again = [topic for topic in found.topics_deleted if topic.name in image.topics]
         if again:
             # A topic created again under its name: remove the old logs before the new ones open.
-            await self.retire(self._take_out(again))
-        wanted = [
-            change
-            for change in found.partitions
-            if self._node_id in change.new.replicas
-            and not self._holds(change.topic.topic_id, change.tp)
-        ]
-        wanted = [change for change in wanted if not self._is_lost(change)]
-        wanted += self._to_try_again(image, {change.tp for change in wanted})
+            await self.retire(await finish(self._take_out(again)))
+        wanted: list[PartitionChange] = []
+        asked: set[TopicPartition] = set()
+        pace = Pace()
+        for change in found.partitions:
+            if (
+                self._node_id in change.new.replicas
+                and not self._holds(change.topic.topic_id, change.tp)
+                and not self._is_lost(change)
+            ):
+                wanted.append(change)
+                if self._offline:
+                    asked.add(change.tp)
+            if pace.due():
+                await pause()
+        wanted += await finish(self._to_try_again(image, asked))
         opened: list[Partition] = []
         configs: dict[str, TopicConfig] = {}
         to_recover = self._dirs.to_recover
@@ -245,10 +253,13 @@ class Replicas:
 
     def _to_try_again(
         self, image: MetadataImage, wanted: set[TopicPartition]
-    ) -> list[PartitionChange]:
+    ) -> Turns[list[PartitionChange]]:
         """What was offline and is not asked for by the image's changes; the rest is forgotten."""
         again: list[PartitionChange] = []
+        pace = Pace()
         for tp, (change, _) in list(self._offline.items()):
+            if pace.due():
+                yield
             topic, new = image.topics.get(tp.topic), image.partition(*tp)
             if (
                 topic is None
@@ -261,14 +272,18 @@ class Replicas:
                 again.append(PartitionChange(topic, None, new))
         return again
 
-    def lacking_room(self, image: MetadataImage) -> list[PartitionChange]:
+    def lacking_room(self, image: MetadataImage) -> Turns[list[PartitionChange]]:
         """What could not be made or opened for want of room, or of descriptors, as if it were new
         in `image`."""
-        return [
-            change
-            for change in self._to_try_again(image, set())
-            if isinstance(error := self._offline[change.tp][1], StorageError) and error.is_passing
-        ]
+        lacking: list[PartitionChange] = []
+        pace = Pace()
+        for change in (yield from self._to_try_again(image, set())):
+            error = self._offline[change.tp][1]
+            if isinstance(error, StorageError) and error.is_passing:
+                lacking.append(change)
+            if pace.due():
+                yield
+        return lacking
 
     async def commit(
         self, image: MetadataImage, found: Changes, opened: list[Partition]
@@ -277,22 +292,29 @@ class Replicas:
         each partition by itself is what `image` says or what the image before it said. Internal
         topics are left to `commit_internal`."""
         self._image, self._loaded = image, True
-        later = Uncommitted([], [], [])
-        for topic in found.topics_deleted:
-            if topic.name in INTERNAL_TOPICS:
-                later.deleted.append(topic)
-            else:
-                later.gone.extend(self._take_out([topic]))
-        changed = {change.tp: change.new for change in found.partitions}
+        deleted = [topic for topic in found.topics_deleted if topic.name not in INTERNAL_TOPICS]
+        later = Uncommitted(
+            await finish(self._take_out(deleted)),
+            [topic for topic in found.topics_deleted if topic.name in INTERNAL_TOPICS],
+            [],
+        )
+        changed: dict[TopicPartition, PartitionImage] = {}
+        pace = Pace()
+        for change in found.partitions:
+            changed[change.tp] = change.new
+            if pace.due():
+                await pause()
         for partition in opened:
             name, number = partition.tp
             self._by_topic.setdefault(name, {})[number] = partition
             new = image.partition(name, number)
             if new is not None:
                 changed[partition.tp] = new
+            if pace.due():
+                await pause()
         # Before the ISRs that come with it: how many of them are enough is what the controller
         # judged them by.
-        self._reconfigure(image, found, opened)
+        await finish(self._reconfigure(image, found, opened))
         pace = Pace(COMMITTED_AT_ONCE)
         for tp, new in changed.items():
             if tp.topic in INTERNAL_TOPICS:
@@ -301,12 +323,13 @@ class Replicas:
             self._commit_one(tp, new, later.gone)
             if pace.due():
                 await pause()
+        await finish(cleared(changed))
         return later
 
     def commit_internal(self, later: Uncommitted) -> list[Partition]:
         """The same for internal topics, at once: their coordinators follow without a checkpoint.
         Returns all that is gone, to retire."""
-        gone = later.gone + self._take_out(later.deleted)
+        gone = later.gone + at_once(self._take_out(later.deleted))
         for tp, new in later.changed:
             self._commit_one(tp, new, gone)
         return gone
@@ -323,19 +346,24 @@ class Replicas:
             except StorageError as e:
                 self.fail_directory(partition.log.log_dir, e)
 
-    def _take_out(self, deleted: list[TopicImage]) -> list[Partition]:
+    def _take_out(self, deleted: list[TopicImage]) -> Turns[list[Partition]]:
         """Remove the partitions of deleted topics; lookups no longer find them."""
         gone: list[Partition] = []
+        pace = Pace()
         for topic in deleted:
-            for one in topic.partitions:
+            for one in topic.partitions if self._lost else ():
                 tp = TopicPartition(topic.name, one.partition)
                 if self._lost.get(tp) == topic.topic_id:
                     del self._lost[tp]
+                if pace.due():
+                    yield
             held = self._by_topic.get(topic.name, {})
             for number, partition in list(held.items()):
                 if partition.topic_id == topic.topic_id:
                     gone.append(held.pop(number))
                     partition.stop()
+                if pace.due():
+                    yield
             if not held:
                 self._by_topic.pop(topic.name, None)
         return gone
@@ -530,23 +558,30 @@ class Replicas:
             high_watermark=self._dirs.high_watermark(change.tp),
         )
 
-    def _reconfigure(self, image: MetadataImage, found: Changes, opened: list[Partition]) -> None:
+    def _reconfigure(
+        self, image: MetadataImage, found: Changes, opened: list[Partition]
+    ) -> Turns[None]:
         """Hand changed keys to the partitions they concern; a broker's keys concern all. Those that
         were opened for `image` have them."""
         topics = {name for kind, name in found.configs if kind == TOPIC}
         if any(kind == BROKER for kind, _ in found.configs):
             topics.update(self._by_topic)
         new = frozenset(opened) if topics else frozenset[Partition]()
+        pace = Pace()
         for name in topics:
             held = self._by_topic.get(name)
             if not held:
                 continue
+            if pace.due(COMMAND):
+                yield
             config = self._config(image, name)
             log_config = self._log_config(config)
             for partition in held.values():
                 if partition not in new:
                     partition.config = config
                     partition.log.config = log_config
+                if pace.due():
+                    yield
 
 
 def _recover_some(

@@ -156,18 +156,18 @@ class SharePartitions:
         """Follow what changed: share partitions go with the leadership that they rest on."""
         self.sessions.sessions_max = self._state.config.group_share_max_share_sessions
         deleted = {topic.topic_id for topic in found.topics_deleted}
-        changed = {
-            TopicIdPartition(change.topic.topic_id, change.new.partition)
-            for change in found.partitions
-        }
-        if not deleted and not changed:
+        if not deleted and not found.partitions:
             return
         for key, leader in list(self._leaders.items()):
             partition = leader.partition
             if key.topic_id in deleted:
                 leader.drop(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
-            elif key.topic_partition in changed and not (
-                partition.leads and partition.leader_epoch == leader.leader_epoch
+                continue
+            change = found.of_topic(partition.tp.topic).get(key.partition)
+            if (
+                change is not None
+                and change.topic.topic_id == key.topic_id
+                and not (partition.leads and partition.leader_epoch == leader.leader_epoch)
             ):
                 leader.drop(_GONE)
 

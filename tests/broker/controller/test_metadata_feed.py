@@ -15,6 +15,7 @@ from pk.core.meta import snapshot
 from pk.core.meta.events import ControllerElected, Event, ProducerIdsAllocated, TopicCreated, decode
 from pk.core.meta.image import MetadataImage
 from pk.core.record.batch import iter_headers, records
+from pk.core.turns import at_once
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -28,7 +29,7 @@ def topic(number: int) -> TopicCreated:
 
 def add(feed: MetadataFeed, *events: Event) -> MetadataImage:
     image = feed.image.apply(events)
-    feed.add(events, image, 1_000)
+    at_once(feed.add(events, image, 1_000))
     return image
 
 

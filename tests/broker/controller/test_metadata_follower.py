@@ -28,6 +28,7 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.meta.image import MetadataImage
+from pk.core.turns import at_once
 from pk.core.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -61,7 +62,7 @@ def grown(image: MetadataImage, events: list[Event]) -> tuple[MetadataImage, byt
     feed = MetadataFeed()
     feed.restart(image)
     after = image.apply(events)
-    feed.add(events, after, 0)
+    at_once(feed.add(events, after, 0))
     return after, feed.read(image.offset, 1 << 20) or b""
 
 
@@ -232,7 +233,7 @@ def _contradicting() -> bytes:
     feed = MetadataFeed()
     feed.restart(START)
     events: list[Event] = [TopicDeleted(bytes(16))]
-    feed.add(events, START.apply(ids(1)), 0)
+    at_once(feed.add(events, START.apply(ids(1)), 0))
     return feed.read(START.offset, 1 << 20) or b""
 
 
