@@ -9,8 +9,21 @@ from meta.world import cluster, create, topic
 
 from pk.core.config import BrokerConfig
 from pk.core.meta import configs, topics
-from pk.core.meta.events import TOPIC, ConfigChanged, TopicCreated
-from pk.core.meta.image import MetadataImage
+from pk.core.meta.events import (
+    TOPIC,
+    ConfigChanged,
+    Event,
+    PartitionChanged,
+    PartitionCreated,
+    TopicCreated,
+)
+from pk.core.meta.image import (
+    COMPARED_AT_ONCE,
+    DIFFERS_AS_SAME,
+    MetadataImage,
+    changes,
+    changes_in_turns,
+)
 from pk.core.turns import AT_ONCE, Turns, at_once
 from pk.core.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from pk.core.wire.messages.incremental_alter_configs import (
@@ -35,6 +48,24 @@ def test_events_of_many_topics_are_applied_in_turns_and_so_is_what_they_change()
     image = MetadataImage()
     assert pauses(image.apply_in_turns(events)) >= 3 * MANY // AT_ONCE
     assert at_once(image.apply_in_turns(events)) == image.apply(events)
+
+
+def test_what_differs_is_found_in_turns_and_so_is_what_does_not() -> None:
+    partitions = 4 * COMPARED_AT_ONCE
+    topic_id = bytes(16)
+    few: list[Event] = [TopicCreated("t", topic_id), PartitionCreated(topic_id, 0, (1,), (1,), 1)]
+    old = MetadataImage().apply(few)
+    new = old.apply(PartitionCreated(topic_id, n, (1,), (1,), 1) for n in range(1, partitions))
+    assert pauses(changes_in_turns(old, new)) >= 2 * (
+        partitions * DIFFERS_AS_SAME // COMPARED_AT_ONCE - 1
+    )
+    newer = new.apply([PartitionChanged(topic_id=topic_id, partition=1, leader=1)])
+    assert pauses(changes_in_turns(new, newer)) >= partitions // COMPARED_AT_ONCE
+    assert [change.tp.partition for change in changes(new, newer).partitions] == [1]
+    named = MetadataImage().apply(
+        ConfigChanged(TOPIC, f"t{n}", "flush.ms", "5") for n in range(2 * COMPARED_AT_ONCE)
+    )
+    assert pauses(changes_in_turns(MetadataImage(), named)) >= 2
 
 
 def test_partitions_that_are_added_count() -> None:

@@ -209,6 +209,12 @@ def test_changes_are_what_differs(history: list[Event], more: list[Event]) -> No
         }
         assert found.features == (a.features != b.features)
         assert found.acls or set(a.acls) == set(b.acls)
+        for name, topic in b.topics.items():
+            assert {n: (c.old, c.new) for n, c in found.of_topic(name).items()} == {
+                n: change
+                for (topic_id, n), change in expected.items()
+                if topic_id == topic.topic_id
+            }
 
 
 def test_the_same_image_has_no_changes() -> None:
