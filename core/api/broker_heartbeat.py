@@ -19,10 +19,10 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
     heartbeats, node = controller.heartbeats, request.broker_id
 
     def ask() -> Decide:
-        may_go = heartbeats is None or heartbeats.may_shut_down(node)
+        may_go = heartbeats.may_shut_down(node)
         return lambda image: brokers.heartbeat(image, request, config, may_shut_down=may_go)
 
-    if heartbeats is not None and _is_current(context, request):
+    if _is_current(context, request):
         # Before the decision: who waits in the queue behind a slow append has been heard.
         heartbeats.heard(node, request.broker_epoch, context.connection_id)
     return await controller.submit(OffLoopDecision(ask))

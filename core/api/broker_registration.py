@@ -28,8 +28,7 @@ async def handle(
 
     def ask() -> Decide:
         # Asked when the decision is made: the session may have ended while this waited.
-        heartbeats = controller.heartbeats
-        alive = heartbeats is not None and heartbeats.alive(request.broker_id)
+        alive = controller.heartbeats.alive(request.broker_id)
         return lambda image: register_broker(image, request, config, alive=alive)
 
     return await controller.submit(OffLoopDecision(ask))

@@ -330,14 +330,13 @@ class Runtime:
         """This process's controller; None without a store."""
         if self._store is None:
             return None
-        controller = Controller(
+        return Controller(
             self._store,
-            self._config.node_id,
+            self._state,
+            peers,
             snapshot_bytes=self._config.pk_metadata_log_bytes_between_snapshots,
             now_ms=clock.now_ms,
         )
-        controller.attend(self._state, peers)
-        return controller
 
     async def _register_controller(self) -> None:
         """Register this controller's listeners with the cluster (KIP-919). Only operators use

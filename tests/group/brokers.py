@@ -167,7 +167,8 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
     )
     async with trio.open_nursery() as nursery:
         store = EmbeddedStore(disk, dirs.usable[0].path, clock.now_ms)
-        controller = Controller(store, 1)
+        state = BrokerState(parsed, node_id=1, cluster_id="test")
+        controller = Controller(store, state, NoPeers())
         await controller.open("test")
 
         async def answer_here(client: Client | None, request: Any) -> Any:
@@ -184,7 +185,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
             request_bytes_max=parsed.socket_request_max_bytes,
         )
         broker = assemble(
-            BrokerState(parsed, node_id=1, cluster_id="test"),
+            state,
             Background(),
             dirs=dirs,
             clock=clock,

@@ -85,14 +85,16 @@ class Controller:
     def __init__(
         self,
         store: MetadataStore,
-        controller_id: int,
+        state: BrokerState,
+        peers: Peers,
         *,
         snapshot_bytes: int = 20 << 20,
         now_ms: Callable[[], int] = lambda: NO_TIMESTAMP,
     ) -> None:
-        """`snapshot_bytes`: how much may be appended until a snapshot is made; `now_ms`: the time
-        of day that the feed's records carry."""
-        self.controller_id = controller_id
+        """`state` and `peers` are this process's broker's: its config, its connections to others.
+        `snapshot_bytes`: how much may be appended until a snapshot is made; `now_ms`: the time of
+        day that the feed's records carry."""
+        self.controller_id = state.node_id
         self.epoch = -1
         self.predecessor = NO_NODE
         """The previous controller's node id; NO_NODE if there was none."""
@@ -102,13 +104,17 @@ class Controller:
         """The log that other nodes follow; it starts again with each controller epoch."""
         self.observers = QuorumObservers()
         """How far they are."""
-        self.heartbeats: HeartbeatManager | None = None
-        """Tracks which brokers are alive; None if none is watched (`attend`)."""
-        self.duties: list[Duty] = []
-        """What runs while this is the controller (liveness, balance): started by `run` with the
-        first image, cancelled at its end."""
         self.committed: list[Follow] = []
         """Called with the image before and after, right after each append."""
+        self.heartbeats = HeartbeatManager(self, state, peers)
+        """Tracks which brokers are alive."""
+        self.duties: list[Duty] = [
+            self.heartbeats.run,
+            LeaderBalance(self, state).run,
+            TokenExpiry(self, state, now_ms).run,
+        ]
+        """What runs while this is the controller (liveness, balance): started by `run` with the
+        first image, cancelled at its end."""
         self._store = store
         self._snapshot_bytes = self._snapshot_due_bytes = snapshot_bytes
         self._now_ms = now_ms
@@ -125,21 +131,9 @@ class Controller:
         """Whether this is the controller."""
         return self._closed is None
 
-    def attend(self, state: BrokerState, peers: Peers) -> None:
-        """While it is the controller, watch over the brokers and keep leaders where they belong.
-        `state` and `peers` are this process's broker's: its config, its connections to others."""
-        assert self.heartbeats is None
-        self.heartbeats = HeartbeatManager(self, state, peers)
-        self.duties += [
-            self.heartbeats.run,
-            LeaderBalance(self, state).run,
-            TokenExpiry(self, state, self._now_ms).run,
-        ]
-
     def disconnected(self, connection_id: int) -> None:
         """A connection of this process's listeners has ended."""
-        if self.heartbeats is not None:
-            self.heartbeats.disconnected(connection_id)
+        self.heartbeats.disconnected(connection_id)
 
     async def open(self, cluster_id: str, new_cluster_id: str = "", *, logs_held: int = 0) -> None:
         """Campaign, load the log, and write that this controller took over. May be called again

@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from group.brokers import NoPeers
 from meta.memory_store import MemoryLog, MemoryStore
 
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import FateUnknown
+from pk.core.broker.state import BrokerState
+from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, ProducerIdsAllocated, TopicCreated
 from pk.core.meta.image import ContradictoryEvent, MetadataImage
-from pk.core.meta.store import MetadataLost, StoreFailed, StoreFull
+from pk.core.meta.store import MetadataLost, MetadataStore, StoreFailed, StoreFull
 from pk.core.record.batch import iter_headers, records
 from pk.core.values import NO_NODE
 
@@ -85,6 +88,13 @@ class Running:
         self.ended.set()
 
 
+def made(store: MetadataStore, node: int, **options: Any) -> Controller:
+    """A controller that is none yet."""
+    keys = {"node.id": str(node), "log.dirs": "/d", "listeners": "PLAINTEXT://h:1"}
+    state = BrokerState(BrokerConfig.parse(keys), node_id=node, cluster_id="")
+    return Controller(store, state, NoPeers(), **options)
+
+
 def allocate(image: MetadataImage) -> Decision[Event]:
     return Decision(
         [ProducerIdsAllocated(1, 1, image.producer_id_next + 1)], reply=image.producer_id_next
@@ -95,7 +105,7 @@ def allocate(image: MetadataImage) -> Decision[Event]:
 async def running(store: Watched | None = None, **options: Any) -> AsyncIterator[Running]:
     store = store if store is not None else Watched()
     async with trio.open_nursery() as nursery:
-        one = Running(store, Controller(store, 1, **options), nursery)
+        one = Running(store, made(store, 1, **options), nursery)
         await one.reopen()
         yield one
         nursery.cancel_scope.cancel()
@@ -256,13 +266,13 @@ def test_a_node_that_holds_logs_begins_no_cluster() -> None:
 
     async def main() -> None:
         log = MemoryLog()
-        controller = Controller(Watched(log), 1)
+        controller = made(Watched(log), 1)
         with pytest.raises(MetadataLost, match="7 partitions"):
             await controller.open("c", logs_held=7)
         assert not controller.active and not log.records
         await controller.open("c", logs_held=0)
         assert log.records
-        again = Controller(Watched(log), 1)
+        again = made(Watched(log), 1)
         await again.open("c", logs_held=7)
         assert again.active
 
@@ -339,7 +349,7 @@ def test_a_lost_session_ends_it_at_once() -> None:
 def test_a_session_lost_while_taking_over_elects_no_controller() -> None:
     async def main() -> None:
         store = Watched()
-        controller = Controller(store, 1)
+        controller = made(store, 1)
         store.gate = trio.Event()
         async with trio.open_nursery() as nursery:
 
@@ -493,7 +503,7 @@ def test_a_controller_knows_whom_it_follows() -> None:
         log = MemoryLog()
         async with trio.open_nursery() as nursery:
             for node, predecessor in ((1, NO_NODE), (2, 1), (2, NO_NODE), (1, 2)):
-                controller = Controller(MemoryStore(log), node)
+                controller = made(MemoryStore(log), node)
                 await Running(Watched(log), controller, nursery).reopen()
                 assert controller.predecessor == predecessor
             nursery.cancel_scope.cancel()
@@ -504,9 +514,9 @@ def test_a_controller_knows_whom_it_follows() -> None:
 def test_a_log_of_another_cluster_is_refused() -> None:
     async def main() -> None:
         log = MemoryLog()
-        await Controller(MemoryStore(log), 1).open("c")
+        await made(MemoryStore(log), 1).open("c")
         with pytest.raises(KafkaError) as caught:
-            await Controller(MemoryStore(log), 1).open("other")
+            await made(MemoryStore(log), 1).open("other")
         assert caught.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
     run(main)
@@ -515,10 +525,10 @@ def test_a_log_of_another_cluster_is_refused() -> None:
 def test_who_belongs_to_no_cluster_yet_takes_the_logs() -> None:
     async def main() -> None:
         log = MemoryLog()
-        first = Controller(MemoryStore(log), 1)
+        first = made(MemoryStore(log), 1)
         await first.open("", new_cluster_id="fresh")
         assert first.image.cluster_id == "fresh"
-        second = Controller(MemoryStore(log), 2)
+        second = made(MemoryStore(log), 2)
         await second.open("", new_cluster_id="another")
         assert second.image.cluster_id == "fresh"
 
