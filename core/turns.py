@@ -10,7 +10,7 @@ Such work is a generator that pauses after some elements, and returns what it co
                 yield
         return response
 
-It knows nothing of a loop: `at_once` runs it to its end, core/broker/turns.py with a checkpoint at
+It knows nothing of a loop: `at_once` runs it to its end, core/broker/pauses.py with a checkpoint at
 each pause. What the work looks at may change while it pauses, unless the caller keeps everything
 else away.
 """

@@ -34,8 +34,8 @@ from pk.core.broker.clock import Clock, SystemClock
 from pk.core.broker.controller.controller_link import Locator
 from pk.core.broker.metric_samples import metrics_of
 from pk.core.broker.offload import is_inline, offload
+from pk.core.broker.pauses import finish
 from pk.core.broker.runtime import Runtime, hold_directories
-from pk.core.broker.turns import finish
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
 from pk.core.config.roles import EMBEDDED
 from pk.core.config.security_promises import check_security

@@ -16,8 +16,8 @@ from pk.core.api.producer_fenced import known_code
 from pk.core.api.registry import Api
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.transaction_coordinators import PartitionErrors
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.turns import Pace, Turns, at_once, cleared
 from pk.core.txn.transaction import FIRST_PROTOCOL, SECOND_PROTOCOL

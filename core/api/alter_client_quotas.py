@@ -9,8 +9,8 @@ import trio
 
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import KafkaError
 from pk.core.meta import client_quotas
 from pk.core.quota.entity import IP, is_address

@@ -14,8 +14,8 @@ from pk.core.api.incremental_alter_configs import (
 )
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import KafkaError
 from pk.core.meta import configs
 from pk.core.wire.messages.alter_configs import (

@@ -3,8 +3,8 @@
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.values import ZERO_UUID
 from pk.core.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

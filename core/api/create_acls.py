@@ -5,8 +5,8 @@ from pk.core.api.decide import decided
 from pk.core.api.describe_acls import NO_AUTHORIZER
 from pk.core.api.registry import Api
 from pk.core.auth.acls import AclBinding
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.acls import create_acls
 from pk.core.wire.messages.create_acls import (

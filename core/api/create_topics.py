@@ -11,8 +11,8 @@ from pk.core.api.authorization import allows, allows_cluster, is_on
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
 from pk.core.wire.messages.create_topics import (

@@ -8,8 +8,8 @@ import trio
 from pk.core.api.forward import TIMEOUT_MS
 from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.controller.controller import Controller
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.elements import arrays_of, has_many
 from pk.core.wire.schema import Struct

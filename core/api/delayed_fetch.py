@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from pk.core.api.fetch_request import LOOKED_AT_ONCE, Fetch
 from pk.core.api.long_requests import large_or_not
 from pk.core.api.registry import Outcome
+from pk.core.broker.pauses import finish
 from pk.core.broker.purgatory import DelayedOperation
-from pk.core.broker.turns import finish
 from pk.core.turns import at_once
 from pk.core.wire.messages.fetch import FetchResponse
 

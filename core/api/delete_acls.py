@@ -6,8 +6,8 @@ from typing import Final
 from pk.core.api.decide import LARGE_ELEMENTS, decided
 from pk.core.api.registry import Api
 from pk.core.auth.acls import AclBinding, AclFilter
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.acls import delete_acls
 from pk.core.wire.messages.delete_acls import (

@@ -11,8 +11,8 @@ from pk.core.api.long_requests import begin
 from pk.core.api.registry import Answer, Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.errors import KafkaError
 from pk.core.turns import COMMAND, Pace, Turns, joined, once
 from pk.core.wire.messages.delete_groups import (

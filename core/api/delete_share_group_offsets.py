@@ -4,8 +4,8 @@
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,

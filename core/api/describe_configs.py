@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pk.core.api.authorization import check_configs
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation
+from pk.core.broker.pauses import finish, in_turns, pause
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish, in_turns, pause
 from pk.core.config import Type
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import configs, describe

@@ -8,8 +8,8 @@ from pk.core.api.token_requests import NAMES_REQUESTER, check_asker, secret_of
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.auth.delegation_tokens import DelegationToken
 from pk.core.auth.principal import KafkaPrincipal
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_delegation_token import (
     DescribedDelegationToken,

@@ -3,8 +3,8 @@ is (KIP-113, KIP-827)."""
 
 from pk.core.api.registry import Api
 from pk.core.broker.offload import offload
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

@@ -14,8 +14,8 @@ from typing import Final
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api
 from pk.core.broker.controller.controller import Controller
+from pk.core.broker.pauses import pause
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import pause
 from pk.core.errors import ErrorCode
 from pk.core.meta.topic_names import UNKNOWN_TOPIC
 from pk.core.turns import Pace

@@ -8,8 +8,8 @@ from pk.core.api.long_requests import in_turns
 from pk.core.api.merged_groups import merged
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,

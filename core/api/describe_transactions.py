@@ -8,8 +8,8 @@ from typing import Any
 from pk.core.api.authorization import allows, check, is_on
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import KafkaError
 from pk.core.turns import Pace, Turns, once
 from pk.core.wire.messages.describe_transactions import (

@@ -16,8 +16,8 @@ from pk.core.api.registry import AnyApi, Api, error_response
 from pk.core.broker.controller.client_identity import host_of, principal_of
 from pk.core.broker.controller.controller_link import ASK_AGAIN
 from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish, let_go
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish, let_go
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.turns import AT_ONCE, Turns
 from pk.core.wire.codec import decode_whole_in_turns, join

@@ -8,8 +8,8 @@ The log holds record batches; they are converted for the answer
 from pk.core.api.fetch_request import CONSUMER, Fetch
 from pk.core.api.long_requests import large_or_not
 from pk.core.api.registry import Outcome
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.requests.down_conversion import lower_slice
-from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import KafkaError
 from pk.core.log.file_slices import EMPTY, BytesSlice
 from pk.core.wire.messages.fetch import FetchResponse

@@ -19,8 +19,8 @@ from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.share.records import ShareKey
 from pk.core.turns import AT_ONCE, Pace, Turns

@@ -14,8 +14,8 @@ from pk.core.api.long_requests import begin, if_many_later
 from pk.core.api.registry import Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.turns import Pace, Turns, joined, once
 from pk.core.wire.schema import Message

@@ -15,9 +15,9 @@ from pk.core.api.authorization import check_configs
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.config.log_limits import check_cleaners_change, check_cordoned
 from pk.core.errors import ErrorCode, KafkaError

@@ -11,8 +11,8 @@ from pk.core.api.long_requests import begin, if_many_later
 from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.group.machine import normalized
 from pk.core.turns import Pace, Turns, emptied, joined
 from pk.core.wire.messages.list_groups import (

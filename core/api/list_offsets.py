@@ -17,9 +17,9 @@ from pk.core.api.authorization import allows
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log import recovery
 from pk.core.log.failures import StorageError

@@ -2,8 +2,8 @@
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.meta import reassignment
 from pk.core.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

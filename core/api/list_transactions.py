@@ -11,8 +11,8 @@ from typing import Any, Final
 from pk.core.api.authorization import allows
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.regex import matcher
 from pk.core.txn.transaction import STATES

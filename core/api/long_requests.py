@@ -11,7 +11,7 @@ the coordinator's (core/broker/coordinator).
 Requests that are large are decoded in turns, and so are large answers encoded (net/connection). A
 small request may have a large answer too, about all that exists: one that is at hand is awaited for
 that (`if_many_later`). Freeing 200,000 objects takes as long as making them: `let_go` of
-core/broker/turns.py does that in turns too.
+core/broker/pauses.py does that in turns too.
 """
 
 from collections.abc import Awaitable
@@ -19,7 +19,7 @@ from inspect import isawaitable
 from typing import Any, TypeVar
 
 from pk.core.api.registry import Holding, Large, Outcome
-from pk.core.broker.turns import finish, in_turns, pause
+from pk.core.broker.pauses import finish, in_turns, pause
 from pk.core.turns import AT_ONCE, Turns
 from pk.core.wire.elements import has_many
 from pk.core.wire.schema import Message

@@ -19,8 +19,8 @@ from pk.core.api.authorization import allows, allows_cluster, cluster_operations
 from pk.core.api.authorized import NOT_ASKED, TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Large
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import finish_in_line, pause
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish_in_line, pause
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.topic_names import is_name

@@ -17,8 +17,8 @@ from pk.core.api.merged_groups import merged
 from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.turns import COMMAND, Pace, Turns, at_once
 from pk.core.values import NO_EPOCH, NO_OFFSET, ZERO_UUID

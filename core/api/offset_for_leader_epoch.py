@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pk.core.api.authorization import allows_cluster, check
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import in_turns
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,

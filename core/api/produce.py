@@ -41,6 +41,7 @@ from pk.core.api.registry import NO_RESPONSE, Answer, Api, Holding
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.broker.requests.record_validation import (
@@ -53,7 +54,6 @@ from pk.core.broker.requests.record_validation import (
     is_small_set,
     read_one_batch,
 )
-from pk.core.broker.turns import finish, in_turns
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.log.log import Origin

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from pk.core.record.compress import Codec

@@ -30,10 +30,10 @@ from pk.core.api.share_acknowledgements import (
     session_key,
 )
 from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.reader import Reader, UpTo
 from pk.core.broker.requests.context import Context
 from pk.core.broker.share.share_leader import ShareLeader
-from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.file_slices import EMPTY, BytesSlice, FileSlice
 from pk.core.log.txnindex import AbortedTxn

@@ -15,8 +15,8 @@ from pk.core.api.offset_topics import merged, refuse_missing
 from pk.core.api.registry import Api
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.coordinator.coordinator import error_for_client
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
 from pk.core.log.producers import Verification

@@ -38,6 +38,7 @@ from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.coordinator.write_markers import MarkerWriter
 from pk.core.broker.faults.faults import Faults
+from pk.core.broker.pauses import finish
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
@@ -54,7 +55,6 @@ from pk.core.broker.requests.just_fenced import JustFenced
 from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.client_metrics import ClientMetrics
-from pk.core.broker.turns import finish
 from pk.core.config import BrokerConfig
 from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import BROKER

@@ -21,7 +21,7 @@ from typing import Protocol
 
 import trio
 
-from pk.core.broker.turns import finish, in_turns
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.turns import Turns
 
 TRIED_AT_ONCE = 4

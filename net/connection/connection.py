@@ -28,8 +28,8 @@ from pk.core.auth.oauthbearer import KeysNeeded
 from pk.core.auth.sasl_server import Refused
 from pk.core.broker.broker import Broker
 from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish, let_go
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish, let_go
 from pk.core.errors import ProtocolError, TooManyElements
 from pk.core.lazy_dataclass import dataclass
 from pk.core.turns import AT_ONCE

@@ -9,8 +9,8 @@ from pk.core.api.produce_fast_path.answers import FailedProduce
 from pk.core.api.registry import AnyApi, Large, error_response
 from pk.core.broker.broker_metrics import BrokerMetrics
 from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
-from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.wire.header import RequestHead, frame_response, frame_response_in_turns
 from pk.core.wire.index import MESSAGES

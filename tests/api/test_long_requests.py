@@ -25,7 +25,7 @@ from pk.core import turns
 from pk.core.api import list_config_resources
 from pk.core.api.forward import shows
 from pk.core.api.registry import Holding
-from pk.core.broker.turns import let_go
+from pk.core.broker.pauses import let_go
 from pk.core.config.views import STANDARD_AUTHORIZER
 from pk.core.meta.events import BROKER, BROKER_LOGGER, GROUP, TOPIC
 from pk.core.meta.image import MetadataImage

@@ -1,5 +1,5 @@
-"""What becomes of an append that changes thousands of partitions, at the controller and at a broker,
-is done in steps that are no longer for more partitions.
+"""What becomes of an append that changes thousands of partitions, at the controller and at a
+broker, is done in steps that are no longer for more partitions.
 
 The longest step is counted in calls of functions and not in seconds. Turns are shortened, so that
 partitions may be few.

@@ -35,9 +35,9 @@ from pk.core.broker.controller.metadata_feed import Appended, MetadataFeed
 from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.broker.controller.token_expiry import TokenExpiry
 from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish, let_go
 from pk.core.broker.peers import Peers
 from pk.core.broker.state import BrokerState
-from pk.core.broker.turns import finish, let_go
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision

@@ -28,8 +28,8 @@ import trio
 
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.controller.client_identity import address_bytes, principal_bytes
+from pk.core.broker.pauses import finish
 from pk.core.broker.peers import Channel, PeerLost, Peers
-from pk.core.broker.turns import finish
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import Endpoint
 from pk.core.turns import Turns

@@ -16,8 +16,8 @@ from typing import Final
 import trio
 
 from pk.core.broker.controller.active_controller import ActiveController, OffLoopDecision
+from pk.core.broker.pauses import finish
 from pk.core.broker.state import BrokerState
-from pk.core.broker.turns import finish
 from pk.core.errors import KafkaError
 from pk.core.meta.elections import elect_offline, rebalance_leaders
 from pk.core.meta.image import NO_CONFIGS, ConfigResource, Configs, MetadataImage, changed_configs

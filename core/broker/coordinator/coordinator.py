@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Pro
 import trio
 
 from pk.core.broker.offload import offload
-from pk.core.broker.turns import in_turns, pause
+from pk.core.broker.pauses import in_turns, pause
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pk.core.broker.coordinator.broker_links import BrokerLinks
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.share_state_client import Partitions, ShareStateClient
+from pk.core.broker.pauses import in_turns, pause
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
-from pk.core.broker.turns import in_turns, pause
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.share.effects import InitializeShareState
 from pk.core.share.coordinator import UNINITIALIZED, UNKNOWN_COUNT, StateSummary

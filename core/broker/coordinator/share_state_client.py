@@ -26,10 +26,10 @@ from pk.core.broker.coordinator.share_state_requests import (
     WRITE,
     StateRequest,
 )
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.state import BrokerState
-from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.share.effects import InitializeShareState
 from pk.core.meta.image import MetadataImage

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from pk.core.broker.turns import in_turns, pause
+from pk.core.broker.pauses import in_turns, pause
 from pk.core.errors import KafkaError
 from pk.core.share.records import ShareKey
 from pk.core.turns import Pace

@@ -12,10 +12,10 @@ from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
 from pk.core.broker.coordinator.marker_sender import MarkerSender
 from pk.core.broker.coordinator.producer_ids import ProducerIds
+from pk.core.broker.pauses import in_turns
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
 from pk.core.broker.state import BrokerState
-from pk.core.broker.turns import in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.record.compress import Codec

@@ -20,9 +20,9 @@ import trio
 
 from pk.core.broker.clock import Clock
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
-from pk.core.broker.turns import finish, in_turns
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.build import end_transaction_batch
 from pk.core.turns import emptied

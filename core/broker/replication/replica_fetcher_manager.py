@@ -15,12 +15,12 @@ from zlib import crc32
 
 import trio
 
+from pk.core.broker.pauses import pause
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
-from pk.core.broker.turns import pause
 from pk.core.meta.image import Changes, PartitionImage
 from pk.core.turns import Pace
 from pk.core.values import NO_LEADER, TopicPartition

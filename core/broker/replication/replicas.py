@@ -19,11 +19,11 @@ import trio
 
 from pk.core.broker.clock import Clock
 from pk.core.broker.offload import is_inline, offload
+from pk.core.broker.pauses import finish, pause
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.recovery_progress import RecoveryProgress
 from pk.core.broker.replication.recovery_threads import RecoveryThreads
-from pk.core.broker.turns import finish, pause
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
-from pk.core.broker.turns import finish, in_turns
 from pk.core.config import BrokerConfig
 from pk.core.log.dirs import LogDirs
 from pk.core.log.failures import StorageError

@@ -6,7 +6,7 @@ import pytest
 import trio
 from nodes import trio_test
 
-from pk.core.broker.turns import AT_WORK_MAX, finish_in_line
+from pk.core.broker.pauses import AT_WORK_MAX, finish_in_line
 from pk.core.turns import Turns
 
 
