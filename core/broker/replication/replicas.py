@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -161,8 +162,8 @@ class Replicas:
         self._propose(partition)
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in self._by_topic.values():
-            yield from partitions.values()
+        # Not a generator: a list of all, of tens of thousands, is made in one step of the loop.
+        return chain.from_iterable(partitions.values() for partitions in self._by_topic.values())
 
     def by_topic(self) -> Iterator[Collection[Partition]]:
         """The partitions of each topic, which share its configuration; at least one."""
