@@ -8,6 +8,7 @@ synced on every replica (`flush.messages=1`), and the metadata log, must survive
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -49,6 +50,7 @@ KINDS: Final = {
     "coordinator": 8,
     "disk_full": 1,
     "sync_fails": 1,
+    "write_fails": 1,
     "blackout": 1,
 }
 """Every kind of fault, and how often it happens beside the others."""
@@ -116,6 +118,7 @@ class Faults:
             "coordinator": self._coordinator,
             "disk_full": self._disk_full,
             "sync_fails": self._sync_fails,
+            "write_fails": self._write_fails,
             "blackout": self._blackout,
         }
 
@@ -419,6 +422,39 @@ class Faults:
                 node.start()
 
         self._later(room, 4 * self._random.random())
+        return True
+
+    def _write_fails(self) -> bool:
+        """The next write to a log stops in its middle: for want of room, and the log takes it back,
+        or for good, and its directory is done with."""
+        node, random = self._victim(), self._random
+        for_good = random.random() < 0.5
+        if node is None or (for_good and not self._may_crash(node, power=False)):
+            return False
+        written = random.randrange(600)
+        how = "for good" if for_good else "for want of room"
+        self._history.chronicle.note(
+            node.host, f"the next write fails {how} after {written} bytes of it"
+        )
+        if for_good:
+            self._crashed(node, power=False)
+        node.disk_failed = True
+        code = errno.EIO if for_good else errno.ENOSPC
+        node.disk.fail_next("write", code, suffix=".log", after_bytes=written)
+        ended = node.ended
+
+        async def again() -> None:
+            with trio.move_on_after(4):
+                await ended.wait()
+            node.disk.heal()
+            node.disk_failed = False
+            if for_good and node.up:
+                node.kill()
+            await trio.sleep(random.random() * self.character.down_s)
+            if not node.up:
+                node.start()
+
+        self._nursery.start_soon(again)
         return True
 
     def _sync_fails(self) -> bool:
