@@ -19,7 +19,8 @@ try:
     from prometheus_client.metrics_core import Metric
     from prometheus_client.parser import text_string_to_metric_families
 
-    from pk.net.http.client import HttpClient, address
+    from pk.net.http.address import address
+    from pk.net.http.client import HttpClient
     from pk.net.http.messages import HttpError, Request
 except ModuleNotFoundError as e:
     raise CommandError(

@@ -37,7 +37,8 @@ async def registry(context: Context, given: str | None) -> "AsyncGenerator[Schem
     try:
         from pk.core.schemas.registry.errors import RegistryError
         from pk.core.schemas.schema import MissingLibrary, SchemaError
-        from pk.net.schemas.client import RegistryUnreachable, open_registry
+        from pk.net.schemas.answers import RegistryUnreachable
+        from pk.net.schemas.client import open_registry
     except ImportError as e:
         raise CommandError(
             f"{e.name} is missing: schemas need `pip install 'pk-broker[schemas]'`."

@@ -59,7 +59,7 @@ def _decode(side: _Side, data: bytes, record: Record) -> bytes:
     from pk.core.schemas.framing import FramingError, SchemaId, decode
     from pk.core.schemas.registry.errors import RegistryError
     from pk.core.schemas.schema import MissingLibrary, SchemaError, UnfitValue
-    from pk.net.schemas.client import RegistryUnreachable
+    from pk.net.schemas.answers import RegistryUnreachable
 
     header = next((found for name, found in record.headers if name == side.header), None)
     try:
@@ -79,15 +79,14 @@ def _decode(side: _Side, data: bytes, record: Record) -> bytes:
 
 
 def _schemas(context: Context, at: str | None) -> "Schemas":
-    try:
-        from pk.net.schemas.blocking import Schemas
-    except ImportError as e:
-        raise CommandError(
-            f"{e.name} is missing: schemas need `pip install 'pk-broker[schemas]'`."
-        ) from None
+    from pk.core.schemas.schema import MissingLibrary
+    from pk.net.schemas.blocking import Schemas
+
     user, _, password = os.environ.get(USER_ENVIRONMENT, "").partition(":")
     try:
         return Schemas(where(context, at), user=user or None, password=password)
+    except MissingLibrary as e:
+        raise CommandError(f"{e}.") from None
     except ValueError as e:
         raise Unusable(f"--schema-registry: {e}.") from None
 
@@ -102,7 +101,7 @@ def value_encoder(context: Context, schema: str, at: str | None) -> Callable[[by
     from pk.core.schemas.registry.errors import RegistryError
     from pk.core.schemas.schema import MissingLibrary, SchemaError, UnfitValue
     from pk.core.schemas.serialization import encoder
-    from pk.net.schemas.client import RegistryUnreachable
+    from pk.net.schemas.answers import RegistryUnreachable
 
     named, _, message = schema.partition("#")
     subject, colon, version = named.rpartition(":")

@@ -5,46 +5,16 @@ from __future__ import annotations
 
 import ssl
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 import h11
 import trio
 
-from pk.core.lazy_dataclass import dataclass
+from pk.net.http.address import Address
 from pk.net.http.messages import HttpError, Request, Response, TooLarge, basic
 
 ANSWER_BYTES_MAX: Final = 64 << 20
 _READ_BYTES: Final = 65_536
 _GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError)
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server is, and as whom it is asked."""
-
-    scheme: str
-    host: str
-    port: int
-    prefix: str = ""
-    user: str | None = None
-    password: str | None = None
-
-    @property
-    def url(self) -> str:
-        """Without the password."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.prefix}"
-
-
-def address(url: str) -> Address:
-    """The address that a URL names. Raises ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"not a URL of HTTP: {url}")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    user = unquote(parts.username) if parts.username else None
-    password = unquote(parts.password) if parts.password is not None else None
-    return Address(parts.scheme, parts.hostname, port, parts.path.rstrip("/"), user, password)
 
 
 class HttpClient:

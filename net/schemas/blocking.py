@@ -1,5 +1,5 @@
-"""A registry's schemas, asked for and added without trio: for what decodes records one by one, and
-for Spark's driver."""
+"""A registry's schemas, asked for and added without trio and h11: for what decodes records one by
+one, and for Spark's driver."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pk.core.schemas.framing import SchemaId
 from pk.core.schemas.registry.errors import RegistryError, schema_not_found
 from pk.core.schemas.registry.state import State, Version
 from pk.core.schemas.schema import Reference, Resolved, Schema, SchemaError, schema_of_json
-from pk.net.http.client import address
+from pk.net.http.address import address
 from pk.net.http.messages import basic
-from pk.net.schemas.client import DirectoryRegistry, RegistryUnreachable
-from pk.net.schemas.rest import CONTENT_TYPE
+from pk.net.schemas.answers import CONTENT_TYPE, RegistryUnreachable
+from pk.net.schemas.directory import DirectoryRegistry
+from pk.net.schemas.libraries import require_libraries
 
 TIMEOUT_S = 30.0
 _DEPTH_MAX = 100
@@ -41,7 +42,8 @@ class Schemas:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """`where` is a URL or a directory; `tls` is for HTTPS, by default with the system's
-        certificates. Raises ValueError."""
+        certificates. Raises ValueError, MissingLibrary."""
+        require_libraries()
         self._directory = DirectoryRegistry(where) if "://" not in where else None
         self._ask: _Ask | None = None
         if self._directory is None:

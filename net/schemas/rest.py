@@ -29,14 +29,15 @@ from pk.core.schemas.schema import (
     canonical_json,
     schema_of_json,
 )
-from pk.net.http.client import HttpClient, address
+from pk.net.http.address import address
+from pk.net.http.client import HttpClient
 from pk.net.http.messages import HttpError, Request, Response
+from pk.net.schemas.answers import CONTENT_TYPE
 from pk.net.schemas.election import Identity
 from pk.net.schemas.registry import NotLeader, Registry
 
 logger = logging.getLogger("pk.schemas")
 
-CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 FORWARDED: Final = "x-forward"
 OFFSET: Final = "x-pk-offset"
 LIST_MAX: Final = 20_000

@@ -9,7 +9,8 @@ from dataclasses import field
 import trio
 
 from pk.core.lazy_dataclass import dataclass
-from pk.net.http.client import HttpClient, address
+from pk.net.http.address import address
+from pk.net.http.client import HttpClient
 from pk.net.http.messages import Request
 from pk.net.http.server import HttpLimits, HttpServer
 from pk.net.schemas.election import Identity

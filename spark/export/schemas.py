@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from pk.core.schemas.registry.errors import RegistryError
 from pk.core.schemas.schema import MissingLibrary, SchemaError
-from pk.net.schemas.client import RegistryUnreachable
+from pk.net.schemas.answers import RegistryUnreachable
 from pk.spark.errors import OptionError
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.schemas.reading import Reading, Written

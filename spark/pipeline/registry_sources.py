@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType, StructType
 from pk.core.schemas.registry.errors import RegistryError
 from pk.core.schemas.schema import MissingLibrary, SchemaError
 from pk.net.client.errors import ConfigError
-from pk.net.schemas.client import RegistryUnreachable
+from pk.net.schemas.answers import RegistryUnreachable
 from pk.spark.errors import OptionError
 from pk.spark.pipeline.atomic_json import write_json
 from pk.spark.pipeline.definition import Column, Pipeline, TopicSink, TopicSource

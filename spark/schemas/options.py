@@ -67,7 +67,7 @@ class RegistryOptions:
     """Kafka's `ssl.*` keys."""
 
     def open(self) -> Schemas:
-        """Raises OptionError."""
+        """Raises OptionError, MissingLibrary."""
         # A registry's client takes 0.13 s of CPU to import, which a source without schemas saves.
         from pk.net.schemas.blocking import Schemas
 

@@ -29,8 +29,8 @@ from pk.core.schemas.framing import (
 from pk.core.schemas.registry.errors import RegistryError
 from pk.core.schemas.schema import AVRO, JSON, PROTOBUF, Resolved, SchemaError, UnfitValue
 from pk.core.schemas.subjects import STRATEGIES
+from pk.net.schemas.answers import RegistryUnreachable
 from pk.net.schemas.blocking import Schemas
-from pk.net.schemas.client import RegistryUnreachable
 from pk.spark.errors import OptionError, SparkError
 from pk.spark.schemas import avro_columns, json_columns, protobuf_columns
 from pk.spark.schemas.options import COLUMNS, LATEST, Column, ColumnOptions, SchemaOptions

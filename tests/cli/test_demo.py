@@ -1,16 +1,12 @@
 """`scripts/demo`: it needs no more than it installs, and says what is wrong with a file before it
 starts anything."""
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from installed import hidden_from, installed_for, with_extras
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = Path(__file__).resolve().parents[2] / "scripts" / "demo.py"
@@ -40,29 +36,6 @@ def test_a_file_that_cannot_be_used(
     assert said in ran.stderr and "Traceback" not in ran.stderr
 
 
-def installed_for(name: str, extras: Iterable[str]) -> set[str]:
-    """The distributions that an installation of `name[extras]` brings, itself among them."""
-    found: set[str] = set()
-    wanted = [(canonicalize_name(name), frozenset(extras))]
-    done: set[tuple[str, frozenset[str]]] = set()
-    while wanted:
-        each = wanted.pop()
-        if each in done:
-            continue
-        done.add(each)
-        try:
-            lines = requires(each[0]) or []
-        except PackageNotFoundError:
-            continue  # of another platform
-        found.add(each[0])
-        for requirement in map(Requirement, lines):
-            marker = requirement.marker
-            if marker is None or any(marker.evaluate({"extra": e}) for e in (*each[1], "")):
-                named = canonicalize_name(requirement.name)
-                wanted.append((named, frozenset(requirement.extras)))
-    return found
-
-
 def test_it_installs_what_it_needs_and_no_test_tools() -> None:
     script = (ROOT / "scripts" / "demo").read_text()
     assert 'make_venv "$root" spark\n' in script
@@ -73,32 +46,15 @@ def test_it_installs_what_it_needs_and_no_test_tools() -> None:
     assert brought.isdisjoint(tools)
 
 
-BLOCKER = """
-from importlib.machinery import PathFinder
-
-find = PathFinder.find_spec
-PathFinder.find_spec = lambda name, path=None, target=None: (
-    None if name in BLOCKED else find(name, path, target)
-)
-"""
-
-
 @pytest.mark.slow
 def test_it_runs_with_what_it_installs(tmp_path: Path) -> None:
     """All else that this environment has is hidden, as if .venv had just been made by
     scripts/demo."""
     pytest.importorskip("pyspark")
-    brought = installed_for("pk-broker", ["spark"])
-    blocked = {
-        module
-        for module, owners in packages_distributions().items()
-        if module.isidentifier() and brought.isdisjoint(map(canonicalize_name, owners))
-    } - {"pip", "setuptools", "pkg_resources"}
-    assert {"pytest", "hypothesis", "confluent_kafka"} <= blocked
-    (tmp_path / "sitecustomize.py").write_text(f"BLOCKED = {blocked!r}\n{BLOCKER}")
+    assert {"pytest", "hypothesis", "confluent_kafka"} <= hidden_from(["spark"])
     ran = subprocess.run(
         [sys.executable, str(DEMO)],
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)},
+        env=with_extras(["spark"], tmp_path) | {"TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=300,

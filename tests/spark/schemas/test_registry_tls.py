@@ -13,8 +13,8 @@ from pyspark.sql import types as t
 from schemas.running import running_registry
 
 from pk.core.schemas.schema import Schema
+from pk.net.schemas.answers import RegistryUnreachable
 from pk.net.schemas.blocking import Schemas
-from pk.net.schemas.client import RegistryUnreachable
 from pk.net.schemas.serve import Listening
 from pk.net.tls.contexts import client_context, server_context
 from pk.net.tls.settings import TlsSettings
