@@ -1,6 +1,7 @@
 """The schema registry that `pk up --schema-registry` serves beside its brokers."""
 
 from collections.abc import Callable
+from importlib import import_module
 
 import trio
 
@@ -10,7 +11,7 @@ from pk.cli.up.node import HOST
 
 def check_registry(port: int | None, *, secure: bool) -> None:
     """Raises Unusable for a port that is none, or if the registry would need to log in to the
-    brokers."""
+    brokers; CommandError if a library is missing: brokers that are ready would end at once."""
     if port is None:
         return
     if not 0 <= port <= 65535:
@@ -20,6 +21,21 @@ def check_registry(port: int | None, *, secure: bool) -> None:
             "--schema-registry does not log in to brokers: with --secure, run `pk schema-registry "
             "start` with the profile."
         )
+    require_registry()
+
+
+def require_registry() -> None:
+    """Raises CommandError if a library that a registry needs is missing."""
+    try:
+        import_module("pk.net.schemas.serve")
+        from pk.net.schemas.libraries import require_libraries
+
+        require_libraries()
+    except ImportError as e:
+        named = f"{e.name} is missing" if e.name else str(e).partition(":")[0]
+        raise CommandError(
+            f"{named}: a schema registry needs `pip install 'pk-broker[schemas]'`."
+        ) from None
 
 
 async def serve_beside(
@@ -31,14 +47,10 @@ async def serve_beside(
 ) -> None:
     """Serves until cancelled; started, and its URL written, once it answers. Raises
     CommandError."""
-    try:
-        from pk.net.schemas.log import LogError
-        from pk.net.schemas.registry import Settings
-        from pk.net.schemas.serve import Listening, serve_registry
-    except ImportError as e:
-        raise CommandError(
-            f"{e.name} is missing: a schema registry needs `pip install 'pk-broker[schemas]'`."
-        ) from None
+    from pk.net.schemas.log import LogError
+    from pk.net.schemas.registry import Settings
+    from pk.net.schemas.serve import Listening, serve_registry
+
     try:
         async with trio.open_nursery() as nursery:
             url = await nursery.start(serve_registry, Settings(bootstrap), Listening(HOST, port))

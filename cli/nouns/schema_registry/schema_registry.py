@@ -10,6 +10,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.up.logs import log_to_stderr
 from pk.cli.up.node import exit_of_server
+from pk.cli.up.schema_registry import require_registry
 
 
 def _connection(context: Context) -> dict[str, object]:
@@ -27,14 +28,10 @@ def _connection(context: Context) -> dict[str, object]:
 async def start(context: Context, options: StartRegistry) -> Exit:
     """`pk schema-registry start`."""
     started = time.monotonic()
-    try:
-        from pk.net.schemas.log import LogError
-        from pk.net.schemas.registry import Settings
-        from pk.net.schemas.serve import Listening, serve_registry
-    except ImportError as e:
-        raise CommandError(
-            f"{e.name} is missing: a schema registry needs `pip install 'pk-broker[schemas]'`."
-        ) from None
+    require_registry()
+    from pk.net.schemas.log import LogError
+    from pk.net.schemas.registry import Settings
+    from pk.net.schemas.serve import Listening, serve_registry
     from pk.net.schemas.users import authenticator
     from pk.net.tls.contexts import TlsError, client_context, server_context
     from pk.net.tls.settings import TlsSettings
