@@ -33,6 +33,14 @@ def _present(**data: Any) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value not in (None, "", (), [], {}, False)}
 
 
+def _value_word(option: TyperOption) -> str | None:
+    """The word that help shows for an option's value; None for a flag. An option that declares no
+    word for it is no flag for that."""
+    if option.is_flag:
+        return None
+    return option.metavar or "|".join(choices_of(option)) or "VALUE"
+
+
 def _option(option: TyperOption) -> dict[str, Any]:
     info, descriptor = info_of(option), option.type_descriptor
     kind = descriptor.annotation.__args__[0] if descriptor.is_list else descriptor.annotation
@@ -47,7 +55,7 @@ def _option(option: TyperOption) -> dict[str, Any]:
         "dest": info.gives or option.name,
         "help": option.help or "",
         **_present(
-            value=option.metavar,
+            value=_value_word(option),
             kind=name,
             choices=list(choices_of(option)),
             repeat=option.multiple,

@@ -1,15 +1,19 @@
 """Help, written from the command tree. Plain text: it must come at once."""
 
 import os
+import re
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pk.cli.command_line.tree import CONNECTION, HELP, OUTPUT, Argument, Command, Group, Option
 
 _WIDTH = 100
 _NARROW = 90
 """Below this, what an option does stands further to the left."""
+
+_CHOICES_MAX = 15
+"""What has more values than this lists them elsewhere, as `pk doctor --list` does."""
 
 
 def text_width() -> int:
@@ -39,6 +43,19 @@ def option_names(option: Option) -> str:
     return f"{names}[={option.value}]" if option.assumed else f"{names} {option.value}"
 
 
+def option_help(option: Option) -> str:
+    """What an option does, with the values that it may have unless that names them already."""
+    said = {*re.findall(r"[\w-]+", f"{option.value} {option.help}")}
+    if said.issuperset(option.choices) or len(option.choices) > _CHOICES_MAX:
+        return option.help
+    return f"{option.help} {_one_of(option.choices)}."
+
+
+def _one_of(choices: Sequence[str]) -> str:
+    first = "Either" if len(choices) == 2 else "One of"
+    return f"{first} {', '.join(choices[:-1])} or {choices[-1]}"
+
+
 def usage_word(argument: Argument) -> str:
     word = f"{argument.name}…" if argument.many else argument.name
     return f"[{word}]" if argument.optional else word
@@ -48,7 +65,7 @@ def _options(options: Iterable[Option], title: str, width: int) -> list[str]:
     lines = [f"\n{title}:"]
     for option in options:
         if not option.hidden:
-            lines += _entry(option_names(option), option.help, width)
+            lines += _entry(option_names(option), option_help(option), width)
     return lines if len(lines) > 1 else []
 
 

@@ -7,7 +7,7 @@ writes the man pages.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pk.cli.command_line.help import option_names, usage_word
+from pk.cli.command_line.help import option_help, option_names, usage_word
 from pk.cli.command_line.pages import PAGES, page
 from pk.cli.command_line.tree import (
     CONNECTION,
@@ -111,7 +111,7 @@ def _common_options() -> list[str]:
 
 
 def _option_lines(options: Iterable[Option]) -> list[str]:
-    return [f"- `{option_names(o)}`: {_escape(o.help)}" for o in options if not o.hidden]
+    return [f"- `{option_names(o)}`: {_escape(option_help(o))}" for o in options if not o.hidden]
 
 
 def _markdown(path: Path, command: Command) -> list[str]:
@@ -211,7 +211,7 @@ def _man_options(options: Iterable[Option]) -> list[str]:
     lines: list[str] = []
     for option in options:
         if not option.hidden:
-            lines += [".TP", f"\\fB{_roff(option_names(option))}\\fR", _roff(option.help)]
+            lines += [".TP", f"\\fB{_roff(option_names(option))}\\fR", _roff(option_help(option))]
     return lines
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pk.cli.command_line.error_help import error_help
 from pk.cli.command_line.errors import UsageError
-from pk.cli.command_line.help import help_text
+from pk.cli.command_line.help import help_text, option_help, option_names
 from pk.cli.command_line.manual import man_pages, reference
 from pk.cli.command_line.nouns import SECTIONS
 from pk.cli.command_line.pages import PAGES, folded, page
@@ -69,6 +69,30 @@ def test_every_command_stands_under_one_heading() -> None:
     named = [name for _, names in SECTIONS for name in names]
     assert sorted(named) == sorted(child.name for child in tree().children if not child.hidden)
     assert "Others:" not in help_text(tree(), ())
+
+
+def test_help_shows_the_values_that_an_option_may_have() -> None:
+    for path, command in commands(tree()):
+        for option in command.options:
+            assert option.value or not option.choices, (path, option.names)
+            shown = f"{option_names(option)} {option_help(option)}"
+            listed = all(choice in shown for choice in option.choices)
+            assert listed or "--list" in shown, (path, option.names)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("consume", "--decode auto|avro|json|protobuf\n"),
+        ("users add", "--mechanism SCRAM-SHA-256|SCRAM-SHA-512\n"),
+        ("consume", "Either read_uncommitted or read_committed."),
+    ],
+)
+def test_help_tells_an_option_with_choices_from_a_flag(pk: Run, words: str, shown: str) -> None:
+    text = pk(*words.split(), "--help").text
+    assert shown in text or shown in " ".join(text.split())
+    assert shown.strip() in reference()
+    assert shown.strip() in "".join(man_pages().values()).replace("\\-", "-")
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -146,7 +146,7 @@ class AddAcls(Conveniences, Resources, Parties):
             "--resource-pattern-type",
             value="PATTERN",
             help=(
-                "Whether a name is meant literally (default), or is the start of names (prefixed)."
+                "How a name is meant: literal (default), or prefixed (it is the start of names)."
             ),
         ),
     ] = "literal"

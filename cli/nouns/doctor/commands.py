@@ -74,7 +74,7 @@ def doctor(
     context: "Context",
     check: Annotated[
         tuple[CheckName, ...],
-        Option("--check", value="NAME", help="Only this check; repeatable."),
+        Option("--check", value="NAME", help="Only this check (--list lists them); repeatable."),
     ] = (),
     list: Annotated[
         bool, Option("--list", help="List the checks, and what each looks for.")

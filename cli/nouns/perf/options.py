@@ -141,7 +141,9 @@ class ProducerOptions:
     acks: Annotated[
         Literal["0", "1", "-1", "all"] | None,
         Option(
-            "--acks", value="ACKS", help="Acknowledgements to wait for: 0, 1 or all (default: all)."
+            "--acks",
+            value="ACKS",
+            help="Acknowledgements to wait for: 0, 1 or all, also -1 (default: all).",
         ),
     ] = None
     warmup: Annotated[

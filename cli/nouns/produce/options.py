@@ -153,7 +153,7 @@ class Produce:
             "--acks",
             "--request-required-acks",
             value="ACKS",
-            help="Acknowledgements to wait for: 0, 1 or all (default: all).",
+            help="Acknowledgements to wait for: 0, 1 or all, also -1 (default: all).",
         ),
     ] = "all"
     transactional_id: Annotated[
