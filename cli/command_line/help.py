@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pk.cli.command_line.tree import CONNECTION, HELP, OUTPUT, Argument, Command, Group, Option
 
 _WIDTH = 100
+_NO_TERMINAL = 80
 _NARROW = 90
 """Below this, what an option does stands further to the left."""
 
@@ -17,12 +18,14 @@ _CHOICES_MAX = 15
 
 
 def text_width() -> int:
-    """How wide a page of text is: the terminal, up to a width that reads well; a fixed one where
-    there is none."""
+    """How wide a page of text is: the terminal, or $COLUMNS where there is none, up to a width that
+    reads well."""
     try:
-        return max(min(_WIDTH, os.get_terminal_size(sys.stdout.fileno()).columns), 40)
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
-        return _WIDTH
+        given = os.environ.get("COLUMNS", "")
+        columns = int(given) if given.isdecimal() else 0
+    return max(min(_WIDTH, columns or _NO_TERMINAL), 40)
 
 
 def _entry(left: str, right: str, width: int) -> list[str]:

@@ -106,6 +106,20 @@ def test_help_fits(width: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("columns", "width"), [(None, 80), ("", 80), ("x", 80), ("60", 60), ("90", 90), ("300", 100)]
+)
+def test_help_without_a_terminal_is_as_wide_as_columns_says(
+    pk: Run, monkeypatch: pytest.MonkeyPatch, columns: str | None, width: int
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    path, command = next(each for each in commands(tree()) if each[0] == ("topics", "create"))
+    assert pk(*path, "--help").text == help_text(command, path, width)
+    assert pk("help", "positions").text == page("positions", width=width)
+
+
+@pytest.mark.parametrize(
     ("typed", "others"),
     [
         ("consume", "console-consumer"),
