@@ -316,6 +316,20 @@ def test_a_change_asks_and_names_the_cluster(shell: Session, kafka: Kafka) -> No
     one.wait_for("deleted")
 
 
+def test_a_command_of_c_asks_at_a_terminal(kafka: Kafka, terminal: Start, shell: Session) -> None:
+    words = f"topics delete {shell.topic}"
+    one = terminal("shell", "-b", kafka.bootstrap, "-c", words)
+    one.wait_for("[y/N]")
+    one.line("n")
+    one.wait_for("Nothing was changed.")
+
+
+def test_a_command_of_a_script_that_would_ask_is_refused(at: Run, shell: Session) -> None:
+    ran = at("shell", stdin=f"topics delete {shell.topic}\n".encode())
+    assert ran.code and "-y" in ran.err
+    assert at("topics", "list", shell.topic, "-f", "name").lines == [shell.topic]
+
+
 def test_what_is_typed_after_ctrl_c_is_the_next_line(shell: Session, at: Run) -> None:
     """It neither answers the question that Ctrl-C ended nor presses keys of a screen that
     closes."""
