@@ -17,7 +17,8 @@ from pk.cli.command_line.manual import man_pages, reference
 from pk.cli.command_line.nouns import SECTIONS
 from pk.cli.command_line.pages import PAGES, folded, page
 from pk.cli.command_line.parse import parse
-from pk.cli.command_line.tree import commands, tree
+from pk.cli.command_line.tree import Command, commands, tree
+from pk.cli.output.schema import columns_of
 from pk.cli.shell.words import split_line
 from pk.core.errors import ErrorCode
 
@@ -63,6 +64,15 @@ def test_commands_shown_in_the_documents_are_there() -> None:
         shown += [re.split(r" {3,}", line)[0] for line in lines]  # beside it stands what it does
     assert len(shown) > 150
     check_commands(line.replace("< ", "| ") for line in shown if not re.search(r"…|\\\|", line))
+
+
+def test_conditions_shown_in_the_readme_are_about_columns_of_that_list() -> None:
+    text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"`(?:pk ([^`]*?)\s)?--where\s'(\w+) [^`]*`", text)
+    assert shown
+    for words, column in shown:
+        node = parse(words.split()).node
+        assert isinstance(node, Command) and column in columns_of(node), (words, column)
 
 
 def test_every_command_stands_under_one_heading() -> None:
