@@ -173,7 +173,7 @@ class Shell:
             if self.interactive and os.environ.get("TERM", "dumb") != "dumb":
                 sys.stdout.write("\x1b[H\x1b[2J")
         elif word == "\\?":
-            sys.stdout.write(HELP)
+            self._show(HELP.encode())
         elif word == "\\timing":
             self.timing = _switched(self.timing, rest)
             sys.stderr.write(f"Timing is {'on' if self.timing else 'off'}.\n")
@@ -255,7 +255,11 @@ class Shell:
         text = help_text(parsed.node, parsed.typed).encode()
         if out is not None:
             out.write(text)
-            return
+        else:
+            self._show(text)
+
+    def _show(self, text: bytes) -> None:
+        """Writes text, through the pager if it is tall."""
 
         def write(streams: Streams) -> None:
             streams.out.write(text)

@@ -1,12 +1,13 @@
 """The shell's own commands, as `\\?` shows them, and the pk commands that do not work in it."""
 
-HELP = r"""pk's commands, without the word pk: `help` lists them, `help topics create` explains one.
+HELP = r"""pk's commands, without the word pk: `help` lists them, and `help topics create`
+explains one.
 
 use topic NAME       the topic of later commands that name none
 use group NAME       the same for a group;  use topic, use group, use: clear it
 use profile NAME     switch to another cluster
 
-COMMAND \w [N]       repeat every N seconds (2), highlighting changes; Ctrl-C stops
+COMMAND \w [N]       repeat every N seconds (2), lighting changes; Ctrl-C stops
 COMMAND \G           a line for each value, every column
 COMMAND > FILE       write to a file; >> FILE appends
 COMMAND | PROGRAM    pipe to a program: topics list -f jsonl | jq .topic
@@ -22,7 +23,8 @@ exit, quit, \q       leave; so does Ctrl-D
 
 Tab completes; letters in order are enough: `ordret` finds orders-retry. Up and
 Ctrl-R find earlier lines, Right takes the grey suggestion, Ctrl-X Ctrl-E opens
-$EDITOR. Ctrl-C stops the command, never the shell. The history keeps no secrets.
+$EDITOR. Ctrl-C stops the command, never the shell. The history keeps no
+secrets.
 """
 
 NOT_HERE = frozenset(("up", "shell", "completion"))

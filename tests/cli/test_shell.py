@@ -138,6 +138,8 @@ def test_what_is_too_tall_goes_to_the_pager(kafka: Kafka, terminal: Start, shell
     assert "paged:" not in paged.text
     two.run("help topics list", "paged:")
     two.clear()
+    two.run("\\?", "paged:")
+    two.clear()
     two.run("\\pager off", "The pager is off.")
     two.run("help topics list", "--columns")
     assert "paged:" not in paged.text

@@ -24,7 +24,7 @@ from pk.cli.output.formats import Column, Listing, OutputOptions
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.settings import Profile, Settings
-from pk.cli.shell import completer, lines, paging
+from pk.cli.shell import completer, lines, paging, shell_commands
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.completer import ShellCompleter, fuzzy
 from pk.cli.shell.engine import Engine, Job
@@ -240,6 +240,10 @@ def test_the_history_is_for_its_owner_and_bounded(tmp_path: Path) -> None:
 
 
 # Output
+
+
+def test_the_help_of_the_shell_fits_a_terminal() -> None:
+    assert not [line for line in shell_commands.HELP.splitlines() if len(line) > 80]
 
 
 def test_a_pager_without_a_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
