@@ -11,11 +11,13 @@ AlteredValue = TypedDict(
         "name": str,
         "from": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "from"))],
         "to": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "to"))],
+        "to_source": Annotated[str | None, Shown(wide=True)],
         "result": str,
         "error": Annotated[str | None, Shown(wide=True)],
     },
 )
-"""A value before and after a change, or what the change would be."""
+"""A value before and after a change, or what the change would be. `to_source` is the layer that a
+deleted key falls back to; None if the key has a value of its own afterwards."""
 
 
 class _OfResource(TypedDict):

@@ -9,22 +9,28 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pk.cli.cluster.altered_config import AlteredConfig
-from pk.cli.cluster.configs import remember_keys, shown_name, spoken_name
+from pk.cli.cluster.configs import own_source, remember_keys, shown_name, spoken_name
 from pk.cli.cluster.propagation import until_configs
 from pk.cli.cluster.topics import is_unknown, unknown_topic
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.config_keys.consequences import consequences
-from pk.cli.config_keys.units import both_ways
-from pk.cli.runtime.context import Context
+from pk.cli.config_keys.units import both_ways, shown_value
+from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
+from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, phrase, sentence
 from pk.cli.undo.configs import remember_configs, settle_configs
 from pk.cli.undo.log import how_to_undo
+from pk.core.config import TOPIC_SYNONYMS
+from pk.core.errors import KafkaError
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
 from pk.net.client.results import (
     ConfigChange,
     ConfigEntry,
     ConfigOperation,
     ConfigResource,
+    ConfigSynonym,
     ResourceType,
 )
 
@@ -36,7 +42,8 @@ _UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replicatio
 
 
 class ConfigPlan(NamedTuple):
-    """Changes to configs, with the current configs and a row for each resource and key."""
+    """Changes to configs, with the current configs and a row for each resource and key. A key that
+    is to be deleted and is not set has a row, but is not among the changes."""
 
     wanted: ConfigChanges
     known: Mapping[ConfigResource, Sequence[ConfigEntry]]
@@ -51,8 +58,11 @@ class ConfigPlan(NamedTuple):
 
 async def apply_changes(context: Context, wanted: ConfigChanges) -> list[AlteredConfig]:
     """Shows the changes, asks, makes them, and records how to undo them; a row for each resource
-    and key."""
+    and key, none if there is nothing to change."""
     plan = await plan_changes(context, wanted)
+    if not plan.wanted:
+        say_nothing_to_change(context, plan)
+        return []
     if context.change.dry_run:
         say_consequences(context, plan)
     else:
@@ -71,6 +81,8 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
     admin = await context.admin()
     described = await admin.describe_configs(list(wanted))
     rows: list[AlteredConfig] = []
+    needed: dict[ConfigResource, list[ConfigChange]] = {}
+    defaults = await _hidden_defaults(admin, wanted, described)
     known: dict[ConfigResource, Sequence[ConfigEntry]] = {}
     for resource, changes in wanted.items():
         answer = described[resource]
@@ -86,17 +98,85 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
             check_key(change.name, entries)
             about = entry or _overridden(change.name, entries)
             secret = about is not None and about.sensitive
+            idle = change.operation is ConfigOperation.DELETE and not _is_set(resource, entry)
+            if not idle:
+                needed.setdefault(resource, []).append(change)
+            after, source = _after(resource, entry, change, defaults)
             rows.append(
                 {
                     "resource": shown_name(resource),
                     "name": change.name,
                     "from": None if secret or entry is None else entry.value,
-                    "to": "(hidden)" if secret else _after(entry, change),
-                    "result": "would change" if context.change.dry_run else "changed",
+                    "to": "(hidden)" if secret and source is None else after,
+                    "to_source": source,
+                    "result": "unchanged"
+                    if idle
+                    else "would change"
+                    if context.change.dry_run
+                    else "changed",
                     "error": None,
                 }
             )
-    return ConfigPlan(wanted, known, rows)
+    return ConfigPlan(needed, known, rows)
+
+
+def say_nothing_to_change(context: Context, plan: ConfigPlan) -> None:
+    """Says that no key that was to be deleted is set."""
+    keys: dict[str, list[str]] = {}
+    for row in plan.rows:
+        keys.setdefault(row["resource"], []).append(row["name"])
+    for name, unset in keys.items():
+        verb = "is" if len(unset) == 1 else "are"
+        context.say(f"Nothing to change: {join(unset)} {verb} not set on {name}.")
+
+
+async def _hidden_defaults(
+    admin: Admin,
+    wanted: ConfigChanges,
+    described: Mapping[ConfigResource, Sequence[ConfigEntry] | Exception],
+) -> Mapping[str, Default]:
+    """Topic key → the default that a topic falls back to where the key is deleted, if the topic's
+    description does not give it and the brokers agree on it. As in Kafka, a topic's
+    `retention.ms` does not say that `log.retention.hours` lies beneath."""
+    keys: set[str] = set()
+    for resource, changes in wanted.items():
+        answer = described[resource]
+        if resource.type is not ResourceType.TOPIC or isinstance(answer, Exception):
+            continue
+        told = {entry.name for entry in answer if _beneath(resource, entry) is not None}
+        keys |= {
+            change.name
+            for change in changes
+            if change.operation is ConfigOperation.DELETE and change.name not in told
+        }
+    keys &= TOPIC_SYNONYMS.keys()
+    if not keys:
+        return {}
+    try:
+        brokers = [b.node_id for b in (await admin.describe_cluster()).brokers]
+    except (KafkaError, ClientError):
+        return {}
+    found: dict[str, Default] = {}
+    of_brokers = list((await broker_defaults(admin, brokers, sorted(keys))).values())
+    for key in keys:
+        values = {of[key].value if key in of else None for of in of_brokers}
+        if len(of_brokers) == len(brokers) and len(values) == 1 and None not in values:
+            found[key] = of_brokers[0][key]
+    return found
+
+
+def _is_set(resource: ConfigResource, entry: ConfigEntry | None) -> bool:
+    """Whether the resource itself has set a key. A secret's value does not tell, its layer does."""
+    own = own_source(resource)
+    return entry is not None and (
+        entry.source is own or any(s.source is own for s in entry.synonyms)
+    )
+
+
+def _beneath(resource: ConfigResource, entry: ConfigEntry) -> ConfigSynonym | None:
+    """What holds if the resource itself sets nothing; None if the description does not tell."""
+    own = own_source(resource)
+    return next((s for s in entry.synonyms if s.source is not own), None)
 
 
 def check_key(name: str, entries: Mapping[str, ConfigEntry]) -> None:
@@ -132,7 +212,10 @@ async def check_plan(context: Context, plan: ConfigPlan) -> None:
 def say_plan(context: Context, plan: ConfigPlan) -> None:
     """Shows what would change, before the question."""
     for row in plan.rows:
-        before, after = (both_ways(row["name"], value) for value in (row["from"], row["to"]))
+        if row["result"] == "unchanged":
+            context.say(f"{row['resource']}: {row['name']} is not set")
+            continue
+        before, after = both_ways(row["name"], row["from"]), shown_value(row, "to")
         context.say(f"{row['resource']}: {row['name']} {before} → {after}")
     say_consequences(context, plan)
 
@@ -148,6 +231,8 @@ def say_consequences(context: Context, plan: ConfigPlan) -> None:
 async def make_changes(context: Context, plan: ConfigPlan) -> list[AlteredConfig]:
     """Makes the changes, or validates them with --dry-run, and records how to undo them; the rows
     say the results."""
+    if not plan.wanted:
+        return plan.rows
     admin = await context.admin()
     trying = context.change.dry_run
     kept = None if trying else await remember_configs(context, plan.known, plan.wanted)
@@ -164,7 +249,7 @@ async def make_changes(context: Context, plan: ConfigPlan) -> list[AlteredConfig
         assert error is not None
         context.failed(error, spoken_name(resource))
         for row in plan.rows:
-            if row["resource"] == shown_name(resource):
+            if row["resource"] == shown_name(resource) and row["result"] != "unchanged":
                 row["result"] = phrase(error)
                 row["error"] = error_name(error)
     return plan.rows
@@ -177,15 +262,28 @@ async def refusals(context: Context, wanted: ConfigChanges) -> list[Exception]:
     return [error for error in answers.values() if error is not None]
 
 
-def _after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:
-    """The value after a change, as far as it is known in advance."""
+def _after(
+    resource: ConfigResource,
+    entry: ConfigEntry | None,
+    change: ConfigChange,
+    defaults: Mapping[str, Default],
+) -> tuple[str | None, str | None]:
+    """The value after a change, as far as it is known in advance, and the layer that a deleted key
+    falls back to."""
     if change.operation is ConfigOperation.SET:
-        return change.value
+        return change.value, None
     if change.operation is ConfigOperation.DELETE:
-        below = [s for s in entry.synonyms if s.source is not entry.source] if entry else []
-        return below[0].value if below else None
+        below = _beneath(resource, entry) if entry else None
+        if below is None and entry is not None and not _is_set(resource, entry):
+            return entry.value, "default"
+        if below is not None:
+            return below.value, below.source.name.lower()
+        default = defaults.get(change.name)
+        if default is not None and resource.type is ResourceType.TOPIC:
+            return default.value, default.source.name.lower()
+        return None, "default"
     has = [v for v in (entry.value or "").split(",") if v] if entry else []
     named = (change.value or "").split(",")
     if change.operation is ConfigOperation.APPEND:
-        return ",".join(has + [v for v in named if v not in has])
-    return ",".join(v for v in has if v not in named)
+        return ",".join(has + [v for v in named if v not in has]), None
+    return ",".join(v for v in has if v not in named), None

@@ -35,13 +35,18 @@ _OWN = {
 }
 
 
+def own_source(resource: ConfigResource) -> ConfigSource | None:
+    """The layer of the values set on the resource itself."""
+    if resource.type is ResourceType.BROKER:
+        return ConfigSource.DYNAMIC_BROKER if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER
+    return _OWN.get(resource.type)
+
+
 def own_value(resource: ConfigResource, entry: ConfigEntry | None) -> str | None:
     """The value set on the resource itself; None if the value comes from another layer."""
     if entry is None:
         return None
-    own = _OWN.get(resource.type)
-    if resource.type is ResourceType.BROKER:
-        own = ConfigSource.DYNAMIC_BROKER if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER
+    own = own_source(resource)
     if entry.source is own:
         return entry.value
     return next((s.value for s in entry.synonyms if s.source is own), None)

@@ -56,6 +56,13 @@ _TIME_SHOWN: Final = (
     (1000, "s", "s"),
     (1, "ms", "ms"),
 )
+_FALLBACKS: Final = {
+    "default": "the default",
+    "static_broker": "from the broker's file",
+    "dynamic_broker": "the default of this broker",
+    "dynamic_default_broker": "the default of all brokers",
+}
+"""The layer that a deleted config falls back to, in words."""
 _SIZE_SHOWN: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -162,6 +169,12 @@ def both_ways(key: str, value: str | None) -> str:
 def shown_value(row: Mapping[str, Any], at: str) -> str:
     """The value before (`from`) or after (`to`) a config change, for people: `604800000 (7 days)`.
 
-    `row` has the config's key (`name`) and both values.
+    `row` has the config's key (`name`) and both values. Where a deleted key falls back to another
+    layer, the value after says which: `604800000 (7 days), the default`.
     """
-    return "-" if row[at] is None else both_ways(str(row["name"]), row[at])
+    layer = row.get("to_source") if at == "to" else None
+    fallback = _FALLBACKS.get(layer, "") if layer else ""
+    if row[at] is None:
+        return f"({fallback.removeprefix('the ')})" if fallback else "-"
+    said = both_ways(str(row["name"]), row[at])
+    return f"{said}, {fallback}" if fallback else said

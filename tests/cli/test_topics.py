@@ -253,6 +253,50 @@ def test_configs_of_a_topic_and_of_brokers(at: Run, kafka: Kafka, fresh: Fresh) 
     assert kept[0]["value"] == "1"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("configs", "alter", "topic", "T", "--delete"), ("topics", "alter", "T", "--delete-config")],
+)
+def test_a_deleted_config_falls_back_to_the_default(
+    at: Run, fresh: Fresh, words: tuple[str, ...]
+) -> None:
+    topic = fresh("fallback")
+    at("topics", "create", topic, "-c", "retention.ms=1h")
+    delete = (*(topic if word == "T" else word for word in words), "retention.ms")
+    asked = at(*delete)  # not answered
+    assert asked.code == 5
+    said = f"{topic}: retention.ms 3600000 (1 hour) → 604800000 (7 days), the default\n"
+    assert said in asked.err
+    done = at(*delete, "-y", "-f", "json")
+    assert done.code == 0, done.err
+    assert [(r["from"], r["to"], r["to_source"], r["result"]) for r in done.json] == [
+        ("3600000", "604800000", "default", "changed")
+    ]
+
+
+def test_a_config_that_is_not_set_is_not_deleted(at: Run, fresh: Fresh) -> None:
+    topic = fresh("unset")
+    at("topics", "create", topic, "-c", "segment.ms=1h")
+    before = at("history", "-f", "json").json
+    for words in (
+        ("configs", "alter", "topic", topic, "--delete", "retention.ms"),
+        ("topics", "alter", topic, "--delete-config", "retention.ms"),
+    ):
+        ran = at(*words, "-f", "json")  # without -y: it must not ask
+        assert (ran.code, ran.json) == (0, []), ran.err
+        assert ran.err == f"Nothing to change: retention.ms is not set on {topic}.\n"
+        assert at(*words, "-d").out == b""
+    assert at("history", "-f", "json").json == before
+    both = ("--delete", "retention.ms", "--delete", "segment.ms", "-y", "-f", "json")
+    some = at("configs", "alter", "topic", topic, *both)
+    assert [(row["name"], row["result"]) for row in some.json] == [
+        ("retention.ms", "unchanged"),
+        ("segment.ms", "changed"),
+    ]
+    (kept, *_) = at("history", "-f", "json").json
+    assert "segment.ms" in kept["change"] and "retention.ms" not in kept["change"]
+
+
 def test_piped_tables_are_plain(at: Run, fresh: Fresh) -> None:
     topic = fresh("plain-" + "x" * 100)
     at("topics", "create", topic)

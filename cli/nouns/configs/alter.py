@@ -5,7 +5,7 @@ from pk.cli.cluster.config_changes import apply_changes
 from pk.cli.config_keys.units import config_value
 from pk.cli.nouns.configs.options import AlterConfigs
 from pk.cli.nouns.configs.resources import resources_of
-from pk.cli.output.rows import listing
+from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.settings import read_properties
@@ -63,4 +63,7 @@ async def alter(context: Context, options: AlterConfigs) -> None:
         raise Unusable("Name what to change: `topic NAME`, `broker ID` or `broker default`.")
     changes = _changes(options)
     rows = await apply_changes(context, dict.fromkeys(resources, changes))
-    context.show(listing(AlteredConfig, rows))
+    if rows:
+        context.show(listing(AlteredConfig, rows))
+    else:
+        context.show_nothing(columns(AlteredConfig))

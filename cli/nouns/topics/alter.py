@@ -7,7 +7,7 @@ from pk.cli.cluster.topics import existing_topics
 from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, say_growth
 from pk.cli.nouns.topics.result_rows import show_results
 from pk.cli.nouns.topics.rows import AlteredRow
-from pk.cli.output.rows import listing
+from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 from pk.net.client.results import (
@@ -36,19 +36,30 @@ async def alter(context: Context, options: "AlterTopics") -> None:
     changes += [ConfigChange(k, None, ConfigOperation.DELETE) for k in options.delete_config]
     wanted = {ConfigResource(ResourceType.TOPIC, name): changes for name in now} if changes else {}
     plan = await config_changes.plan_changes(context, wanted) if wanted else None
+    if plan and not plan.wanted and not totals:
+        config_changes.say_nothing_to_change(context, plan)
+        context.show_nothing(columns(AlteredRow))
+        return
     if totals:
         say_growth(context, totals, now)
     if context.change.dry_run and plan:
         config_changes.say_consequences(context, plan)
     if not context.change.dry_run:
         if plan:
-            await config_changes.check_plan(context, plan)
+            if plan.wanted:
+                await config_changes.check_plan(context, plan)
             config_changes.say_plan(context, plan)
         await context.agree(
             f"Change this on {context.settings.cluster_name}?", name=name_to_type(context, now)
         )
     rows: list[AlteredRow] = [
-        {**row, "name": "partitions", "from": str(row["from"]), "to": str(row["to"])}
+        {
+            **row,
+            "name": "partitions",
+            "from": str(row["from"]),
+            "to": str(row["to"]),
+            "to_source": None,
+        }
         for row in (await grow(context, totals, now) if totals else [])
     ]
     for changed in await config_changes.make_changes(context, plan) if plan else []:
@@ -58,6 +69,7 @@ async def alter(context: Context, options: "AlterTopics") -> None:
                 "name": changed["name"],
                 "from": changed["from"],
                 "to": changed["to"],
+                "to_source": changed["to_source"],
                 "result": changed["result"],
                 "error": changed["error"],
             }
