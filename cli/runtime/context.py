@@ -232,7 +232,7 @@ class Context:
     def failed(self, error: BaseException, what: str) -> None:
         """Records that `what` failed and says so on standard error; for a silent broker, only
         once."""
-        from pk.cli.runtime.failures import sentence
+        from pk.cli.runtime.failures import named_sentence, sentence
         from pk.net.client.errors import ControllerSilent, Straggler, Unanswered
 
         if isinstance(error, ControllerSilent | Straggler | Unanswered):
@@ -242,7 +242,7 @@ class Context:
                 self.say(sentence(error))
             return
         self.fail(error)
-        self.say(f"{what}: {sentence(error)}")
+        self.say(named_sentence(what, error))
 
     @property
     def exit(self) -> Exit:

@@ -177,6 +177,12 @@ def sentence(error: BaseException) -> str:
     return f"This is a bug in pk ({said}); --debug shows where."
 
 
+def named_sentence(name: str, error: BaseException) -> str:
+    """The sentence, after the name of what failed unless it says that itself."""
+    said = sentence(error)
+    return said if repr(name) in said else f"{name}: {said}"
+
+
 def _silent_controller(error: ControllerSilent) -> str:
     said = (
         f"{str(error)[:1].upper()}{str(error)[1:]}, but brokers answer; it may hang, and no "
@@ -259,6 +265,15 @@ def _without_request(said: str | None) -> str | None:
 
 
 def _kafka(error: KafkaError) -> str:
+    if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and (
+        (error.message or "").startswith("InitProducerId")
+    ):
+        # Brokers ask for WRITE on any topic, or IDEMPOTENT_WRITE on the cluster, and name neither.
+        return (
+            "The broker gives no producer id (CLUSTER_AUTHORIZATION_FAILED): the user needs WRITE "
+            "on the topic (`pk acls add --allow USER --producer --topic TOPIC`); brokers before "
+            "2.8 want IDEMPOTENT_WRITE on the cluster too, or -X enable.idempotence=false."
+        )
     try:
         code = ErrorCode(error.code)
     except ValueError:

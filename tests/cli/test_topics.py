@@ -297,6 +297,32 @@ def test_a_config_that_is_not_set_is_not_deleted(at: Run, fresh: Fresh) -> None:
     assert "segment.ms" in kept["change"] and "retention.ms" not in kept["change"]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("topics", "create", "bad name"), "The broker refused with INVALID_TOPIC_EXCEPTION"),
+        (("topics", "delete", "missing-topic"), "There is no topic 'missing-topic'"),
+        (("groups", "describe", "missing-group"), "Group 'missing-group' does not exist"),
+    ],
+)
+def test_one_item_that_fails_is_said_once(at: Run, words: tuple[str, ...], said: str) -> None:
+    ran = at(*words, "-f", "table")
+    assert (ran.code, ran.out) == (1, b""), ran.err
+    assert ran.err.startswith(said) and ran.err.count(words[-1]) == 1, ran.err
+
+
+def test_of_several_items_the_table_says_which_failed(at: Run, fresh: Fresh) -> None:
+    topic = fresh("some")
+    ran = at("topics", "create", topic, "bad name", "-f", "table")
+    assert (ran.code, ran.err) == (1, "1 of 2 topics failed.\n")
+    assert "INVALID_TOPIC_EXCEPTION" in ran.text and "created" in ran.text
+    deleted = at("topics", "delete", topic, "missing-topic", "-y", "-f", "table")
+    assert (deleted.code, deleted.err.splitlines()[-1]) == (1, "1 of 2 topics failed.")
+    programs = at("topics", "create", "bad name", "-f", "json")  # the rows, and what to match
+    assert programs.json[0]["error"] == "INVALID_TOPIC_EXCEPTION"
+    assert "INVALID_TOPIC_EXCEPTION" in programs.err
+
+
 def test_piped_tables_are_plain(at: Run, fresh: Fresh) -> None:
     topic = fresh("plain-" + "x" * 100)
     at("topics", "create", topic)

@@ -19,10 +19,11 @@ from pk.cli.nouns.partitions.options import ElectLeaders
 from pk.cli.nouns.partitions.rows import ElectionRow, UncleanElectionRow
 from pk.cli.output.formats import Listing
 from pk.cli.output.question_table import say_limited_table
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context, count, partition_name
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
-from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.cli.runtime.failures import error_name, phrase
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -245,6 +246,5 @@ async def _elect(
             row["result"] = phrase(error)
             row["error"] = error_name(error)
         rows.append(row)
-    context.show(listing(ElectionRow, rows))
-    if context.failures:
-        context.say(sentence(context.failures[0]))
+    named = [(partition_name(tp), error) for tp, error in answers.items()]
+    show_results(context, listing(ElectionRow, rows), named, "partition")

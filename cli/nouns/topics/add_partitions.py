@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from pk.cli.cluster.topics import existing_topics
 from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, say_growth
-from pk.cli.nouns.topics.result_rows import show_results
 from pk.cli.nouns.topics.rows import GrownRow
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
@@ -26,4 +26,4 @@ async def add_partitions(
         await context.agree(
             f"Grow on {context.settings.cluster_name}?", name=name_to_type(context, totals)
         )
-    show_results(context, listing(GrownRow, await grow(context, totals, now)), [])
+    show_results(context, listing(GrownRow, await grow(context, totals, now)), of="topic")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from pk.cli.cluster import config_changes
 from pk.cli.cluster.topics import existing_topics
 from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, say_growth
-from pk.cli.nouns.topics.result_rows import show_results
 from pk.cli.nouns.topics.rows import AlteredRow
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
@@ -74,4 +74,4 @@ async def alter(context: Context, options: "AlterTopics") -> None:
                 "error": changed["error"],
             }
         )
-    show_results(context, listing(AlteredRow, rows), [])
+    show_results(context, listing(AlteredRow, rows))

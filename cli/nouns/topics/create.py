@@ -6,8 +6,9 @@ from pk.cli.cluster.propagation import until_topics
 from pk.cli.cluster.topics import id_text
 from pk.cli.command_line.completion.name_cache import recall, remember
 from pk.cli.config_keys.units import both_ways, in_words
-from pk.cli.nouns.topics.result_rows import outcome, show_results
+from pk.cli.nouns.topics.outcome import outcome
 from pk.cli.nouns.topics.rows import CreatedRow
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
@@ -90,7 +91,8 @@ async def create(context: Context, options: "CreateTopics") -> None:
             "topic",
             {*recall(bootstrap, "topic"), *(r["topic"] for r in rows if not r["error"])},
         )
-    show_results(context, listing(CreatedRow, rows), [(name, answers[name]) for name in names])
+    named = [(name, answers[name]) for name in names]
+    show_results(context, listing(CreatedRow, rows), named, "topic")
 
 
 def _known(number: int) -> int | None:

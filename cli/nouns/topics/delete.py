@@ -7,8 +7,9 @@ from pk.cli.cluster.topics import is_unknown, topic_names, unknown_topic, whole
 from pk.cli.command_line.completion.name_cache import recall, remember
 from pk.cli.nouns.topics.growth import name_to_type
 from pk.cli.nouns.topics.losses import lost_records, records_in, say_readers
-from pk.cli.nouns.topics.result_rows import outcome, show_results
+from pk.cli.nouns.topics.outcome import outcome
 from pk.cli.nouns.topics.rows import DeletedRow
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError
@@ -67,7 +68,7 @@ async def delete(context: Context, *, topics: Sequence[str], regex: bool, if_exi
         remember(bootstrap, "topic", set(recall(bootstrap, "topic")) - set(there))
     order = {name: i for i, name in enumerate(names)}
     rows.sort(key=lambda row: order[row["topic"]])
-    show_results(context, listing(DeletedRow, rows), errors)
+    show_results(context, listing(DeletedRow, rows), errors, "topic")
 
 
 def _is_another(answer: object, deleted: object) -> bool:

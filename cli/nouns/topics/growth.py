@@ -4,7 +4,7 @@ warns and does it."""
 from collections.abc import Collection, Mapping
 
 from pk.cli.cluster.propagation import until_topics
-from pk.cli.nouns.topics.result_rows import outcome
+from pk.cli.nouns.topics.outcome import outcome
 from pk.cli.nouns.topics.rows import GrownRow
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError

@@ -11,12 +11,13 @@ from pk.cli.cluster.topics import (
 from pk.cli.nouns.topics.losses import lost_records, say_readers
 from pk.cli.nouns.topics.options import TrimTopics
 from pk.cli.nouns.topics.rows import TrimmedRow
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
 from pk.cli.positions.resolve import ResolvedRange, positions_option, resolve
 from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import Unusable
-from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.cli.runtime.failures import error_name, phrase
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
@@ -48,10 +49,8 @@ async def trim(context: Context, options: TrimTopics) -> None:
                 row["error"] = error_name(answer)
             else:
                 row["start"], row["result"] = answer, "trimmed"
-    context.show(listing(TrimmedRow, list(rows.values())))
-    if context.failures:
-        context.say(sentence(context.failures[0]))
-    elif not losing:
+    show_results(context, listing(TrimmedRow, list(rows.values())), of="partition")
+    if not losing and not context.failures:
         context.say("No records are below that; nothing was changed.")
 
 

@@ -11,10 +11,11 @@ from pk.cli.cluster.propagation import until_user
 from pk.cli.cluster.topics import whole
 from pk.cli.nouns.users.options import DeleteUsers, SetPassword
 from pk.cli.nouns.users.rows import ChangedUserRow, UserRow
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Unusable
-from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.runtime.secrets import ask_secret
 from pk.cli.terminal.stdin import lines_of
 from pk.cli.undo import log as undo_log
@@ -96,10 +97,8 @@ async def _set_password(
         row["result"], row["error"] = phrase(error), error_name(error)
         if kept is not None:
             undo_log.forget(kept)
-    context.show(listing(ChangedUserRow, [row]))
-    if error is not None:
-        context.say(f"{options.user}: {sentence(error)}")
-    elif kept is not None:
+    show_results(context, listing(ChangedUserRow, [row]), [(options.user, error)], "user")
+    if error is None and kept is not None:
         context.say(undo_log.how_to_undo(kept))
 
 

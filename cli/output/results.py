@@ -1,0 +1,37 @@
+"""Shows what became of the items of a change, and every failure once.
+
+People read the table or the error: one item that failed is a sentence, several are a table with
+their errors and the number of failures. Programs get all rows, and the sentence on standard error.
+"""
+
+from collections.abc import Sequence
+
+from pk.cli.output.formats import Listing
+from pk.cli.runtime.context import Context, count, join
+from pk.cli.runtime.failures import named_sentence, sentence
+
+
+def show_results(
+    context: Context,
+    listing: Listing,
+    answers: Sequence[tuple[str, object]] = (),
+    of: str = "change",
+) -> None:
+    """Shows the rows, whose `error` is None where an item did not fail, and says what failed.
+
+    `answers`: item and answer of each; the sentence names the items that failed. `of` is the word
+    for an item.
+    """
+    rows = list(listing.rows)
+    failed = sum(row["error"] is not None for row in rows)
+    for_people = context.output.format in ("table", "wide")
+    if not (for_people and failed == len(rows) == 1):
+        context.show(listing)
+    if not context.failures:
+        return
+    if for_people and failed and len(rows) > 1:
+        context.say(f"{failed:,} of {count(len(rows), of)} failed.")
+        return
+    names = [name for name, answer in answers if answer in context.failures]
+    error = context.failures[0]
+    context.say(named_sentence(join(names), error) if names else sentence(error))
