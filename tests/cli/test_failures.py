@@ -71,6 +71,14 @@ UNREACHABLE = NoBrokers(
             "CLUSTER_AUTHORIZATION_FAILED: it needs ALTER permission; `pk help",
         ),
         (
+            KafkaError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                "InitProducerId; enable.idempotence=false does without a producer id",
+            ),
+            4,
+            "the user needs WRITE on the topic (`pk acls add --allow USER --producer",
+        ),
+        (
             ControllerSilent([], 9, changes=True),
             124,
             "may still take effect (-X default.api.timeout",
