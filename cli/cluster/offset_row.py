@@ -3,6 +3,7 @@ shown."""
 
 from typing import Annotated, TypedDict
 
+from pk.cli.output.amounts import show_count
 from pk.cli.output.rows import Shown
 from pk.cli.positions.times import show_span
 
@@ -19,7 +20,7 @@ class OffsetOfGroup(TypedDict):
     partition: Annotated[int, Shown("PART")]
     committed: int | None
     end: int | None
-    lag: int | None
+    lag: Annotated[int | None, Shown(show=show_count)]
     time_lag_ms: Annotated[int | None, Shown("TIME LAG", show=show_lag_time)]
     """The age of the next record that the group has not read."""
 

@@ -15,7 +15,7 @@ class QuotaRow(TypedDict):
     that have none of their own."""
 
     user: str | None
-    client_id: Annotated[str | None, Shown("CLIENT-ID")]
+    client_id: Annotated[str | None, Shown("CLIENT ID")]
     ip: str | None
     key: str
     value: Annotated[float, Shown(show=show_number)]
@@ -25,7 +25,7 @@ ChangedQuotaRow = TypedDict(
     "ChangedQuotaRow",
     {
         "user": str | None,
-        "client_id": Annotated[str | None, Shown("CLIENT-ID")],
+        "client_id": Annotated[str | None, Shown("CLIENT ID")],
         "ip": str | None,
         "key": str,
         "from": Annotated[float | None, Shown(show=show_number)],

@@ -24,8 +24,6 @@ _KEYS: Final[dict[ResourceType, Mapping[str, Key]]] = {
 }
 _TAG: Final = re.compile(r"<[^>]*>")
 _GAP: Final = re.compile(r" ([,.;:)])")
-_TIMES: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
-_SIZES: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def keys_of(kind: ResourceType) -> Mapping[str, Key]:
@@ -61,16 +59,3 @@ def allowed(key: Key | None) -> str:
     if dots and "|" not in valid:
         return f"from {low} to {high}" if high else f"{low} or more"
     return valid.replace("|", " or ").replace("..", " to ").removesuffix(" to ")
-
-
-def in_units(name: str, value: str | None) -> str:
-    """A value with its equivalent in common units: `604800000 (7 d)`."""
-    if value is None:
-        return "(none)"
-    units = _TIMES if name.endswith(".ms") else _SIZES if name.endswith(".bytes") else ()
-    if not value.isascii() or not value.isdecimal() or int(value) >= 2**62:
-        return value or "(empty)"
-    for size, unit in units:
-        if int(value) >= size and int(value) % size == 0:
-            return f"{value} ({int(value) // size} {unit})"
-    return value

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pk.cli.command_line.nearest import did_you_mean
-from pk.cli.config_keys.docs import allowed, in_units
+from pk.cli.config_keys.docs import allowed
+from pk.cli.config_keys.units import both_ways
 from pk.cli.runtime.exits import Unusable
 from pk.core.config import (
     BROKER_KEYS,
@@ -73,7 +74,7 @@ def configs_page(words: Sequence[str], width: int) -> str:
 
 def _entry(found: Found, width: int) -> list[str]:
     key = found.key
-    default = "required" if key.required else f"default {in_units(key.name, key.default)}"
+    default = "required" if key.required else f"default {both_ways(key.name, key.default)}"
     marks = [f"{found.kind} key", key.type.name.lower(), default]
     bounds = allowed(key)
     marks += [bounds] if bounds else []

@@ -38,20 +38,22 @@ def about(key: str, word: Word, present: str | None) -> str:
 
 
 _UNITS = {
-    ".ms": ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min")),
+    ".ms": ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "min")),
     ".bytes": ((1 << 30, "GiB"), (1 << 20, "MiB")),
 }
 
 
 def _shown(key: str, value: str) -> str:
-    """A value with its equivalent in a common unit: `604800000 (7 d)`."""
+    """A value with its equivalent in a common unit: `604800000 (7 days)`."""
     if len(value) > 18:
         return "the largest" if value == str(2**63 - 1) else value[:40] + "…" * (len(value) > 40)
     units = next((units for end, units in _UNITS.items() if key.endswith(end)), ())
     if value.isascii() and value.isdigit():
         for size, unit in units:
             if int(value) >= size and int(value) % size == 0:
-                return f"{value} ({int(value) // size} {unit})"
+                number = int(value) // size
+                plural = "s" if number != 1 and unit in ("day", "hour") else ""
+                return f"{value} ({number} {unit}{plural})"
     return value or "(empty)"
 
 

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from pk.cli.config_keys.units import both_ways
 from pk.cli.diagnosis.explain import Evidence, Explanation
-from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import brokers_named
-from pk.cli.output.amounts import show_bytes
 from pk.cli.runtime.context import join
 
 LAYERS: Final = {
@@ -57,19 +56,12 @@ class ConfigFacts(NamedTuple):
 
 
 def shown(key: str, value: str | None, *, sensitive: bool = False) -> str:
-    """A value for people: `604800000 (7 d)`."""
+    """A value for people: `604800000 (7 days)`."""
     if sensitive:
         return "(secret)"
-    unit = key.rpartition(".")[2]
-    if value is not None and value.isdecimal() and unit in ("ms", "bytes") and int(value) >= 1000:
-        return f"{value} ({duration(int(value)) if unit == 'ms' else show_bytes(int(value))})"
-    return (
-        "(none)"
-        if value is None
-        else f"{value!r}"
-        if value == "" or value != value.strip()
-        else value
-    )
+    if value is not None and (value == "" or value != value.strip()):
+        return f"{value!r}"
+    return both_ways(key, value)
 
 
 def explain_config(f: ConfigFacts) -> Explanation:

@@ -1,6 +1,11 @@
-"""Bytes and rates for people. Row types import this when pk starts, so it must stay light."""
+"""Counts, bytes and rates for people. Row types import this when pk starts: it must stay light."""
 
 from typing import Literal
+
+
+def show_count(number: int) -> str:
+    """A number of things for people: `1,003`."""
+    return f"{number:,}"
 
 
 def show_bytes(number: float | None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, TypedDict
 
 from pk.cli.cluster.replica_lag import ReplicaLag, show_lag
-from pk.cli.output.amounts import show_bytes, show_rate
+from pk.cli.output.amounts import show_bytes, show_count, show_rate
 from pk.cli.output.rows import Shown
 from pk.cli.positions.times import show_span
 
@@ -45,10 +45,6 @@ class Drawn(Shown):
         self.falling = falling
         self.only_snapshot = only_snapshot
         self.sorts = sorts
-
-
-def _show_count(number: int) -> str:
-    return f"{number:,}"
 
 
 def _show_percent(percent: float) -> str:
@@ -93,8 +89,8 @@ class BrokerRow(TypedDict):
     rack: Annotated[str | None, Drawn(drop=3)]
     state: str
     controller: Annotated[bool, Drawn("CTRL", drop=2, falling=True)]
-    leaders: Annotated[int, Drawn(show=_show_count, falling=True)]
-    replicas: Annotated[int, Drawn(show=_show_count, falling=True)]
+    leaders: Annotated[int, Drawn(show=show_count, falling=True)]
+    replicas: Annotated[int, Drawn(show=show_count, falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
     log_bytes: Annotated[int | None, Drawn("LOG", show=show_bytes, falling=True)]
     growth: Annotated[float | None, Drawn("+B/s", show=show_bytes, drop=1, falling=True)]
@@ -105,10 +101,10 @@ class TopicRow(TypedDict):
     """A topic in the tab `topics`."""
 
     topic: str
-    partitions: Annotated[int, Drawn("PART", show=_show_count, falling=True)]
+    partitions: Annotated[int, Drawn("PART", show=show_count, falling=True)]
     replication_factor: Annotated[int, Drawn("RF", falling=True)]
-    under_replicated: Annotated[int, Drawn("UNDER", show=_show_count, falling=True)]
-    offline: Annotated[int, Drawn("OFFL", show=_show_count, drop=2, falling=True)]
+    under_replicated: Annotated[int, Drawn("UNDER", show=show_count, falling=True)]
+    offline: Annotated[int, Drawn("OFFL", show=show_count, drop=2, falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
     out_rate: Annotated[float | None, Drawn("OUT/s", show=show_rate, falling=True)]
     bytes: Annotated[int | None, Drawn("SIZE", show=show_bytes, falling=True)]
@@ -128,7 +124,7 @@ class PartitionRow(TypedDict):
     leader: int | None
     replicas: list[int]
     isr: Annotated[list[int], Drawn("ISR")]
-    end: Annotated[int | None, Drawn(show=_show_count, falling=True)]
+    end: Annotated[int | None, Drawn(show=show_count, falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
     out_rate: Annotated[float | None, Drawn("OUT/s", show=show_rate, falling=True)]
     bytes: Annotated[int | None, Drawn("SIZE", show=show_bytes, falling=True)]
@@ -138,12 +134,12 @@ class _Group(TypedDict):
     group: str
     state: str | None
     type: Annotated[str | None, Drawn(drop=4)]
-    members: Annotated[int | None, Drawn("MEM", show=_show_count, falling=True)]
-    topics: Annotated[int | None, Drawn(show=_show_count, drop=2, falling=True)]
+    members: Annotated[int | None, Drawn("MEM", show=show_count, falling=True)]
+    topics: Annotated[int | None, Drawn(show=show_count, drop=2, falling=True)]
 
 
 class _Rates(TypedDict):
-    lag: Annotated[int | None, Drawn(show=_show_count, falling=True)]
+    lag: Annotated[int | None, Drawn(show=show_count, falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, drop=1, falling=True)]
     drain_rate: Annotated[float | None, Drawn("DRAIN/s", show=show_rate, falling=True)]
 
@@ -183,8 +179,8 @@ class GroupOnScreen(_Group, LagOnScreen):
 class _GroupPartition(TypedDict):
     topic: str
     partition: Annotated[int, Drawn("PART")]
-    committed: Annotated[int, Drawn(show=_show_count, drop=2, falling=True)]
-    end: Annotated[int | None, Drawn(show=_show_count, drop=1, falling=True)]
+    committed: Annotated[int, Drawn(show=show_count, drop=2, falling=True)]
+    end: Annotated[int | None, Drawn(show=show_count, drop=1, falling=True)]
 
 
 class GroupPartitionRow(_GroupPartition, _Rates, _Trend, _TimeLag):
@@ -229,7 +225,7 @@ class RequestRow(TypedDict):
     p99_ms: Annotated[float | None, Drawn("p99", show=show_ms, falling=True)]
     error_rate: Annotated[float | None, Drawn("ERRORS/s", show=show_rate, falling=True)]
     """Requests that failed as a whole, a second."""
-    errors: Annotated[int | None, Drawn("ERRORS", show=_show_count, drop=2, falling=True)]
+    errors: Annotated[int | None, Drawn("ERRORS", show=show_count, drop=2, falling=True)]
     """The same since the broker started."""
 
 

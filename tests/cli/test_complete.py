@@ -150,7 +150,7 @@ def test_config_keys_with_what_they_are_and_what_is_set() -> None:
     found = meanings("configs", "alter", "topic", "orders", "-c", "retention.ms")
     assert found == {"retention.ms=": found["retention.ms="]}
     assert found["retention.ms="].startswith(
-        "now 1000 · default 604800000 (7 d) · How long records"
+        "now 1000 · default 604800000 (7 days) · How long records"
     )
     assert meanings("topics", "alter", "orders", "-c", "cleanup.p")["cleanup.policy="].startswith(
         "now compact"

@@ -84,7 +84,7 @@ def test_only_what_differs_is_sent(at: Run, topic: str, editor: Editor, tmp_path
     shown = (tmp_path / "shown").read_text()
     assert "retention.ms=604800000" in shown.splitlines()
     assert "#cleanup.policy=delete" in shown.splitlines()
-    assert "(7 d)" in at("configs", "describe", "topic", topic, "-a", "-v").text
+    assert "(7 days)" in at("configs", "describe", "topic", topic, "-a", "-v").text
 
 
 def test_a_line_removed_goes_back_to_the_default(at: Run, topic: str, editor: Editor) -> None:

@@ -157,7 +157,7 @@ def test_every_page_is_printed(pk: Run, name: str) -> None:
         (("errors", "19"), "NOT_ENOUGH_REPLICAS (clients try again)"),
         (("errors", "not_enough_replicas"), "19  NOT_ENOUGH_REPLICAS"),
         (("errors", "fenced", "leader"), "FENCED_LEADER_EPOCH"),
-        (("configs", "retention"), "604800000 (7 d)"),
+        (("configs", "retention"), "604800000 (7 days)"),
         (("configs", "topic", "tombstone"), "delete.retention.ms"),
         (("configs", "cleanup.policy"), "a list of compact, delete"),
     ],

@@ -1,10 +1,13 @@
 """Row types: what a table, a schema and completion make of one declaration."""
 
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+import importlib
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, is_typeddict
 
 import jsonschema
 import pytest
 
+import pk.cli
 from pk.cli.output.formats import OutputOptions, render
 from pk.cli.output.rows import Shown, columns, listing, names, object_schema, part_of
 
@@ -113,3 +116,27 @@ def test_what_json_has_no_value_for_is_refused() -> None:
 
     with pytest.raises(TypeError, match="bytes"):
         object_schema(Odd)
+
+
+def _row_types() -> list[type]:
+    """Every type of row that a module of rows declares."""
+    root = Path(pk.cli.__file__).parent
+    found: dict[str, type] = {}
+    for path in root.rglob("*row*.py"):
+        dotted = path.relative_to(root).with_suffix("").as_posix().replace("/", ".")
+        module = importlib.import_module(f"pk.cli.{dotted}")
+        found |= {f"{dotted}.{n}": kind for n, kind in vars(module).items() if is_typeddict(kind)}
+    return list(found.values())
+
+
+def test_counts_have_commas_and_headings_are_words() -> None:
+    """docs/style.md."""
+    counts = {"lag", "lag_max", "records", "records_before", "rows", "files", "dead_letters"}
+    seen = set[str]()
+    for kind in _row_types():
+        for column in columns(kind):
+            assert "-" not in (column.title or ""), (kind, column.title)
+            if column.key in counts and column.right:
+                seen.add(column.key)
+                assert column.show is not None and column.show(1234) == "1,234", (kind, column.key)
+    assert seen == counts

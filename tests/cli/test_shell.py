@@ -89,7 +89,7 @@ def test_completion_of_commands_names_configs_and_values(shell: Session) -> None
     one.send(f" {topic[:3]}{topic[-6:]}")  # letters in order are enough
     one.wait_for(lambda text: topic in text and "2 partitions" in text)
     one.keys("ctrl-u", f"configs alter topic {topic} -c retention.m")
-    one.wait_for(lambda text: "retention.ms=" in text and "default 604800000 (7 d)" in text)
+    one.wait_for(lambda text: "retention.ms=" in text and "default 604800000 (7 days)" in text)
     one.keys("ctrl-u", "configs alter topic x -c compression.type=")
     one.wait_for("compression.type=zstd")
     one.keys("ctrl-u", "consume x -o start..@ye")

@@ -757,7 +757,7 @@ def test_a_retention_that_one_broker_has_is_not_taken_for_the_others(
             (reported,) = check_json(words, pk(*words).out)
             assert reported["verdict"] == (
                 "retention.ms of topic orders depends on the broker that leads the partition:"
-                f" 3600000 (1 h) on broker 1 and {week} (7 d) on broker 2."
+                f" 3600000 (1 hour) on broker 1 and {week} (7 days) on broker 2."
             )
             assert reported["next"] == ["pk configs alter broker 1 --delete log.retention.ms"]
             assert (reported["value"], reported["source"]) == (None, "BY_LEADER")

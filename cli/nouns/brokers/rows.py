@@ -3,7 +3,7 @@
 from typing import Annotated, TypedDict
 
 from pk.cli.cluster.broker_rows import BrokerRow
-from pk.cli.output.amounts import show_bytes
+from pk.cli.output.amounts import show_bytes, show_count
 from pk.cli.output.rows import Shown
 
 
@@ -22,7 +22,7 @@ class LogDirRow(TypedDict):
     broker: int
     path: str
     state: str
-    replicas: int
+    replicas: Annotated[int, Shown(show=show_count)]
     bytes: Annotated[int, Shown(show=show_bytes)]
     total_bytes: Annotated[int | None, Shown("DISK", show=show_bytes)]
     usable_bytes: Annotated[int | None, Shown("ROOM", show=show_bytes)]
@@ -38,7 +38,7 @@ class ReplicaRow(TypedDict):
     topic: str
     partition: Annotated[int, Shown("PART")]
     bytes: Annotated[int, Shown(show=show_bytes)]
-    offset_lag: Annotated[int, Shown("LAG")]
+    offset_lag: Annotated[int, Shown("LAG", show=show_count)]
     arriving: bool
 
 

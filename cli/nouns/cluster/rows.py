@@ -3,6 +3,7 @@
 from typing import Annotated, TypedDict
 
 from pk.cli.cluster.broker_rows import BrokerOfCluster
+from pk.cli.output.amounts import show_count
 from pk.cli.output.rows import Shown
 from pk.cli.positions.times import show_span
 
@@ -47,7 +48,7 @@ class NodeRow(TypedDict):
     node: int
     role: str
     log_end_offset: Annotated[int | None, Shown("LOG END")]
-    lag: int | None
+    lag: Annotated[int | None, Shown(show=show_count)]
     caught_up_ms: Annotated[int | None, Shown("CAUGHT UP", show=_show_ago)]
     fetched_ms: Annotated[int | None, Shown("FETCHED", show=_show_ago)]
     applied_offset: Annotated[int | None, Shown("APPLIED")]
@@ -62,7 +63,7 @@ class QuorumOfCluster(TypedDict):
     leader_id: int
     leader_epoch: int
     high_watermark: int
-    lag_max: int | None
+    lag_max: Annotated[int | None, Shown(show=show_count)]
     snapshot_offset: int | None
     snapshot_age_ms: int | None
     nodes: list[NodeRow]

@@ -12,8 +12,9 @@ from pk.cli.cluster.configs import (
 )
 from pk.cli.cluster.topics import describe_topics
 from pk.cli.command_line.nearest import did_you_mean
-from pk.cli.config_keys.docs import documentation, in_units, keys_of
+from pk.cli.config_keys.docs import documentation, keys_of
 from pk.cli.config_keys.sources import source_word
+from pk.cli.config_keys.units import both_ways
 from pk.cli.nouns.configs.options import DescribeConfigs
 from pk.cli.nouns.configs.resources import resources_of
 from pk.cli.nouns.configs.rows import ConfigRow, DocumentedConfigRow
@@ -109,7 +110,7 @@ def prose(rows: Sequence[Row], context: Context, *, several: bool) -> str:
     for row in rows:
         own = f"{row['resource']}: " if several else ""
         value = "(hidden)" if row["sensitive"] else row["value"]
-        lines.append(f"{own}{row['name']} = {in_units(str(row['name']), value)}")
+        lines.append(f"{own}{row['name']} = {both_ways(str(row['name']), value)}")
         marks = [source_word(row["source"]), row["type"]]
         marks += ["read-only"] if row["read_only"] else []
         beneath = [f"{k.partition(':')[0]}: {v}" for k, v in list(row["synonyms"].items())[1:]]

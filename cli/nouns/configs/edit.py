@@ -32,8 +32,8 @@ from pk.cli.cluster.configs import (
     spoken_name,
 )
 from pk.cli.cluster.topics import is_unknown, unknown_topic
-from pk.cli.config_keys.docs import allowed, documentation, in_units, keys_of
-from pk.cli.config_keys.units import config_value
+from pk.cli.config_keys.docs import allowed, documentation, keys_of
+from pk.cli.config_keys.units import both_ways, config_value
 from pk.cli.nouns.configs.options import EditConfigs
 from pk.cli.nouns.configs.resources import resources_of
 from pk.cli.output.rows import columns, listing
@@ -205,8 +205,8 @@ def _text(context: Context, resource: ConfigResource, entries: Entries) -> str:
         said = documentation(resource.type, entry) or ""
         bounds = allowed(keys_of(resource.type).get(name))
         lines += ["", *_wrapped(f"{said} ({bounds})" if bounds else said)]
-        if in_units(name, entry.value) != entry.value and entry.value is not None:
-            lines.append(f"# {in_units(name, entry.value)}")
+        if both_ways(name, entry.value) != entry.value and entry.value is not None:
+            lines.append(f"# {both_ways(name, entry.value)}")
         lines.append(f"#{name}={as_property(entry.value or '')}")
     return "\n".join(lines) + "\n"
 

@@ -15,11 +15,11 @@ class ConfigResourceRow(TypedDict):
 
 
 def _value_on_terminal(row: Mapping[str, Any]) -> str:
-    from pk.cli.config_keys.docs import in_units
+    from pk.cli.config_keys.units import both_ways
 
     if row["sensitive"]:
         return "(hidden)"
-    return "-" if row["value"] is None else in_units(str(row["name"]), row["value"])
+    return "-" if row["value"] is None else both_ways(str(row["name"]), row["value"])
 
 
 class ConfigRow(TypedDict):

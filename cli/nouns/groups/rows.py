@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, TypedDict
 
 from pk.cli.cluster.offset_row import OffsetOfGroup, show_lag_time
-from pk.cli.output.amounts import show_rate
+from pk.cli.output.amounts import show_count, show_rate
 from pk.cli.output.rows import Shown
 
 
@@ -119,7 +119,7 @@ class _Members(TypedDict):
 
 class _Totals(TypedDict):
     partitions: Annotated[int, Shown("PARTS")]
-    lag: int | None
+    lag: Annotated[int | None, Shown(show=show_count)]
     time_lag_ms: Annotated[int | None, Shown("TIME LAG", show=show_lag_time)]
     assignor: str | None
     coordinator: str
@@ -144,7 +144,7 @@ class DeletedGroupRow(TypedDict):
     """A group in `pk groups delete`, with the number of its committed offsets."""
 
     group: str
-    offsets: int
+    offsets: Annotated[int, Shown(show=show_count)]
     result: str
     error: Annotated[str | None, Shown(wide=True)]
 
@@ -209,7 +209,7 @@ class Outlook(TypedDict):
 
 
 class _Lag(TypedDict):
-    lag: Annotated[int | None, Shown(show=lambda lag: f"{lag:,}")]
+    lag: Annotated[int | None, Shown(show=show_count)]
     time_lag_ms: Annotated[int | None, Shown("TIME LAG", show=show_lag_time)]
 
 
@@ -238,7 +238,7 @@ class _Worst(TypedDict):
     worst: Annotated[str | None, Shown("MOST IN")]
     """The partition that lags most."""
 
-    lag_max: Annotated[int | None, Shown(wide=True)]
+    lag_max: Annotated[int | None, Shown(show=show_count, wide=True)]
 
 
 class _Parts(TypedDict):

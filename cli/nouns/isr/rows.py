@@ -4,6 +4,7 @@ from datetime import date
 from typing import Annotated, TypedDict
 
 from pk.cli.cluster.replica_lag import ReplicaLag, show_lag
+from pk.cli.output.amounts import show_count
 from pk.cli.output.rows import Shown
 
 
@@ -31,7 +32,7 @@ class InSyncRow(TypedDict):
     last_known_elr: Annotated[list[int] | None, Shown("LAST KNOWN ELR", wide=True)]
     log_end_offset: Annotated[int | None, Shown("LEO")]
     high_watermark: Annotated[int | None, Shown("HW", wide=True)]
-    lag_max: Annotated[int | None, Shown(wide=True)]
+    lag_max: Annotated[int | None, Shown(show=show_count, wide=True)]
     estimated: Annotated[list[int], Shown(wide=True)]
     """The brokers whose lag is an estimate."""
 

@@ -71,15 +71,15 @@ def _cells(context: Context, topics: Iterable[str]) -> list[Cell]:
     wide |= {"isr": 9, "out_for_ms": 8, "behind": 0}
     roomy = not context.output.terminal or context.output.width >= _ROOMY
     return [
-        _cell(column, wide[column.key])
+        _cell(column, wide[column.key], terminal=context.output.terminal)
         for column in columns(IsrEvent)
         if roomy or column.key != "leader"
     ]
 
 
-def _cell(column: Column, width: int) -> Cell:
+def _cell(column: Column, width: int, *, terminal: bool) -> Cell:
     show = column.show or plain
-    head = title(column).replace(" ", "-")
+    head = title(column) if terminal else title(column).replace(" ", "-")
 
     def text(row: Row) -> str:
         return show(row[column.key])

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal, TypedDict
 
+from pk.cli.output.amounts import show_count
 from pk.cli.output.rows import Shown
 from pk.cli.positions.times import show_clock, show_span
 
@@ -23,11 +24,11 @@ class QueryRow(TypedDict):
     sink: str
     state: Literal["starting", "running", "finished", "stopped", "failed", "died"]
     batch: int | None
-    rows: int
+    rows: Annotated[int, Shown(show=show_count)]
     rows_per_second: Annotated[float, Shown("ROWS/S")]
-    lag: int | None
+    lag: Annotated[int | None, Shown(show=show_count)]
     batch_ms: Annotated[int | None, Shown("BATCH TIME", show=show_span)]
-    dead_letters: Annotated[int, Shown("DEAD LETTERS")]
+    dead_letters: Annotated[int, Shown("DEAD LETTERS", show=show_count)]
     updated: Annotated[str, Shown(show=show_clock)]
     pid: Annotated[int, Shown(wide=True)]
     error: Annotated[str | None, Shown(wide=True)]

@@ -2,7 +2,9 @@
 
 from typing import Annotated, TypedDict
 
+from pk.cli.output.amounts import show_bytes, show_count
 from pk.cli.output.rows import Shown
+from pk.cli.positions.times import show_span
 
 
 class ExportPlanRow(TypedDict):
@@ -12,7 +14,7 @@ class ExportPlanRow(TypedDict):
     partition: int
     begin: int
     end: int | None
-    offsets: int
+    offsets: Annotated[int, Shown(show=show_count)]
 
 
 class ExportRow(TypedDict):
@@ -20,9 +22,9 @@ class ExportRow(TypedDict):
 
     topic: str
     directory: str
-    records: int
-    files: int
-    bytes: int
-    records_before: Annotated[int, Shown("RECORDS BEFORE")]
-    elapsed_ms: Annotated[int, Shown("MS")]
+    records: Annotated[int, Shown(show=show_count)]
+    files: Annotated[int, Shown(show=show_count)]
+    bytes: Annotated[int, Shown(show=show_bytes)]
+    records_before: Annotated[int, Shown("BEFORE", show=show_count)]
+    elapsed_ms: Annotated[int, Shown("TIME", show=show_span)]
     topic_id: Annotated[str, Shown(wide=True)]

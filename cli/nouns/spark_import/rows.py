@@ -2,18 +2,20 @@
 
 from typing import Annotated, TypedDict
 
+from pk.cli.output.amounts import show_bytes, show_count
 from pk.cli.output.rows import Shown
+from pk.cli.positions.times import show_span
 
 
 class ImportPlanRow(TypedDict):
     """A file in `pk spark-import --dry-run`."""
 
     file: str
-    bytes: int
+    bytes: Annotated[int, Shown(show=show_bytes)]
     state: str
     """new, partly or done."""
 
-    records_before: Annotated[int, Shown("RECORDS BEFORE")]
+    records_before: Annotated[int, Shown("BEFORE", show=show_count)]
 
 
 class ImportRow(TypedDict):
@@ -21,8 +23,8 @@ class ImportRow(TypedDict):
 
     topic: str
     id: str
-    records: int
-    files: int
-    records_before: Annotated[int, Shown("RECORDS BEFORE")]
-    elapsed_ms: Annotated[int, Shown("MS")]
+    records: Annotated[int, Shown(show=show_count)]
+    files: Annotated[int, Shown(show=show_count)]
+    records_before: Annotated[int, Shown("BEFORE", show=show_count)]
+    elapsed_ms: Annotated[int, Shown("TIME", show=show_span)]
     topic_id: Annotated[str, Shown(wide=True)]

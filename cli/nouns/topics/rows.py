@@ -3,6 +3,7 @@
 from typing import Annotated, TypedDict
 
 from pk.cli.cluster.altered_config import AlteredValue
+from pk.cli.output.amounts import show_count
 from pk.cli.output.rows import Shown
 
 
@@ -104,7 +105,7 @@ class TrimmedRow(TypedDict):
     start: int | None
     target: Annotated[int | None, Shown("TO")]
     end: int | None
-    records: Annotated[int | None, Shown("LOST")]
+    records: Annotated[int | None, Shown("LOST", show=show_count)]
     note: str | None
     result: str
     error: Annotated[str | None, Shown(wide=True)]
@@ -115,7 +116,7 @@ class _Offsets(TypedDict):
     partition: int
     start: int
     end: int
-    records: int
+    records: Annotated[int, Shown(show=show_count)]
 
 
 class _Epoch(TypedDict):

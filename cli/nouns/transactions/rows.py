@@ -9,18 +9,18 @@ from pk.cli.positions.times import show_clock, show_span
 class TransactionRow(TypedDict):
     """A transactional id as its coordinator lists it."""
 
-    transactional_id: Annotated[str, Shown("TRANSACTIONAL-ID", whole=True)]
+    transactional_id: Annotated[str, Shown("TRANSACTIONAL ID", whole=True)]
     coordinator: int
-    producer_id: Annotated[int, Shown("PRODUCER-ID")]
+    producer_id: Annotated[int, Shown("PRODUCER ID")]
     state: str
 
 
 class DescribedTransaction(TypedDict):
     """A transactional id as its coordinator describes it. Times are in ms."""
 
-    transactional_id: Annotated[str, Shown("TRANSACTIONAL-ID", whole=True)]
+    transactional_id: Annotated[str, Shown("TRANSACTIONAL ID", whole=True)]
     coordinator: Annotated[int, Shown("COORD")]
-    producer_id: Annotated[int, Shown("PRODUCER-ID")]
+    producer_id: Annotated[int, Shown("PRODUCER ID")]
     producer_epoch: Annotated[int, Shown("EPOCH")]
     state: str
     timeout_ms: Annotated[int, Shown("TIMEOUT", show=show_span)]
@@ -35,11 +35,11 @@ class HangingRow(TypedDict):
 
     topic: str
     partition: Annotated[int, Shown("PART")]
-    producer_id: Annotated[int, Shown("PRODUCER-ID")]
+    producer_id: Annotated[int, Shown("PRODUCER ID")]
     producer_epoch: Annotated[int, Shown("EPOCH")]
     start_offset: Annotated[int, Shown("OPEN FROM")]
     idle_ms: Annotated[int | None, Shown("IDLE", show=show_span)]
-    transactional_id: Annotated[str | None, Shown("TRANSACTIONAL-ID")]
+    transactional_id: Annotated[str | None, Shown("TRANSACTIONAL ID")]
     coordinator_epoch: Annotated[int | None, Shown(wide=True)]
     last_time: Annotated[str | None, Shown(wide=True, show=show_clock)]
 
@@ -47,10 +47,10 @@ class HangingRow(TypedDict):
 class AbortedRow(TypedDict):
     """The result of aborting a transaction: by its transactional id, or in one partition."""
 
-    transactional_id: Annotated[str | None, Shown("TRANSACTIONAL-ID", whole=True)]
+    transactional_id: Annotated[str | None, Shown("TRANSACTIONAL ID", whole=True)]
     topic: str | None
     partition: Annotated[int | None, Shown("PART")]
-    producer_id: Annotated[int, Shown("PRODUCER-ID")]
+    producer_id: Annotated[int, Shown("PRODUCER ID")]
     producer_epoch: Annotated[int, Shown("EPOCH")]
     result: str
     error: Annotated[str | None, Shown(wide=True)]

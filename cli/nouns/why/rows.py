@@ -1,6 +1,9 @@
 """The rows of `pk why`: a row is a verdict; an explanation has evidence too."""
 
-from typing import TypedDict
+from typing import Annotated, TypedDict
+
+from pk.cli.output.amounts import show_count
+from pk.cli.output.rows import Shown
 
 
 class EvidenceRow(TypedDict):
@@ -41,7 +44,7 @@ class _OfGroup(TypedDict):
 
 
 class _Lag(TypedDict):
-    lag: int
+    lag: Annotated[int, Shown(show=show_count)]
 
 
 class GroupVerdict(_OfGroup, _Verdict, _Next):
