@@ -156,8 +156,8 @@ def main() -> None:
     if not source.is_file():
         sys.exit(f"no such file: {source}")
     try:
-        for _ in records(source, words[1] if len(words) > 1 else None):
-            pass
+        if not list(records(source, words[1] if len(words) > 1 else None)):
+            sys.exit(f"{source.name} has no records")
     except UnicodeDecodeError:
         sys.exit(f"{source} is not UTF-8 text")
     except ValueError as e:

@@ -221,6 +221,7 @@ class _Table:
     def __init__(self, *, wide: bool, terminal: bool, width: int) -> None:
         self._wide = wide
         self._cut = width if terminal and not wide else 0
+        self._room = width if terminal and wide else 0
         self._heads = ["TOPIC", "PARTITION", "OFFSET", "TIME", "KEY"]
         if wide:
             self._heads += ["TIME-TYPE", "EPOCH", "HEADERS"]
@@ -235,10 +236,23 @@ class _Table:
 
     def _line(self, cells: list[str]) -> bytes:
         padded = [c + " " * (w - width_of(c)) for c, w in zip(cells, self._widths, strict=False)]
+        if self._room:
+            return ("\n".join(self._lines([*padded, cells[-1]])) + "\n").encode(errors="replace")
         line = "  ".join([*padded, cells[-1]]).rstrip()
         if self._cut:
             line = cut(line, self._cut)
         return (line + "\n").encode(errors="replace")
+
+    def _lines(self, cells: list[str]) -> list[str]:
+        """The lines of a wide row: it goes on below, indented, where the terminal would break a
+        cell. As widths are those of the columns, headings break where their cells do."""
+        lines, room = [cells[0]], self._room
+        for cell in cells[1:]:
+            if width_of(lines[-1]) + 2 + width_of(cell) <= room:
+                lines[-1] += f"  {cell}"
+            else:
+                lines.append(f"    {cell}")
+        return [line.rstrip() for line in lines]
 
     def _cells(self, source: Source, r: Record) -> list[str]:
         cells = [

@@ -132,6 +132,23 @@ def _chars_in(text: str, width: int) -> int:
     return len(text)
 
 
+def folded_addresses(text: str, width: int) -> list[str]:
+    """The lines of a sentence that ends with addresses, joined by commas: broken between words, and
+    after a comma where the addresses need more than a line."""
+    lines = [""]
+    for word in text.split(" "):
+        parts = [f"{part}," for part in word.split(",")]
+        parts[-1] = parts[-1].removesuffix(",")
+        pieces = [word] if width_of(word) <= width else [part for part in parts if part]
+        for i, piece in enumerate(pieces):
+            gap = " " if i == 0 and lines[-1] else ""
+            if lines[-1] and width_of(lines[-1] + gap + piece) > width:
+                lines.append(piece)
+            else:
+                lines[-1] += gap + piece
+    return lines
+
+
 def folded_sentence(text: str, width: int) -> str:
     """A sentence wrapped to that width; commands in it (`pk undo 3`) stay whole. Tables and JSON
     are not changed."""

@@ -13,6 +13,7 @@ import trio
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
+from pk.cli.terminal.text import folded_addresses
 from pk.cli.up import cluster_files
 from pk.cli.up.cluster_files import ClusterState, NodeState
 from pk.cli.up.node import HOST, PORT, broker_config, check_port, exit_of_server, remove_tree
@@ -189,10 +190,7 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
                     hints = await secured.open_to(state.bootstrap) if secured else ()
                     spent_ms = (time.monotonic() - started) * 1000
                     _show(state)
-                    context.write(
-                        f"Cluster of {count} brokers is ready after {spent_ms:.0f} ms, {where},"
-                        f" at {state.bootstrap}\n".encode()
-                    )
+                    context.write(ready_line(context, count, spent_ms, where, state.bootstrap))
                     for line in hints:
                         _say(line)
                     if options.schema_registry is not None:
@@ -204,6 +202,16 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
                 ended_by = await _run_until_signal(run, supervisor, signals)
                 nursery.cancel_scope.cancel()
     return exit_of_server(ended_by)
+
+
+def ready_line(context: Context, count: int, spent_ms: float, where: str, bootstrap: str) -> bytes:
+    """The line that says that the cluster is ready; its last word is the addresses. A terminal gets
+    lines that it need not break inside an address."""
+    said = f"Cluster of {count} brokers is ready after {spent_ms:.0f} ms, {where}, at {bootstrap}"
+    if context.streams.out_terminal:
+        lines = folded_addresses(said, context.streams.width)
+        said = "\n".join(lines)
+    return f"{said}\n".encode()
 
 
 async def _run_until_signal(

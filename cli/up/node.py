@@ -1,6 +1,7 @@
 """Runs a broker in this process, for `pk up` and `pk broker start`. The node handles signals
 itself."""
 
+import os
 import shutil
 import signal
 import time
@@ -89,6 +90,15 @@ def ready_line(config: BrokerConfig, address: str, started: float, where: str) -
 
 def remove_tree(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
+
+
+def check_directory(path: str) -> None:
+    """Raises Unusable if something else than a directory is in the way of that data directory."""
+    above = os.path.abspath(path)
+    while not os.path.lexists(above) and above != os.path.dirname(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        raise Unusable(f"--data: {above} is not a directory.")
 
 
 HOST = "127.0.0.1"

@@ -14,6 +14,7 @@ from pk.cli.up.node import (
     HOST,
     PORT,
     broker_config,
+    check_directory,
     check_port,
     ready_line,
     remove_tree,
@@ -102,6 +103,8 @@ async def up(context: Context, options: Up) -> int:
     started = time.monotonic()
     if options.memory and options.data is not None:
         raise Unusable("--memory keeps nothing on disk; it cannot be combined with --data.")
+    if options.data is not None:
+        check_directory(options.data)
     check_registry(options.schema_registry, secure=options.secure)
     log_to_stderr()
     if (brokers := brokers_of(options)) > 1:

@@ -17,6 +17,7 @@ DEMO = Path(__file__).resolve().parents[2] / "scripts" / "demo.py"
     [
         ("x.csv", b"a,b\n1,2\n", ["c"], "x.csv has no column 'c'; it has a, b\n"),
         ("x.csv", b"a,b\n\xff,2\n", [], "x.csv is not UTF-8 text\n"),
+        ("x.csv", b"a,b\n", [], "x.csv has no records\n"),
         ("x.jsonl", b"{\n", [], "x.jsonl cannot be read: "),
     ],
 )

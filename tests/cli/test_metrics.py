@@ -4,6 +4,7 @@ none."""
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from confluent_kafka import Producer
 from pk.cli.cluster.metrics import Value, Values, source_of, sparkline
 from pk.cli.nouns.metrics.metrics import rows_of
 from pk.cli.nouns.metrics.options import ShowMetrics
+from pk.cli.nouns.metrics.rows import MetricRow, show_value
+from pk.cli.output.formats import OutputOptions, render
+from pk.cli.output.rows import listing
 from pk.cli.runtime.exits import Exit
 from pk.testing import Broker
 
@@ -129,3 +133,30 @@ def test_a_sparkline() -> None:
     assert sparkline([]) == ""
     assert sparkline([3, 3]) == "▁▁"
     assert sparkline([0, 7, 14]) == "▁▄█"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (7.0, "7"),
+        (0.25, "0.25"),
+        (1795988700.53, "1795988701"),
+        (12345.678, "12346"),
+        (1e18, "1e+18"),
+    ],
+)
+def test_a_value_has_all_digits_before_the_point(value: float, shown: str) -> None:
+    assert show_value(value) == shown
+
+
+def test_a_start_is_shown_as_a_time() -> None:
+    row: MetricRow = {
+        "broker": "1",
+        "metric": "process_start_time_seconds",
+        "labels": "",
+        "value": 1795988700.53,
+        "rate": None,
+        "trend": None,
+    }
+    shown = render(listing(MetricRow, [row]), OutputOptions(terminal=True, width=120)).decode()
+    assert datetime.fromtimestamp(1795988700.53).strftime("%Y-%m-%d %H:%M:%S") in shown

@@ -225,7 +225,8 @@ def test_a_result_is_shown_for_people_and_compared(at: Run, tmp_path: Path) -> N
         (("produce", "--fake", "order"), "did you mean orders"),
         (("produce", "-t", "x", "-p", "3"), "for a temporary topic"),
         (("consume", "-t", "x", "--size", "30"), "of a temporary topic"),
-        (("produce", "orders"), "use -t to name"),
+        (("produce", "one", "two"), "Name one topic, not 'one' and 'two'"),
+        (("produce", "=1"), "is not KEY=VALUE"),
         (("produce", "--duration", "soon"), "not a duration"),
         (("produce", "-X", "ack=1"), "did you mean acks"),
         (("e2e", "--one-at-a-time", "--rate", "5"), "do not go together"),
@@ -237,6 +238,16 @@ def test_what_makes_no_sense_makes_no_topic(at: Run, words: tuple[str, ...], sai
     ran = at("perf", *words, "-n", "5")
     assert (ran.code, said in ran.err) == (2, True), ran.err
     assert nothing_is_left(at)
+
+
+def test_a_word_names_the_topic(at: Run, fresh: Fresh) -> None:
+    topic = fresh("perf")
+    at("topics", "create", topic)
+    (result,) = at("perf", "produce", topic, "acks=1", "-n", "7", "-f", "json").json
+    assert (result["topic"], result["own_topic"], result["records"]) == (topic, False, 7)
+    for more in (("other",), ("-t", "other")):
+        twice = at("perf", "produce", topic, *more, "-n", "5")
+        assert (twice.code, "Name one topic" in twice.err) == (2, True), twice.err
 
 
 def test_a_missing_topic_is_an_error(at: Run, fresh: Fresh) -> None:

@@ -441,3 +441,12 @@ def test_lines_without_a_separator_that_is_no_text(
 def test_input_formats_that_do_not_exist(form: str) -> None:
     with pytest.raises(Unusable, match="-f"):
         reading(form, ())
+
+
+def test_a_wide_row_goes_on_below_where_a_terminal_would_break_a_cell() -> None:
+    shown = writer("wide", terminal=True, width=60)
+    lines = (shown.begin() + shown.batch(SOURCE, RECORDS) + shown.end()).decode().splitlines()
+    heads = lines[:2]
+    assert heads[0].startswith("TOPIC") and heads[1].startswith("    ")
+    assert " ".join(heads).split()[-3:] == ["EPOCH", "HEADERS", "VALUE"]
+    assert all(len(head) <= 60 for head in heads)

@@ -9,6 +9,7 @@ import pytest
 from terminal import Terminal, on_terminal
 
 from pk.cli.main import main
+from pk.cli.terminal.text import folded_addresses
 
 Start = Callable[..., Terminal]
 
@@ -118,3 +119,12 @@ def test_what_is_replaced_at_once_was_there(terminal: Start, erased: str) -> Non
     assert "working" not in one.screen()
     again = python(terminal, rf"print('working 1{erased}working 2{erased}done'); input()")
     assert "working 2" in again.wait_for(re.compile(r"working \d(?<!1)"))
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80])
+def test_no_line_breaks_inside_an_address(width: int) -> None:
+    addresses = ",".join(f"127.0.0.1:{port}" for port in range(40001, 40009))
+    lines = folded_addresses(f"Cluster of 8 brokers is ready after 900 ms, at {addresses}", width)
+    assert max(map(len, lines)) <= width
+    found = [part for line in lines for word in line.split() for part in word.split(",")]
+    assert [p for p in found if p.startswith("127")] == addresses.split(",")

@@ -323,6 +323,16 @@ def test_of_several_items_the_table_says_which_failed(at: Run, fresh: Fresh) -> 
     assert "INVALID_TOPIC_EXCEPTION" in programs.err
 
 
+def test_an_election_that_is_not_needed_is_said_plainly(at: Run, fresh: Fresh) -> None:
+    at("topics", "create", fresh("led"))
+    for words, said in (
+        ((), "Every partition is led by its preferred replica.\n"),
+        (("--unclean", "--all"), "Every partition has a leader.\n"),
+    ):
+        ran = at("partitions", "elect-leaders", *words, "-d")
+        assert (ran.code, ran.out, ran.err) == (0, b"", said)
+
+
 def test_piped_tables_are_plain(at: Run, fresh: Fresh) -> None:
     topic = fresh("plain-" + "x" * 100)
     at("topics", "create", topic)

@@ -405,3 +405,14 @@ def consume_all(bootstrap: str, count: int) -> list[tuple[bytes, int]]:
             found.append((message.key() or b"", int(message.value() or b"")))
     consumer.close()
     return found
+
+
+@pytest.mark.parametrize("more", [(), ("--brokers", "3")])
+def test_data_that_cannot_be_a_directory_is_said_so(
+    pk: Run, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for path in (file, file / "below"):
+        ran = pk("up", "--data", str(path), "--port", "0", *more)
+        assert (ran.code, ran.err) == (2, f"--data: {file} is not a directory.\n")

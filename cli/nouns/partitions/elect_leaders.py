@@ -62,9 +62,12 @@ async def elect_leaders(context: Context, options: ElectLeaders) -> None:
     if not named:
         elections = wanted
     if not elections:
-        what = "without a leader" if unclean else "that another than its preferred replica leads"
         context.show_nothing(columns(ElectionRow))
-        context.say(f"There is no partition {what}.")
+        context.say(
+            "Every partition has a leader."
+            if unclean
+            else "Every partition is led by its preferred replica."
+        )
         return
     if context.change.dry_run:
         rows = [_row(e, "would be elected") for e in elections]

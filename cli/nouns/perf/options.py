@@ -16,8 +16,8 @@ from pk.cli.command_line.values import Pair, config_pair, count
 Words = Annotated[
     tuple[str, ...],
     Argument(
-        "PROPERTY",
-        help="Client configs as KEY=VALUE, as after -X.",
+        "TOPIC|KEY=VALUE",
+        help="An existing topic, as after -t, and client configs as KEY=VALUE, as after -X.",
         complete="client-key",
     ),
 ]

@@ -111,6 +111,7 @@ async def _perf(
     context: Context, options: PerfOptions, run: Callable[[Context, Spec, Target, Outcome], Any]
 ) -> int | None:
     spec = spec_of(context, options)
+    options = spec.options
     if context.change.dry_run:
         _plan_shown(context, spec)
         return None

@@ -1,6 +1,7 @@
 """Turns the options of `pk perf` into a plan."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pk.cli.config_keys.units import config_value
@@ -11,7 +12,7 @@ from pk.cli.nouns.perf.run import Work
 from pk.cli.positions.times import duration_ms
 from pk.cli.records.fake import Fake, fake
 from pk.cli.runtime.client_config import client_config
-from pk.cli.runtime.context import Context
+from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.exits import Unusable
 from pk.net.client.config import ConsumerConfig, ProducerConfig
 
@@ -58,6 +59,7 @@ class Target(NamedTuple):
 
 def spec_of(context: Context, options: PerfOptions) -> Spec:
     """Checks the options against each other. Raises Unusable."""
+    options = _with_topic(options)
     _check(context, options)
     if isinstance(options, PerfConsume):
         test, producer_props = "consume", ()
@@ -155,6 +157,18 @@ def _work(options: PerfOptions) -> Work:
     return Work(number, duration_s, rate, size, options.warmup or 0)
 
 
+def _with_topic(options: PerfOptions) -> PerfOptions:
+    """The options with the topic that a word without `=` names. Raises Unusable."""
+    names = [word for word in options.property if "=" not in word]
+    if not names:
+        return options
+    if len(names) > 1 or options.topic is not None:
+        named = join([repr(name) for name in ([options.topic] if options.topic else []) + names])
+        raise Unusable(f"Name one topic, not {named}; client configs are KEY=VALUE.")
+    properties = tuple(word for word in options.property if "=" in word)
+    return replace(options, topic=names[0], property=properties)
+
+
 def take_properties(
     context: Context, producer_props: Iterable[tuple[str, str]], words: Iterable[str]
 ) -> None:
@@ -163,7 +177,7 @@ def take_properties(
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise Unusable(f"{word!r} is not KEY=VALUE; use -t to name a topic.")
+            raise Unusable(f"{word!r} is not KEY=VALUE.")
         more[name] = config_value(name, value)
     if more:
         settings = context.settings
