@@ -103,7 +103,7 @@ class Connection(Reach):
             value="HOW",
             assumed="table",
             help="At the end, show every request on standard error: API, version, broker, ms, "
-            "bytes, error; --trace=json for programs.",
+            "bytes, error; as a table, or with --trace=json for programs.",
             panel=CONNECTION,
         ),
     ] = None
