@@ -42,8 +42,8 @@ _UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replicatio
 
 
 class ConfigPlan(NamedTuple):
-    """Changes to configs, with the current configs and a row for each resource and key. A key that
-    is to be deleted and is not set has a row, but is not among the changes."""
+    """Changes to configs, with the current configs and a row for each resource and key. To
+    delete a key that is not set has a row, but is not among the changes."""
 
     wanted: ConfigChanges
     known: Mapping[ConfigResource, Sequence[ConfigEntry]]
