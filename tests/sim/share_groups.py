@@ -552,7 +552,7 @@ class ShareMember(Member):
                 if partition in said:
                     code = one.acknowledge_error_code
                     good &= self._heard(leader, partition, saying, said, code)
-                good &= self._in_order(one.error_code)
+                good &= self._in_order(one.error_code, leader, partition)
                 for acquired in one.acquired_records:
                     self._take(leader, session, partition, asked[partition], acquired)
         return good
@@ -570,13 +570,22 @@ class ShareMember(Member):
         session.epoch += 1
         return True
 
-    def _in_order(self, code: int) -> bool:
-        """Whether nothing is wrong; False where it may be tried again."""
+    def _in_order(self, code: int, leader: int, partition: int) -> bool:
+        """Whether nothing is wrong with what `leader` says of a partition; False where it may be
+        tried again."""
+        if code == ErrorCode.UNKNOWN_SERVER_ERROR and not self._leads(leader, partition):
+            # It does not know yet that another leads, and may have asked a share coordinator that
+            # does not know either.
+            return False
         if code and code not in AGAIN and self.deliveries.promised:
             raise Violation(
                 "a share group goes on", f"{self.process}: {error_name(code)}", self.group.topic
             )
         return not code
+
+    def _leads(self, node_id: int, partition: int) -> bool:
+        found = self.history.metadata.image.partition(self.group.topic, partition)
+        return found is not None and found.leader == node_id
 
     def _take(
         self, leader: int, session: Session, partition: int, asked: Asked, acquired: Any
@@ -626,7 +635,7 @@ class ShareMember(Member):
             holds = {offset: held for offset, (held, _) in of_partition.items()}
             self.deliveries.refused(partition, whole, holds, error_name(code))
             return True
-        return self._in_order(code)
+        return self._in_order(code, leader, partition)
 
 
 def _renews(said: dict[int, dict[int, tuple[Held, Say]]]) -> bool:
