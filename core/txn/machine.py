@@ -358,7 +358,7 @@ class TransactionMachine:
         after = txn.moved(
             State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
             now_ms,
-            epoch=txn.epoch + 1,
+            epoch=min(txn.epoch + 1, EPOCH_MAX),
             last_epoch=txn.epoch,
             next_producer_id=next_id,
             client_version=SECOND_PROTOCOL,

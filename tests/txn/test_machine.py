@@ -117,6 +117,25 @@ def test_fencing_the_last_epoch_does_not_overflow(c: Coordinator) -> None:
     assert c.init() == ProducerKey(1001, 0)
 
 
+@pytest.mark.parametrize("open_", [False, True])
+def test_who_ends_with_the_last_epoch_goes_on_under_another_producer_id(
+    c: Coordinator, open_: bool
+) -> None:
+    """A fenced producer learns the epoch that fences it where it repeats its end."""
+    c.init()
+    fenced = ProducerKey(1000, EPOCH_MAX - 1)
+    c.set(epoch=fenced.epoch)
+    assert c.add(fenced, A) == E.NONE
+    assert c.init() == E.CONCURRENT_TRANSACTIONS
+    c.mark()
+    last = ProducerKey(1000, EPOCH_MAX)
+    assert c.end(fenced, commit=False, version=5) == last
+    if open_:
+        assert c.add(last, A) == E.NONE
+    assert c.end(last, commit=open_, version=5) == ProducerKey(1001, 0)
+    assert c.txn().epoch == EPOCH_MAX
+
+
 # --- partitions ---
 
 
