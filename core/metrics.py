@@ -80,7 +80,8 @@ def quantile(cumulative: Sequence[tuple[str, float]], share: float) -> float | N
         if count >= wanted and count > before:
             if bound == "+Inf":
                 return low
-            return low + (float(bound) - low) * (wanted - before) / (count - before)
+            high = float(bound)
+            return min(low + (high - low) * (wanted - before) / (count - before), high)
         if bound != "+Inf":
             low, before = float(bound), count
     return low
