@@ -55,11 +55,15 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` begins at `start_offset`. An epoch that is known keeps its start.
 
-        Entries that this contradicts (a later epoch or a later start: an unclean leader's) are
-        dropped.
+        Entries that this contradicts (a later epoch or a later start: an unclean leader's, or that
+        of an end in a gap, which a restart moved back) are dropped.
         """
-        if epoch < 0 or (self._entries and self._entries[-1].epoch == epoch):
+        if epoch < 0:
             return
+        if self._entries:
+            latest = self._entries[-1]
+            if latest.epoch == epoch and latest.start_offset <= start_offset:
+                return
         kept = [e for e in self._entries if e.epoch < epoch and e.start_offset < start_offset]
         self._entries = [*kept, EpochStart(epoch, start_offset)]
         self.dirty = True

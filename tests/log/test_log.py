@@ -177,6 +177,21 @@ LogAgainstList.TestCase.settings = settings(max_examples=120, stateful_step_coun
 TestLogAgainstList = LogAgainstList.TestCase
 
 
+@pytest.mark.parametrize("records", [1, 2])
+def test_an_epoch_that_began_in_a_gap_begins_where_its_first_batch_is(records: int) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    log.append_as_follower(make_batch(base_offset=1, leader_epoch=0), NOW)
+    log.truncate_to(1)
+    log.assign_epoch_start(2)
+    log.close()
+    log = open_log(disk, clean=True)
+    assert log.log_end_offset == 0
+    append(log, make_batch(records), epoch=2)
+    assert log.epoch_of(0) == 2
+    assert log.epochs.entries == [(2, 0)]
+
+
 def code_of(log: Log, batch: bytearray) -> int:
     with pytest.raises(KafkaError) as raised:
         append(log, batch)
