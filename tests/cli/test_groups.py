@@ -234,6 +234,23 @@ def test_groups_and_their_offsets_are_deleted(at: Run, fresh: Fresh, timed_topic
     assert (missing.code, missing.out, "does not exist" in missing.err) == (1, b"", True)
 
 
+def test_offsets_that_are_not_deleted_are_said_once(
+    at: Run, fresh: Fresh, timed_topic: str, readers: Readers
+) -> None:
+    group = fresh("reading")
+    at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "start", "-y")
+    readers(group)
+    one = at("groups", "delete-offsets", group, "-t", f"{timed_topic}:1", "-y", "-f", "table")
+    assert (one.code, one.out) == (1, b""), one.err
+    said = one.err.splitlines()[-1]
+    assert said.startswith(f"{timed_topic}/1: ") and "stop its members first" in said
+    both = at("groups", "delete-offsets", group, "-t", timed_topic, "-y", "-f", "table")
+    assert (both.code, both.err.splitlines()[-1]) == (1, "2 of 2 partitions failed.")
+    assert both.text.count("GROUP_SUBSCRIBED_TO_TOPIC") == 2
+    programs = at("groups", "delete-offsets", group, "-t", timed_topic, "-y", "-f", "json")
+    assert [row["error"] for row in programs.json] == ["GROUP_SUBSCRIBED_TO_TOPIC"] * 2
+
+
 def test_commits_are_read_from_without_joining(at: Run, fresh: Fresh, timed_topic: str) -> None:
     group = fresh("peek")
     at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "0=8,1=4", "-y")

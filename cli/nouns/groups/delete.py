@@ -12,6 +12,7 @@ from pk.cli.cluster.groups import (
 from pk.cli.nouns.groups.kept_commits import keep_commits, say_how_to_undo
 from pk.cli.nouns.groups.options import DeleteGroups
 from pk.cli.nouns.groups.rows import DeletedGroupRow
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.failures import error_name, phrase
@@ -56,8 +57,8 @@ async def delete(context: Context, options: DeleteGroups) -> None:
     for row in rows:
         error = answers[row["group"]]
         if error is not None:
-            context.failed(error, row["group"])
+            context.fail(error)
         row["result"] = phrase(error) if error else "deleted"
         row["error"] = error_name(error) if error else None
-    context.show(listing(DeletedGroupRow, rows))
+    show_results(context, listing(DeletedGroupRow, rows), list(answers.items()), "group")
     say_how_to_undo(context, change_id, deleted=any(answers[name] is None for name in there))

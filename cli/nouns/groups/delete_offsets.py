@@ -12,6 +12,7 @@ from pk.cli.cluster.groups import (
 from pk.cli.nouns.groups.kept_commits import keep_commits, say_how_to_undo
 from pk.cli.nouns.groups.options import DeleteOffsets
 from pk.cli.nouns.groups.rows import DeletedOffsetRow
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, join, partition_name
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -57,7 +58,7 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
     for tp, commit in commits.items():
         error = answers.get(tp)
         if error is not None:
-            context.failed(error, partition_name(tp))
+            context.fail(error)
         done = "would be deleted" if trying else "deleted"
         rows.append(
             {
@@ -69,5 +70,6 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
                 "error": error_name(error) if error else None,
             }
         )
-    context.show(listing(DeletedOffsetRow, rows))
+    named = [(partition_name(tp), error) for tp, error in answers.items()]
+    show_results(context, listing(DeletedOffsetRow, rows), named, "partition")
     say_how_to_undo(context, change_id, deleted=any(answers.get(tp) is None for tp in commits))

@@ -11,6 +11,7 @@ from pk.cli.cluster.groups import describe_existing, member_name, wanted_group
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.groups.options import RemoveMembers
 from pk.cli.nouns.groups.rows import RemovedMemberRow
+from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -54,10 +55,11 @@ async def remove(context: Context, options: RemoveMembers) -> None:
     for row in rows:
         error = answers[removals[row["member_id"]]]
         if error is not None:
-            context.failed(error, row["member_id"])
+            context.fail(error)
         row["result"] = phrase(error) if error else "removed"
         row["error"] = error_name(error) if error else None
-    context.show(listing(RemovedMemberRow, rows))
+    named = [(row["member_id"], answers[removals[row["member_id"]]]) for row in rows]
+    show_results(context, listing(RemovedMemberRow, rows), named, "member")
 
 
 def _named(options: RemoveMembers, group: r.GroupDescription) -> list[r.MemberDescription]:
