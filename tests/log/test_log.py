@@ -80,6 +80,8 @@ class LogAgainstList(RuleBasedStateMachine):
     def cut(self, back: int) -> None:
         assume(self.end_offset - back >= self.start_offset)
         wanted = self.end_offset - back
+        if wanted < self.log.segments[0].base_offset:
+            self.start_offset = wanted  # in a gap before all that is left: the log begins there
         self.log.truncate_to(wanted)
         kept = [b for b in self.batches if b.next_offset <= wanted]
         inside = [b for b in self.batches if b.base_offset < wanted < b.next_offset]
@@ -190,6 +192,17 @@ def test_an_epoch_that_began_in_a_gap_begins_where_its_first_batch_is(records: i
     append(log, make_batch(records), epoch=2)
     assert log.epoch_of(0) == 2
     assert log.epochs.entries == [(2, 0)]
+
+
+def test_a_log_that_is_cut_in_a_gap_before_its_segments_begins_there() -> None:
+    log = open_log()
+    log.append_as_follower(make_batch(base_offset=2, leader_epoch=0), NOW)
+    log.truncate_to(2)
+    log.roll(NOW)
+    assert (log.log_start_offset, log.segments[0].base_offset, log.log_end_offset) == (0, 2, 2)
+    assert log.truncate_to(1)
+    assert (log.log_start_offset, log.segments[0].base_offset, log.log_end_offset) == (1, 1, 1)
+    assert append(log).base_offset == 1
 
 
 def code_of(log: Log, batch: bytearray) -> int:
