@@ -225,6 +225,8 @@ class Appender:
             latest_max = min(latest_max, first_timestamp + shape.roll_ms)
         elif now_ms - segment.created_ms > shape.roll_ms:
             return []
+        if segment.index_bytes >= shape.index_bytes_max:
+            return []
         # An index entry stands for more than `_interval` bytes; but one may be due already.
         entries = (shape.index_bytes_max - segment.index_bytes) // TIME_ENTRY.size - 2
         position_max = position + max(entries, 0) * max(self._interval, 1)

@@ -172,6 +172,17 @@ def begun(disk: MemoryDisk | None = None, config: LogConfig | None = None) -> Lo
     return log
 
 
+def test_runs_of_one_batch_end_a_segment_whose_index_is_full() -> None:
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=24)
+    single, runs = begun(config=config), begun(config=config)
+    for _ in range(9):
+        append(single)
+        if not runs.append_run([admitted(make_batch())], 0, NOW):
+            append(runs)
+    assert [s.base_offset for s in runs.segments] == [s.base_offset for s in single.segments]
+    assert len(runs.segments) > 2
+
+
 def test_all_that_needs_nothing_special_is_one_write() -> None:
     log, run = begun(), a_run()
     writes: list[int] = []
