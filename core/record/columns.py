@@ -306,6 +306,8 @@ def _chain(data: bytes, position: int, count: int, end: int) -> tuple[list[int],
                 position += 2 + ((code & 0x7F | second << 7) >> 1)
                 continue
             size, position = read_varint(data, position, INT_BYTES_MAX)
+            if size < 0:
+                raise _invalid("a record's length is negative")
             position += size
     except IndexError:
         raise _invalid("a record reaches beyond its batch") from None

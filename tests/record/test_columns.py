@@ -186,6 +186,19 @@ def test_bad_bytes_are_refused_or_read_as_one_by_one(
     assert found == expected
 
 
+def test_a_length_that_leads_back_behind_the_begin() -> None:
+    unlike: list[Row] = [(0, None, bytes(100 + i), ()) for i in range(64)]
+    alike: list[Row] = [(0, None, b"\x7e" * 5000, ())] * 64  # each looks like a record of 64 bytes
+    last = len(build_batch(unlike[:63]))
+    batch = build_batch(unlike + alike)
+    back = encode_varint(HEADER_BYTES - last - 3 - 2000)
+    assert len(back) == 3
+    batch[last : last + 3] = back
+    with pytest.raises(KafkaError) as raised:
+        decoded(batch)
+    assert raised.value.code == ErrorCode.INVALID_RECORD
+
+
 @pytest.mark.parametrize(
     "field",
     ["size", "key", "value", "headers", "header key", "header value"],
