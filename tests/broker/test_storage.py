@@ -18,11 +18,13 @@ from nodes import (
     trio_test,
 )
 
-from pk.core.errors import ErrorCode
+from pk.core.broker.coordinator.coordinator import State
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.failures import LogDirBroken
 from pk.core.log.memory_disk import MemoryDisk, MemoryFile
 from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import build_batch
+from pk.core.values import OFFSETS_TOPIC
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -285,6 +287,23 @@ async def test_a_log_that_cannot_be_made_is_offline_alone_until_there_is_room() 
         await make_topic(caller, "other")
         assert await produce(caller, b"x", "other") == 0
         assert await produce(caller, b"x", "full") == 0, "tried again with the next image"
+
+
+@trio_test
+async def test_a_coordinator_comes_with_its_log_when_there_is_room_again() -> None:
+    disk = MemoryDisk()
+    disk.fail_next("write", errno.ENOSPC, suffix=f"/{OFFSETS_TOPIC}-0/partition.metadata.tmp")
+    one = {"offsets__topic__num__partitions": "1"}
+    async with running_node(disk, **one) as node, caller_of(node) as caller:
+        await make_topic(caller, OFFSETS_TOPIC)
+        with pytest.raises(KafkaError) as raised:
+            node.broker.coordinators.coordinator("group")
+        assert raised.value.code == ErrorCode.NOT_COORDINATOR
+        await make_topic(caller, "other")
+        coordinator = node.broker.coordinators.coordinator("group")
+        while coordinator.state is State.LOADING:
+            await trio.lowlevel.checkpoint()
+        assert coordinator.is_active
 
 
 @trio_test

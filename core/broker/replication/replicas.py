@@ -187,8 +187,9 @@ class Replicas:
     async def prepare(
         self, image: MetadataImage, found: Changes, config: BrokerConfig
     ) -> list[Partition]:
-        """Make and open the logs of partitions that are new to this broker. One that cannot be is
-        offline; the others go on."""
+        """Make and open the logs of partitions that are new to this broker, and of those that were
+        offline: these become changes in `found`, for who follows the image has not met them. One
+        that cannot be opened is offline; the others go on."""
         self._broker_config = config
         self._dirs.cordon(config.cordoned_log_dirs)
         again = [topic for topic in found.topics_deleted if topic.name in image.topics]
@@ -209,7 +210,8 @@ class Replicas:
                     asked.add(change.tp)
             if pace.due():
                 await pause()
-        wanted += await finish(self._to_try_again(image, asked))
+        retried = await finish(self._to_try_again(image, asked))
+        wanted += retried
         opened: list[Partition] = []
         configs: dict[str, TopicConfig] = {}
         to_recover = self._dirs.to_recover
@@ -239,6 +241,10 @@ class Replicas:
                     opened.append(self._enter(change, log, configs[change.topic.name]))
         if recovery is not None:
             recovery.progress.end()
+        late = [change for change in retried if change.tp not in self._offline]
+        if late:
+            found.partitions += late
+            await finish(found.index())
         return opened
 
     def _is_lost(self, change: PartitionChange) -> bool:
