@@ -11,6 +11,7 @@ from sim.chronicle import Violation
 from sim.groups import SESSION_MS, Group, Member, Rejoin
 
 from pk.core.errors import ErrorCode
+from pk.core.values import coordinator_partition
 from pk.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -37,8 +38,8 @@ class Holding:
 
     partitions: set[int] = field(default_factory=set)
     alive_s: float = float("-inf")
-    """When it sent the last heartbeat that was answered well: its session lasts at least from
-    then."""
+    """When it sent the last heartbeat that the coordinator answered well: its session lasts at
+    least from then."""
 
 
 @dataclass(slots=True)
@@ -113,6 +114,15 @@ class ConsumerMember(Member):
             return False
         return super()._check(code)
 
+    def _leads(self, node_id: int) -> bool:
+        """Whether a node coordinates the group. One that was replaced and cannot hear of it answers
+        heartbeats, which write nothing, and the new one knows nothing of them."""
+        topic = self.history.metadata.image.topics.get("__consumer_offsets")
+        if topic is None:
+            return False
+        number = coordinator_partition(self.group.name, len(topic.partitions))
+        return topic.partitions[number].leader == node_id
+
     async def _beat(self) -> None:
         before = set(self.positions)
         await self._beat_once()
@@ -142,7 +152,8 @@ class ConsumerMember(Member):
             return False
         self.generation = answer.member_epoch
         holding = self.owners.holdings.setdefault(self.member_id, Holding())
-        holding.alive_s = sent_s
+        if self._leads(self.coordinator):
+            holding.alive_s = sent_s
         if answer.assignment is not None:
             mine = {p for t in answer.assignment.topic_partitions for p in t.partitions}
             if self._promised():
