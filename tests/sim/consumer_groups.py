@@ -114,7 +114,7 @@ class ConsumerMember(Member):
             return False
         return super()._check(code)
 
-    def _leads(self, node_id: int) -> bool:
+    def _coordinates(self, node_id: int) -> bool:
         """Whether a node coordinates the group. One that was replaced and cannot hear of it answers
         heartbeats, which write nothing, and the new one knows nothing of them."""
         topic = self.history.metadata.image.topics.get("__consumer_offsets")
@@ -152,7 +152,7 @@ class ConsumerMember(Member):
             return False
         self.generation = answer.member_epoch
         holding = self.owners.holdings.setdefault(self.member_id, Holding())
-        if self._leads(self.coordinator):
+        if self._coordinates(self.coordinator):
             holding.alive_s = sent_s
         if answer.assignment is not None:
             mine = {p for t in answer.assignment.topic_partitions for p in t.partitions}
