@@ -272,7 +272,9 @@ async def test_a_callback_that_fails_keeps_no_partition_from_coming(protocol: st
             await reassign(cluster, consumer, protocol)
             await assigned(consumer, P1)
         await assigned(consumer, P1)
-        assert given[-1] == (P1,)
+        # The classic protocol joins once more after a revocation, which may be done already and
+        # gives nothing new.
+        assert [partition for partitions in given for partition in partitions] == [P0, P1]
         consumer.subscribe(["t"])
 
 
