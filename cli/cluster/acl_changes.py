@@ -12,8 +12,10 @@ from pk.cli.cluster.acl_words import (
     show_acl,
 )
 from pk.cli.cluster.propagation import until_acls
+from pk.cli.output.results import show_results
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.cli.runtime.failures import error_name, phrase
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.net.client.admin import Admin
 from pk.net.client.admin_operations.base import Failure
@@ -64,8 +66,7 @@ def only_resource(rules: Iterable[AclBinding]) -> str | None:
 async def apply(
     context: Context, admin: Admin, *, adding: Sequence[AclBinding], deleting: Sequence[AclBinding]
 ) -> Mapping[AclBinding, Failure]:
-    """Adds and deletes ACLs, and waits until brokers know. Reports what failed, and returns it.
-    Raises KafkaError."""
+    """Adds and deletes ACLs, and waits until brokers know; what failed. Raises KafkaError."""
     failed: dict[AclBinding, Failure] = {}
     for start in range(0, len(adding), _AT_ONCE):
         answers = await admin.create_acls(adding[start : start + _AT_ONCE])
@@ -81,7 +82,14 @@ async def apply(
         present=[rule for rule in adding if rule not in failed],
         absent=[rule for rule in deleting if rule not in failed],
     )
-    for rule, error in failed.items():
+    for error in failed.values():
         context.fail(error)
-        context.say(f"{show_acl(rule)}: {sentence(error)}")
     return failed
+
+
+def show_changes(
+    context: Context, rows: Sequence[ChangedAclRow], failed: Mapping[AclBinding, Failure]
+) -> None:
+    """Shows what became of each ACL, and says what failed."""
+    named = [(show_acl(rule), error) for rule, error in failed.items()]
+    show_results(context, listing(ChangedAclRow, rows), named, "ACL")

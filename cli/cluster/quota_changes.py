@@ -6,8 +6,10 @@ from typing import Any
 
 from pk.cli.cluster.propagation import until_quotas
 from pk.cli.cluster.quota_rows import ChangedQuotaRow, show_number
+from pk.cli.output.results import show_results
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.undo import log as undo_log
 from pk.core.quota.entity import CLIENT_ID, IP, USER, Entity, entity_of, entity_text
 from pk.net.client.admin import Admin
@@ -32,13 +34,14 @@ def said_value(value: float | None) -> str:
 
 async def change_quota(
     context: Context, admin: Admin, entity: Entity, wanted: Values, *, undoes: str | None = None
-) -> tuple[list[ChangedQuotaRow], bool]:
-    """Changes the quota of an entity. Returns a row for each key, and whether it was done."""
+) -> bool:
+    """Changes the quota of an entity and shows what became of each key; whether it was done."""
     known = (await admin.describe_quotas()).get(entity, {})
     changing = {key: value for key, value in wanted.items() if known.get(key) != value}
     rows = [_row(entity, key, known.get(key), value) for key, value in wanted.items()]
     if not changing:
-        return rows, True
+        context.show(listing(ChangedQuotaRow, rows))
+        return True
     trying = context.change.dry_run
     error = (await admin.alter_quotas({entity: changing}, validate_only=True)).get(entity)
     kept: str | None = None
@@ -69,12 +72,14 @@ async def change_quota(
                 row["result"], row["error"] = phrase(error), error_name(error)
     if error is not None:
         context.fail(error)
-        context.say(f"{entity_text(entity)}: {sentence(error)}")
         if kept is not None:
             undo_log.forget(kept)
-    elif kept is not None:
+            kept = None
+    named = [(entity_text(entity), error)]
+    show_results(context, listing(ChangedQuotaRow, rows), named, "key")
+    if kept is not None:
         context.say(undo_log.how_to_undo(kept))
-    return rows, error is None and not trying
+    return error is None and not trying
 
 
 def _row(entity: Entity, key: str, before: float | None, after: float | None) -> ChangedQuotaRow:

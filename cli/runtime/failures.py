@@ -8,6 +8,7 @@ from typing import cast
 from pk.cli.command_line.errors import UsageError
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.types import EncodeError
 from pk.net.client.errors import (
     BufferExhausted,
     ClientError,
@@ -93,7 +94,7 @@ def exit_code(error: BaseException) -> Exit:
     match error:
         case CommandError():
             return error.code
-        case UsageError() | ConfigError():
+        case UsageError() | ConfigError() | EncodeError():
             return Exit.USAGE
         case NoBrokers() | ConnectFailed() | Disconnected():
             return Exit.NO_CONNECTION
@@ -165,6 +166,8 @@ def sentence(error: BaseException) -> str:
             return f"T{str(error.message)[1:]}."
         case KafkaError():
             return getattr(error, "said", None) or _kafka(error)
+        case EncodeError():
+            return f"No request can carry this: {error}."
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return f"{where}{error.strerror or error}."

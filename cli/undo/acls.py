@@ -3,9 +3,8 @@
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from pk.cli.cluster.acl_changes import apply, changed_row, only_resource, say_plan
+from pk.cli.cluster.acl_changes import apply, changed_row, only_resource, say_plan, show_changes
 from pk.cli.cluster.acl_rows import ChangedAclRow
-from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count
 from pk.cli.undo import log as store
 from pk.core.auth.acls import AclBinding
@@ -79,7 +78,7 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
         )
         for rule in rules
     ]
-    context.show(listing(ROW, rows))
+    show_changes(context, rows, failed)
     if kept is not None and forget_failed(kept, adding, deleting, failed):
         context.say(store.how_to_undo(kept))
     return not trying and not failed

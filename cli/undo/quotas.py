@@ -2,7 +2,6 @@
 
 from pk.cli.cluster.quota_changes import KIND, change_quota, entity_from
 from pk.cli.cluster.quota_rows import ChangedQuotaRow
-from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.exits import Refused
 from pk.cli.undo import log as store
@@ -30,6 +29,5 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
                 f"{join(since)} of {entity_text(entity)} {'was' if len(since) == 1 else 'were'} "
                 "changed since; --dry-run shows it, --anyway undoes it regardless."
             )
-    rows, done = await change_quota(context, admin, entity, values, undoes=change.id)
-    context.show(listing(ROW, rows))
+    done = await change_quota(context, admin, entity, values, undoes=change.id)
     return done and not context.change.dry_run

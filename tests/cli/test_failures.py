@@ -10,6 +10,7 @@ from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, leaf, sentence
 from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.types import EncodeError
 from pk.net.client.errors import (
     BufferExhausted,
     ConfigError,
@@ -57,6 +58,7 @@ UNREACHABLE = NoBrokers(
             "Brokers 2 at h:1, 3 at h:2 and h:3 did not answer",
         ),
         (BufferExhausted("full"), 124, "full."),
+        (EncodeError("name is too long"), 2, "No request can carry this: name is too long."),
         (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 4, "TOPIC_AUTHORIZATION_FAILED"),
         (KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "bad password"), 4, "bad password"),
         (

@@ -194,6 +194,17 @@ def test_what_the_broker_refuses_leaves_nothing_to_undo(at: Run, user: str) -> N
     assert not undo_log.history()
 
 
+def test_what_the_broker_refuses_is_said_once(at: Run, user: str) -> None:
+    one = at("quotas", "set", "--user", user, "producer_byte_rate=1.5", "-y", "-f", "table")
+    assert (one.code, one.out) == (1, b""), one.err
+    said = one.err.splitlines()
+    assert said[0].startswith(f"user {user}: ") and one.err.count("fractional") == 1, one.err
+    words = ("producer_byte_rate=1.5", "consumer_byte_rate=1000")
+    both = at("quotas", "set", "--user", user, *words, "-y", "-f", "table")
+    assert (both.code, both.err.splitlines()) == (1, ["2 of 2 keys failed."])
+    assert both.text.count("INVALID_REQUEST") == 2
+
+
 def test_what_the_page_shows(pk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of docs/security.md, each with a yes."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()

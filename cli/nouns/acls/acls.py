@@ -2,7 +2,14 @@
 
 from collections.abc import Sequence
 
-from pk.cli.cluster.acl_changes import acl_row, apply, changed_row, only_resource, say_plan
+from pk.cli.cluster.acl_changes import (
+    acl_row,
+    apply,
+    changed_row,
+    only_resource,
+    say_plan,
+    show_changes,
+)
 from pk.cli.cluster.acl_rows import AclRow, ChangedAclRow
 from pk.cli.cluster.acl_words import read_host, read_operation, read_principal, read_resource
 from pk.cli.diagnosis.why_denied import Question, explain_denied
@@ -108,6 +115,6 @@ async def _change(
     for at, rule in enumerate(rules):
         if rule in failed:
             rows[at] = changed_row(rule, done, failed[rule])
-    context.show(listing(ChangedAclRow, rows))
+    show_changes(context, rows, failed)
     if kept is not None and forget_failed(kept, adding, deleting, failed):
         context.say(undo_log.how_to_undo(kept))

@@ -1,7 +1,7 @@
 """`pk quotas`: the cluster's client quotas, listed, set and deleted."""
 
 from pk.cli.cluster.quota_changes import change_quota, names_of
-from pk.cli.cluster.quota_rows import ChangedQuotaRow, QuotaRow
+from pk.cli.cluster.quota_rows import QuotaRow
 from pk.cli.nouns.quotas.options import DeleteQuota, ListQuotas, SetQuota
 from pk.cli.nouns.quotas.selected import entity_given, keys_given, names_given, values_given
 from pk.cli.output.rows import listing
@@ -39,8 +39,7 @@ async def set_quota(context: Context, options: SetQuota) -> None:
     """`pk quotas set`."""
     entity = entity_given(options)
     values = values_given(options, entity)
-    rows, _ = await change_quota(context, await context.admin(), entity, dict(values))
-    context.show(listing(ChangedQuotaRow, rows))
+    await change_quota(context, await context.admin(), entity, dict(values))
 
 
 async def delete(context: Context, options: DeleteQuota) -> None:
@@ -53,5 +52,4 @@ async def delete(context: Context, options: DeleteQuota) -> None:
     if not known or missing:
         of = f" {', '.join(missing)}" if known else ""
         raise CommandError(f"There is no quota{of} of {entity_text(entity)}; see `pk quotas list`.")
-    rows, _ = await change_quota(context, admin, entity, dict.fromkeys(keys or known))
-    context.show(listing(ChangedQuotaRow, rows))
+    await change_quota(context, admin, entity, dict.fromkeys(keys or known))
