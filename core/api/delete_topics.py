@@ -7,10 +7,11 @@ from pk.core.api.authorization import allows, allows_cluster, is_on, refusal
 from pk.core.api.decide import decided, the_controller
 from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
+from pk.core.turns import cleared
 from pk.core.values import Uuid
 from pk.core.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -74,7 +75,9 @@ async def _take_denied(
         result.error_code, result.error_message = error.code, error.message
         denied[result.name, result.topic_id] = result
     request.topics, request.topic_names = kept, []
-    return list(denied.values())
+    results = list(denied.values())
+    await finish(cleared(denied))
+    return results
 
 
 def error_response(

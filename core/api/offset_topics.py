@@ -14,7 +14,7 @@ from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.meta.image import TopicImage
-from pk.core.turns import Pace, Turns, emptied
+from pk.core.turns import Pace, Turns, cleared, emptied
 
 
 class Named(Protocol):
@@ -99,4 +99,6 @@ def merged(
             same.partitions += topic.partitions
         if pace.due():
             yield
-    return list(found.values())
+    topics = list(found.values())
+    yield from cleared(found)
+    return topics
