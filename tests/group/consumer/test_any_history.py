@@ -130,8 +130,8 @@ class Anything(RuleBasedStateMachine):
             for member in list(self.members.values()):
                 self._after(member.beat)
         group = self.world.machine.groups.consumer("g")
-        if group is None or len(group.members) != len(self.members):
-            return  # somebody is gone who has not been missed yet
+        if group is None or group.members.keys() != {m.member_id for m in self.members.values()}:
+            return  # somebody is gone who has not been missed yet, and may keep others out
         if any(m.member_epoch == -2 for m in group.members.values()):
             return
         assert group.state_name in ("Stable", "Empty")
