@@ -379,3 +379,22 @@ def test_without_an_authorizer_the_broker_s_word_is_passed_on(pk: Run) -> None:
         for words in ("list", "add --allow alice --topic t -y", "check alice read t"):
             ran = pk("acls", *words.split(), "-b", plain.bootstrap)
             assert (ran.code, "SECURITY_DISABLED" in ran.err) == (1, True), ran.err
+
+
+def test_acls_that_the_broker_refuses_are_said_once(
+    pk: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PkBroker(config={**AUTHORIZER, "pk.faults.enable": "true"}, memory=True) as broker:
+        monkeypatch.setenv("PK_BOOTSTRAP_SERVER", broker.bootstrap)
+        fault = pk(*shlex.split("faults add fail CreateAcls --error POLICY_VIOLATION -y"))
+        assert fault.code == 0, fault.err
+        words = shlex.split("acls add --allow alice --topic orders --operation read -y -f table")
+        one = pk(*words)
+        assert (one.code, one.out) == (1, b""), one.err
+        said = one.err.splitlines()[-1]
+        assert said.startswith("allow User:alice READ on topic orders: "), one.err
+        assert one.err.count("POLICY_VIOLATION") == said.count("POLICY_VIOLATION")
+        both = pk(*words, "--operation", "write")
+        assert (both.code, both.err.splitlines()[-1]) == (1, "2 of 2 ACLs failed.")
+        assert both.text.count("POLICY_VIOLATION") == 2
+        assert not undo_log.history()
