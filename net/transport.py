@@ -149,6 +149,9 @@ class SocketTransport:
 
     def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
         """See Transport: what one call sends."""
+        if len(parts) == 1 and isinstance(first := parts[0], bytes):
+            left = self._send_now(first)
+            return [] if left is None else [left]
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for part in parts:
@@ -160,28 +163,27 @@ class SocketTransport:
         rest = list(parts[len(pending) :])
         if waiting:
             data = pending[0] if len(pending) == 1 else b"".join(pending)
-            try:
-                sent = self._socket.send(data)
-            except BlockingIOError:
-                sent = 0
-            except OSError as e:
-                raise trio.BrokenResourceError(str(e)) from e
-            if sent < waiting:
-                rest.insert(0, memoryview(data)[sent:])
+            left = self._send_now(data)
+            if left is not None:
+                rest.insert(0, left)
         return rest
 
-    async def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        """Send these, which are small or one, by one call."""
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
+    def _send_now(self, data: bytes | bytearray | memoryview) -> memoryview | None:
+        """Send by one call what goes without waiting; what is left of it."""
         try:
-            sent = self._socket.send(data) if data else 0
+            sent = self._socket.send(data)
         except BlockingIOError:
             sent = 0
         except OSError as e:
             raise trio.BrokenResourceError(str(e)) from e
-        if sent == len(data):
+        return None if sent == len(data) else memoryview(data)[sent:]
+
+    async def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
+        """Send these, which are small or one, by one call."""
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        view = self._send_now(data) if data else None
+        if view is None:
             return
-        view = memoryview(data)[sent:]
         await self._wait_writable()
         while view:
             try:

@@ -236,7 +236,8 @@ class Appender:
         batches: list[bytearray | memoryview] = []
         places: list[BatchPlace] = []
         timestamps: list[int] = []
-        for batch, header, (_, latest) in run[:PIECES_MAX]:
+        offsets: list[int] = []
+        for batch, header, (_, latest) in run if len(run) <= PIECES_MAX else run[:PIECES_MAX]:
             (
                 base,
                 size,
@@ -279,6 +280,7 @@ class Appender:
             batches.append(batch)
             places.append(_new(BatchPlace, (last_offset, base_offset, position)))
             timestamps.append(latest)
+            offsets.append(base_offset)
             position += size
             base_offset = last_offset + 1
         if batches:
@@ -296,7 +298,7 @@ class Appender:
                 for (_, header, _), where, latest in zip(run, places, timestamps, strict=False):
                     if header.producer_id >= 0:
                         update(header, where.base_offset, latest, now_ms)
-        return [base_offset for _, base_offset, _ in places]
+        return offsets
 
     def _is_next(self, batch: bytearray | memoryview, header: BatchHeader) -> bool:
         """Whether a client's batch is simply its producer's next one."""

@@ -214,9 +214,8 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
         raise CorruptBatch(f"CRC is {actual:08x}, the batch says {header.crc:08x}")
 
 
-def crc_of(data: Buffer, crc: int = 0) -> int:
-    """The CRC-32C of `data`, going on from that of what came before."""
-    return crc32c(data, crc)
+crc_of = crc32c
+"""The CRC-32C of bytes; a second argument is that of what came before them."""
 
 
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -204,7 +204,7 @@ class Connection:
                     await self._read()
             except ProtocolError as e:
                 if isinstance(e, Refused) and self._login is not None:
-                    self._settle()
+                    self._settle_and_count()
                     await self._login.last_answer(e)
                 with trio.move_on_after(GOODBYE_S):
                     await self._answers.finish()
@@ -274,6 +274,7 @@ class Connection:
         # Behind the last message of a login that is not answered requests may be here already.
         here = len(buffer) > 0
         transport, started = self._transport, perf_counter()
+        current_time = trio.lowlevel.current_clock().current_time
         while not self._stopped:
             self._receiving = True
             count = 1 if here else await transport.receive(buffer)
@@ -290,8 +291,8 @@ class Connection:
             charges.unpaid_from = self._received_at = perf_counter()
             # A peer that always has more for us must not keep the loop either.
             started = max(started, transport.waited_at)
-            self.last_active = trio.current_time()
-            if self.last_active > self._session_ends:
+            self.last_active = now = current_time()
+            if now > self._session_ends:
                 self._fast_path = None
             try:
                 while (frame := buffer.next_frame()) is not None:
@@ -312,9 +313,9 @@ class Connection:
                             and perf_counter() - started <= limits.slice_s
                         ):
                             continue
-                        self._settle()
+                        self._settle_and_count()
                     else:
-                        self._settle()
+                        self._settle_and_count()
                         with self._purgatory:
                             hold = self._handle(*frame)
                         if hold is not None:
@@ -328,20 +329,29 @@ class Connection:
                         await trio.lowlevel.checkpoint()
                         started = perf_counter()
             except ProtocolError:
-                self._settle()  # what came before is handled, and answered
+                self._settle_and_count()  # what came before is handled, and answered
                 raise
-            self._settle()
-            if answers.out:
+            produced = self._settle()
+            is_left = answers.out and (answers.sending or answers.send_at_once())
+            if produced:  # only here, so that the client does not wait for that
+                self._handled(PRODUCE, self._received_at, produced)
+            if is_left:
                 await answers.flush()
             if perf_counter() - started > limits.slice_s:
                 await trio.lowlevel.checkpoint()
                 started = perf_counter()
 
-    def _settle(self) -> None:
-        """Append what the fast path has taken: the answers are sent, or parked."""
+    def _settle_and_count(self) -> None:
+        """See `_settle`."""
+        if produced := self._settle():
+            self._handled(PRODUCE, self._received_at, produced)
+
+    def _settle(self) -> int:
+        """Append what the fast path has taken: the answers go to those that are sent, or are
+        parked. How many requests are answered now, for `_handled`."""
         fast_path = self._fast_path
         if fast_path is None or not fast_path.taken:
-            return
+            return 0
         count = len(fast_path.taken)
         wait_ms = self._charges.charge_taken(fast_path) if self._quotas.is_on else 0
         with self._purgatory:
@@ -354,8 +364,7 @@ class Connection:
             plain = [answer for answer in produced if isinstance(answer, bytes)]
             if len(plain) == len(produced):
                 answers.out.append(b"".join(plain))
-                self._handled(PRODUCE, self._received_at, count)
-                return
+                return count
         delayed: list[tuple[Slot, DelayedProduce]] = []
         for answer in produced:
             if isinstance(answer, bytes):
@@ -368,12 +377,11 @@ class Connection:
                 answers.owe(answer)
         if delayed:
             self._nursery.start_soon(self._complete_delayed, delayed, self._received_at)
-        if count > len(delayed):
-            self._handled(PRODUCE, self._received_at, count - len(delayed))
+        return count - len(delayed)
 
     async def _stay_mute(self) -> None:
         """Send what is owed, and wait until the client may go on (KIP-219)."""
-        self._settle()
+        self._settle_and_count()
         await self._answers.flush()
         self._receiving = True
         while (until := self._charges.muted_until) > trio.current_time():

@@ -55,15 +55,17 @@ def harmed(at: int, value: bytes, *, crc: bool = True, records: bytes | None = N
 
 
 def one(records: Records, topic: str = "t", partition: int = 0, **options: Any) -> Frames:
-    """Three requests: a good one, this one, and a good one behind it."""
+    """Good requests whose batches are framed as most of the cases' are, so that such a framing is
+    known; this one; and a good one behind it."""
 
     def frames(side: Side, version: int) -> bytes:
         acks = {name: value for name, value in options.items() if name == "acks"}
-        good = [("t", [(0, batch(b"good"))])]
+        good = [("t", [(0, batch(b"g" * 20))])]
+        before = [side.frame(version, good, n, **acks) for n in range(3)]
         return (
-            side.frame(version, good, 1, **acks)
-            + side.frame(version, [(topic, [(partition, records)])], 2, **options)
-            + side.frame(version, good, 3, **acks)
+            b"".join(before)
+            + side.frame(version, [(topic, [(partition, records)])], 3, **options)
+            + side.frame(version, good, 4, **acks)
         )
 
     return frames

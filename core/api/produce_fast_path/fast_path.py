@@ -45,6 +45,7 @@ from pk.core.broker.requests.context import Context
 from pk.core.broker.requests.record_validation import (
     ALIKE,
     INLINE_RECORDS,
+    LastRecord,
     admit_alike,
     admit_inline,
     is_small,
@@ -81,6 +82,7 @@ class ProduceFastPath:
         "_bytes",
         "_context",
         "_image",
+        "_last_record",
         "_names",
         "_pattern",
         "_runs",
@@ -102,6 +104,7 @@ class ProduceFastPath:
         """What waits for `settle`."""
         self._runs: dict[tuple[bytes, int], Run] = {}
         self._view: memoryview | None = None
+        self._last_record = LastRecord()
         self._bytes = 0
         self.is_full = False
         """Whether what is taken is enough to settle. A refusal without an answer (acks=0) closes
@@ -143,17 +146,20 @@ class ProduceFastPath:
                 config = run.partition.config
                 batch = view[at:stop]
                 header = read_one_batch(batch, config)
-                small = is_small(header, config)
-                records += header.count if small else header.count // ALIKE
-                if (
-                    (header.attributes & UNUSUAL and _is_special(header, pattern.version))
-                    or (header.attributes & CODEC_BITS and end - start > COMPRESSED_BYTES_MAX)
-                    or records > INLINE_RECORDS
-                ):
-                    break
-                admitted = (admit_inline if small else admit_alike)(batch, header, config)
+                admitted = self._last_record.admit(data, at, batch, header, config)
                 if admitted is None:
-                    break
+                    small = is_small(header, config)
+                    records += header.count if small else header.count // ALIKE
+                    if (
+                        (header.attributes & UNUSUAL and _is_special(header, pattern.version))
+                        or (header.attributes & CODEC_BITS and end - start > COMPRESSED_BYTES_MAX)
+                        or records > INLINE_RECORDS
+                    ):
+                        break
+                    admitted = (admit_inline if small else admit_alike)(batch, header, config)
+                    if admitted is None:
+                        break
+                    self._last_record.note(batch, header, config)
                 numbers.append(len(run.batches))
                 runs.append(run)
                 run.batches.append(admitted)
@@ -176,7 +182,8 @@ class ProduceFastPath:
     def _begin(self, pattern: FramePattern, topic: bytes, index: int) -> Run | None:
         """A run for a partition that this broker leads; None where the general way must say what is
         wrong."""
-        image = self._context.broker.image
+        state = self._context.broker.state
+        image = state.image
         if image is not self._image or len(self._names) >= TOPICS_MAX:
             self._image, self._names = image, {}
         try:
@@ -191,7 +198,7 @@ class ProduceFastPath:
         partition = self._context.broker.replicas.find(name, index) if name is not None else None
         if partition is None or not partition.leads or partition.offline is not None:
             return None
-        counted = self._context.broker.state.metrics.topic(partition.tp.topic)
+        counted = state.metrics.topic(partition.tp.topic)
         run = self._runs[topic, index] = Run(partition, counted)
         return run
 
@@ -221,8 +228,9 @@ class ProduceFastPath:
         must_wait = False
         for run in runs.values():
             run.append(now_ms, acks_all=acks_all)
-            end = run.partition.log.log_end_offset
-            must_wait |= acks != ACKS_NONE and run.must_wait(end, acks_all=acks_all)
+            if acks != ACKS_NONE and not must_wait:
+                end = run.partition.log.state.log_end_offset
+                must_wait = run.must_wait(end, acks_all=acks_all)
         deadline = deadline_of(self._context, taken[0].pattern.timeout_ms) if must_wait else 0.0
         settled: list[Settled] = []
         for request in taken:

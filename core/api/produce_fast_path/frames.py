@@ -164,7 +164,11 @@ class FramePattern:
                 size = data[at]
                 at += 1
                 if size > _VARINT_MAX:
-                    size, at = uvarint_tail(data, at, size)
+                    high = data[at]
+                    if high <= _VARINT_MAX:  # two bytes: most of them
+                        size, at = size & _VARINT_MAX | high << 7, at + 1
+                    else:
+                        size, at = uvarint_tail(data, at, size)
                 stop = at + size - 1
                 if stop + 3 != end or not data.startswith(_ENDS, stop):
                     return None

@@ -34,7 +34,8 @@ class Run:
         by one, as the general way does. An exception that is no KafkaError is a bug; it is the
         outcome of the batches that met it."""
         partition, batches, outcomes = self.partition, self.batches, self.outcomes
-        before = partition.log.log_end_offset
+        log = partition.log.state
+        before = log.log_end_offset
         while len(outcomes) < len(batches):
             rest = batches[len(outcomes) :] if outcomes else batches
             try:
@@ -49,9 +50,9 @@ class Run:
             if len(outcomes) < len(batches):
                 outcomes.append(self._append_one(batches[len(outcomes)], now_ms, acks_all))
 
-        self.log_start_offset = partition.log.log_start_offset
+        self.log_start_offset = log.log_start_offset
         counted = self._counted
-        counted.messages_in += partition.log.log_end_offset - before
+        counted.messages_in += log.log_end_offset - before
         for batch, outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 counted.failed_produce += 1

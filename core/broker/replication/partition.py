@@ -324,13 +324,14 @@ class Partition:
 
         A full segment is synced too, as Kafka does; no request waits for that.
         """
-        log = self.log
+        log = self.log.state
         if self.followers:
             self._purgatory.touch(self.end_key)
             self._tell_watchers(wake=True)
         if self._flushing:
             return
-        if log.log_end_offset - log.durable_offset >= self.config.flush_messages:
+        unsynced = log.log_end_offset - self.log.durability.durable_offset
+        if unsynced >= self.config.flush_messages:
             self._flushing = True
             self._owner.flush(self)
             return
@@ -363,7 +364,7 @@ class Partition:
         """Move the leader's high watermark to where it may be; wake who waits for it."""
         if not self.leads:
             return
-        end = self.synced_offset if self._flushing else self.log.log_end_offset
+        end = self.synced_offset if self._flushing else self.log.state.log_end_offset
         if end > self.high_watermark:
             if self.followers:
                 end = self._least_end(end)

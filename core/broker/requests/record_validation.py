@@ -24,6 +24,7 @@ from pk.core.record.batch import (
 )
 from pk.core.record.compress import Codec
 from pk.core.record.convert import batch_of
+from pk.core.record.framing import Framing, framing_of
 from pk.core.record.legacy import ATTRIBUTES_AT, OVERHEAD, produced_rows
 from pk.core.record.recode import recode
 from pk.core.record.walk import RecordError, TooUnlike
@@ -96,12 +97,79 @@ def is_small(header: BatchHeader, config: TopicConfig) -> bool:
 def admit_inline(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitted | None:
     """As `admit`, for a batch that `is_small`, on the loop; None where it inflates to more than the
     loop should look at."""
+    if config.compression_type == PRODUCER and not header.attributes & CODEC_BITS:
+        timestamps = validate_records(batch, header, compacted=config.compact)
+        return _new(Admitted, (batch, header, timestamps))
     try:
         return admit(batch, header, config, INLINE_INFLATED_BYTES)
     except KafkaError as e:
         if e.code == ErrorCode.MESSAGE_TOO_LARGE:
             return None
         raise
+
+
+class LastRecord:
+    """The framing of the last record that a client sent by itself: a batch with one record that is
+    framed alike passes as that did (core/record/framing.py)."""
+
+    __slots__ = ("_config", "_framing", "_size")
+
+    def __init__(self) -> None:
+        self._framing: Framing | None = None
+        self._config: TopicConfig | None = None
+        """Of the topic that took it."""
+        self._size = 0
+        """Of the last batch that was framed differently. A producer whose batches have all sizes
+        is spared the making of framings."""
+
+    def admit(
+        self,
+        data: bytearray,
+        start: int,
+        batch: memoryview,
+        header: BatchHeader,
+        config: TopicConfig,
+    ) -> Admitted | None:
+        """`batch`, which begins at `start` in `data`, as `admit` would return it; None where that
+        must look into it."""
+        framing = self._framing
+        if framing is None or config is not self._config:
+            return None
+        (
+            base,
+            size,
+            _,
+            _,
+            _,
+            attributes,
+            last,
+            base_timestamp,
+            _,
+            producer_id,
+            _,
+            sequence,
+            count,
+        ) = header
+        if (
+            count != 1
+            or base
+            or attributes
+            or last
+            or (producer_id >= 0 and sequence < 0)
+            or not framing.frames(data, start, start + size)
+        ):
+            return None
+        timestamp = base_timestamp + framing.timestamp_delta
+        return _new(Admitted, (batch, header, _new(Timestamps, (timestamp, timestamp))))
+
+    def note(self, batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:
+        """`batch` has passed `admit_inline`: if it has but one record, expect more like it."""
+        if header.count != 1:
+            return
+        if header.size != self._size:
+            self._size = header.size
+        elif not header.attributes and config.compression_type == PRODUCER:
+            self._framing, self._config = framing_of(batch, header), config
 
 
 def admit_alike(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitted | None:

@@ -1,0 +1,121 @@
+"""A batch framed as the last one is admitted as `admit_inline` would, or not at all."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from record.strategies import Row, rows
+
+from pk.core.broker.requests.record_validation import LastRecord, admit_inline
+from pk.core.config import BrokerConfig, TopicConfig
+from pk.core.errors import KafkaError
+from pk.core.record.batch import HEADER_BYTES, read_header
+from pk.core.record.build import build_batch
+from pk.core.record.compress import Codec
+from pk.core.record.framing import FRAMED_BYTES_MAX
+
+CONFIG = TopicConfig({}, BrokerConfig({}))
+NOW_MS = 1_700_000_000_000
+
+
+def note(last: LastRecord, batch: bytearray, config: TopicConfig = CONFIG) -> None:
+    """`batch` passes, and is the client's last."""
+    header = read_header(batch)
+    assert admit_inline(memoryview(batch), header, config) is not None
+    last.note(memoryview(batch), header, config)
+
+
+def known(batch: bytearray, config: TopicConfig = CONFIG) -> LastRecord:
+    """A client that sent two batches framed like this one."""
+    last = LastRecord()
+    note(last, batch, config)
+    note(last, batch, config)
+    return last
+
+
+def outcome(last: LastRecord, batch: bytearray, config: TopicConfig = CONFIG) -> object:
+    """What is admitted of a batch that begins a few bytes into the buffer, or None."""
+    buffer = bytearray(b"???") + batch
+    view = memoryview(buffer)[3:]
+    return last.admit(buffer, 3, view, read_header(view), config)
+
+
+def one(key: bytes | None, value: bytes | None, timestamp_ms: int = NOW_MS) -> bytearray:
+    return build_batch([(timestamp_ms, key, value, ())])
+
+
+@settings(max_examples=500)
+@given(rows, st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=3))
+def test_any_change_is_judged_as_by_admit_inline(row: Row, changes: list[tuple[int, int]]) -> None:
+    batch = build_batch([row])
+    last = known(batch)
+    for at, byte in changes:
+        batch[at % len(batch)] = byte
+    try:
+        header = read_header(batch)
+    except KafkaError:
+        return
+    if header.size != len(batch):
+        return
+    found = outcome(last, batch)
+    if found is not None:
+        assert found == admit_inline(memoryview(batch), header, CONFIG)
+
+
+@given(rows, st.binary(min_size=80, max_size=80))
+def test_another_content_is_known(row: Row, content: bytes) -> None:
+    timestamp_ms, key, value, headers = row
+    last = known(build_batch([row]))
+    key = key if key is None else content[: len(key)]
+    value = value if value is None else content[-len(value) :] if value else b""
+    other = build_batch([(timestamp_ms + 7, key, value, headers)])
+    found = outcome(last, other)
+    if headers:
+        assert found is None
+    else:
+        assert found == admit_inline(memoryview(other), read_header(other), CONFIG)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        one(b"k", b"1234567"),
+        one(b"ke", b"12345"),
+        one(None, b"1234567"),
+        build_batch([(NOW_MS, b"k", b"123456", ()), (NOW_MS, b"k", b"123456", ())]),
+        build_batch([(NOW_MS, b"k", b"123456", ())], codec=Codec.GZIP),
+        build_batch([(NOW_MS, b"k", b"123456", ())], producer_id=1, producer_epoch=0),
+        build_batch([(NOW_MS, b"k", b"123456", ())], base_offset=1),
+    ],
+    ids=["size", "key", "no key", "two records", "compressed", "no sequence", "base offset"],
+)
+def test_what_differs_is_not_known(other: bytearray) -> None:
+    last = known(one(b"k", b"123456"))
+    assert outcome(last, one(b"K", b"654321")) is not None
+    assert outcome(last, other) is None
+
+
+def test_a_topic_with_another_config_looks_for_itself() -> None:
+    """It may be compacted, and want keys."""
+    last = known(one(None, b"1234"))
+    compacted = TopicConfig({"cleanup.policy": "compact"}, BrokerConfig({}))
+    assert outcome(last, one(None, b"1234"), compacted) is None
+
+
+def test_nothing_is_known_where_the_topic_wants_another_codec() -> None:
+    config = TopicConfig({"compression.type": "uncompressed"}, BrokerConfig({}))
+    assert outcome(known(one(b"k", b"v"), config), one(b"k", b"v"), config) is None
+
+
+def test_sizes_that_change_each_time_do_not_displace_what_is_known() -> None:
+    last = known(one(b"k", b"1234"))
+    for size in range(5, 20):
+        note(last, one(b"k", b"v" * size))
+    assert outcome(last, one(b"k", b"4321")) is not None
+
+
+def test_a_large_record_is_looked_at_each_time() -> None:
+    around = len(one(None, b"v" * 10_000)) - 10_000
+    assert around > HEADER_BYTES
+    largest, larger = (one(None, b"v" * (FRAMED_BYTES_MAX - around + n)) for n in (0, 1))
+    assert outcome(known(largest), largest) is not None
+    assert outcome(known(larger), larger) is None
