@@ -14,6 +14,7 @@ All three work on a memoryview of the batch itself. Record attributes are unused
 not looked at.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -29,6 +30,10 @@ _NOTHING_MOST: Final = -(1 << 63)
 
 _ALIKE_MIN: Final = 16
 """Fewer records are not worth the slices."""
+
+_SEARCHED_MIN: Final = 1024
+"""A longer column is searched for each value that a byte may have, at the speed of C: several times
+as fast as making a set of it."""
 
 _COPIED_STRIDE_MAX: Final = 1024
 """Shorter records are copied once: a slice of bytes with a stride costs a tenth of one of a
@@ -251,7 +256,7 @@ def _alike(
 
     for at in lengths:
         same = column(at)
-        if same.count(same[:1]) != count:
+        if same != same[:1] * count:
             return None
     if not _numbered([column(at) for at in offsets], index, count):
         return None
@@ -316,10 +321,10 @@ def _extremes(columns: list[bytes]) -> tuple[int, int] | None:
     if not columns[-1].isascii() or any(c.translate(None, _CONTINUED) for c in columns[:-1]):
         return None
     if len(columns) == 1:
-        deltas = [(code >> 1) ^ -(code & 1) for code in set(columns[0])]
+        deltas = [(code >> 1) ^ -(code & 1) for code in _distinct(columns[0])]
         return min(deltas), max(deltas)
     codes: set[tuple[int, ...]] | tuple[tuple[int, ...], ...]
-    if all(c.count(c[:1]) == len(c) for c in columns):
+    if all(c == c[:1] * len(c) for c in columns):
         codes = (tuple(c[0] for c in reversed(columns)),)
     else:
         codes = set(zip(*reversed(columns), strict=True))
@@ -367,3 +372,10 @@ def _skip(data: memoryview, position: int, least: int, index: int) -> tuple[int,
     if size < least:
         raise invalid_record(index, f"has a length of {size}")
     return size, position + max(size, 0)
+
+
+def _distinct(column: bytes) -> Iterable[int]:
+    """The values in a column of ASCII."""
+    if len(column) < _SEARCHED_MIN:
+        return set(column)
+    return [code for code in range(0x80) if code in column]

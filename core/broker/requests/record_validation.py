@@ -112,15 +112,17 @@ class LastRecord:
     """The framing of the last record that a client sent by itself: a batch with one record that is
     framed alike passes as that did (core/record/framing.py)."""
 
-    __slots__ = ("_config", "_framing", "_size")
+    __slots__ = ("_config", "_framing", "_size", "_unframed_size")
 
     def __init__(self) -> None:
         self._framing: Framing | None = None
         self._config: TopicConfig | None = None
         """Of the topic that took it."""
         self._size = 0
-        """Of the last batch that was framed differently. A producer whose batches have all sizes
-        is spared the making of framings."""
+        """Of the last batch that was framed differently: only the second of a size is worth a
+        framing."""
+        self._unframed_size = 0
+        """Of the last batch that had none."""
 
     def admit(
         self,
@@ -164,12 +166,15 @@ class LastRecord:
 
     def note(self, batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:
         """`batch` has passed `admit_inline`: if it has but one record, expect more like it."""
-        if header.count != 1:
+        size = header.size
+        if header.count != 1 or size == self._unframed_size:
             return
-        if header.size != self._size:
-            self._size = header.size
+        if size != self._size:
+            self._size = size
         elif not header.attributes and config.compression_type == PRODUCER:
             self._framing, self._config = framing_of(batch, header), config
+            if self._framing is None:
+                self._unframed_size = size
 
 
 def admit_alike(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitted | None:

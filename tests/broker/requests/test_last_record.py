@@ -5,13 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record.strategies import Row, rows
 
+from pk.core.broker.requests import record_validation
 from pk.core.broker.requests.record_validation import LastRecord, admit_inline
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import KafkaError
-from pk.core.record.batch import HEADER_BYTES, read_header
+from pk.core.record.batch import HEADER_BYTES, BatchHeader, read_header
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
-from pk.core.record.framing import FRAMED_BYTES_MAX
+from pk.core.record.framing import FRAMED_BYTES_MAX, Framing
 
 CONFIG = TopicConfig({}, BrokerConfig({}))
 NOW_MS = 1_700_000_000_000
@@ -119,3 +120,22 @@ def test_a_large_record_is_looked_at_each_time() -> None:
     largest, larger = (one(None, b"v" * (FRAMED_BYTES_MAX - around + n)) for n in (0, 1))
     assert outcome(known(largest), largest) is not None
     assert outcome(known(larger), larger) is None
+
+
+def test_records_with_headers_are_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    framing_of = record_validation.framing_of
+
+    def counted(batch: memoryview, header: BatchHeader) -> Framing | None:
+        found = framing_of(batch, header)
+        made.append(found)
+        return found
+
+    monkeypatch.setattr(record_validation, "framing_of", counted)
+    last = LastRecord()
+    for n in range(5):
+        note(last, build_batch([(NOW_MS, b"k", b"v", (("trace", b"%d" % n),))]))
+    assert made == [None]
+    for _ in range(2):
+        note(last, one(b"k", b"v"))
+    assert outcome(last, one(b"K", b"V")) is not None
