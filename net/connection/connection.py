@@ -332,7 +332,8 @@ class Connection:
                 self._settle_and_count()  # what came before is handled, and answered
                 raise
             produced = self._settle()
-            is_left = answers.out and (answers.sending or answers.send_at_once())
+            out = answers.out
+            is_left = out and (len(out) > 1 or answers.sending or answers.send_at_once())
             if produced:  # only here, so that the client does not wait for that
                 self._handled(PRODUCE, self._received_at, produced)
             if is_left:
