@@ -129,7 +129,12 @@ class ShareCoordinatorMachine:
         self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> Decision[Record]:
         """InitializeShareGroupState 0: the group begins at `start_offset`, -1 for where the leader
-        says. Whatever was known of its records is forgotten. Replies True.
+        says. Whatever was known of its records in an earlier state epoch is forgotten, and in the
+        same one if a start offset is given (AlterShareGroupOffsets). Replies True.
+
+        A request of the same epoch without one is a repeat, which may arrive long after the first:
+        a group coordinator that was cut off, and replaced, still asks. To begin again would deliver
+        what was accepted meanwhile.
 
         Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -138,6 +143,12 @@ class ShareCoordinatorMachine:
         if known is not None:
             _check_state_epoch(known, state_epoch)
         self._check_exists(key)
+        if (
+            known is not None
+            and known.snapshot.state_epoch == state_epoch
+            and start_offset == NO_OFFSET
+        ):
+            return Decision(reply=True)
         snapshot = Snapshot(
             snapshot_epoch=0 if known is None else known.snapshot.snapshot_epoch + 1,
             state_epoch=state_epoch,

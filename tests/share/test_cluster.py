@@ -156,6 +156,21 @@ async def test_offsets_that_are_set_count_although_the_last_session_ended_while_
         assert await until_some(Member(cluster, topic_id)) == [(2, 1)]
 
 
+@simulated
+async def test_offsets_may_be_set_back_to_where_the_group_begins_by_itself() -> None:
+    async with running_cluster(KEYS) as cluster:
+        topic_id = await prepare(cluster)
+        assert await cluster.produce(3, b"a", b"b") == E.NONE
+        await empty_the_group(cluster)
+        for _ in range(3):
+            member = Member(cluster, topic_id)
+            assert await until_some(member) == [(0, 1), (1, 1)]
+            assert await member.say(0) == E.NONE
+            await member.leave()
+            await set_offset(cluster, -1)
+            await set_offset(cluster, -1)
+
+
 async def empty_the_group(cluster: Cluster) -> None:
     """The member who had the group initialized leaves it."""
     request = ShareGroupHeartbeatRequest(group_id=GROUP_ID, member_id="first", member_epoch=-1)

@@ -199,6 +199,20 @@ def test_a_new_state_epoch_fences_the_old_one_and_forgets_its_records(c: Coordin
     assert c.summary() == StateSummary(1, 0, 5, 0)
 
 
+def test_a_repeated_initialization_forgets_nothing(c: Coordinator) -> None:
+    c.initialize(state_epoch=2, start_offset=-1)
+    c.read(leader_epoch=4)
+    c.write(StateBatch(0, 3, 2, 1), state_epoch=2, leader_epoch=4, start_offset=0)
+    known = c.read(leader_epoch=-1)
+    c.initialize(state_epoch=2, start_offset=-1)
+    assert c.read(leader_epoch=-1) == known == ReadState(2, 0, (StateBatch(0, 3, 2, 1),))
+    with pytest.raises(KafkaError) as e:
+        c.write(leader_epoch=3, state_epoch=2)
+    assert e.value.code == E.FENCED_LEADER_EPOCH
+    c.initialize(state_epoch=3, start_offset=-1)
+    assert c.read(leader_epoch=-1) == ReadState(3, -1, ())
+
+
 def test_a_refused_request_writes_nothing(c: Coordinator) -> None:
     c.initialize()
     c.read(leader_epoch=2)

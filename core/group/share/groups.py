@@ -340,7 +340,12 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
         deleting = {t: name for t, name in state.deleting.items() if t not in offsets}
         after = StatePartitions(initializing, state.initialized, deleting)
         step.records.append(records.state_partitions(group_id, after))
-        step.reply = InitializeShareState(group_id, group.epoch, offsets)
+        state_epoch = group.epoch
+        if any(NO_OFFSET in partitions.values() for partitions in offsets.values()):
+            # Share coordinators would take it for a repeat of what they were asked in this epoch.
+            state_epoch += 1
+            step.records.append(records.group_epoch(group_id, state_epoch, group.metadata_hash))
+        step.reply = InitializeShareState(group_id, state_epoch, offsets)
 
     def begin_delete(self, group_id: str, topic_ids: Sequence[Uuid], step: Step) -> None:
         """DeleteShareGroupOffsets: the share coordinator is to forget the share partitions of these
