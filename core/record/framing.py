@@ -26,7 +26,7 @@ class Framing(NamedTuple):
     head: bytes
     """The record's bytes before its key."""
     key_end: int
-    """Where its key ends, counted from the begin of the batch."""
+    """Where its key ends, counted from the start of the batch."""
     value_length: bytes
     """What stands between key and value."""
     timestamp_delta: int
