@@ -4,10 +4,11 @@ A third column is the prototype of the hot path (prototype.py), where that can d
 stay within two times of it. On a machine that does other work as well, only ratios within one run
 mean anything.
 
-Method: the brokers run at once on this machine, each on an empty directory of the same file system,
-and take turns: in every round each measurement is made on the one, then on the other, the order
-changing from round to round; a figure is the median of the rounds. All are warmed first (2 GB,
-unless --quick). The clients are the same, with the same settings. CPU is user plus system time of
+Method: each broker has an empty directory of the same file system, and they take turns: in every
+round each measurement is made on the one, then on the other, the order changing from round to
+round; a figure is the median of the rounds. A broker is paused (SIGSTOP) while another is measured,
+since an idle JVM takes the cores for milliseconds now and then. All are warmed first (2 GB, unless
+--quick). The clients are the same, with the same settings. CPU is user plus system time of
 the broker's whole process tree. On two cores the client has one of them, so throughput is as much
 the client's as the broker's.
 """
@@ -28,7 +29,7 @@ from rich.console import Console
 
 from benchmark import console as console_tools
 from benchmark import report, startup, work
-from benchmark.systems import Apache, Pk, Prototype, System, running
+from benchmark.systems import Apache, Pk, Prototype, System, awake, pause, resume, running
 
 DESCRIPTION = "Measures pk and Apache Kafka side by side and prints a table of ratios."
 PROTOTYPED = {"produce", "requests", "latency"}
@@ -150,18 +151,22 @@ def _measure_work(
             systems[name] = stack.enter_context(running(system, folder / name))
             log.print(f"warming {name}")
             work.warm(system, size)
+            pause(system)
+            stack.callback(resume, system)  # it ends in order
         for number in range(rounds):
             for part in (each for each in measurements if each in parts):
                 able = [n for n in names if n != "prototype" or part in PROTOTYPED]
                 for name in in_turn(able, number):
                     log.print(f"round {number + 1} of {rounds}: {part} on {name}")
-                    measurements[part](systems[name])
+                    with awake(systems[name]) as system:
+                        measurements[part](system)
         for name in [n for n in names if n != "prototype"]:
             work.memory(systems[name], results, "after load")
         if "hostile" in parts and "pk" in systems:
             for number in range(rounds):
                 log.print(f"round {number + 1} of {rounds}: hostile connections to pk")
-                work.hostile(systems["pk"], size, results)
+                with awake(systems["pk"]) as system:
+                    work.hostile(system, size, results)
 
 
 if __name__ == "__main__":

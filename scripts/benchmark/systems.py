@@ -25,6 +25,8 @@ TOOL_JVM = ("-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
 READY_S = 30.0
+# What a broker catches up with after a pause: a JVM's timers, a heartbeat that came too late.
+SETTLE_S = 3.0
 
 
 class System(Protocol):
@@ -243,6 +245,40 @@ def running(system: System, directory: Path) -> Iterator[System]:
     finally:
         system.close()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def pause(system: System) -> None:
+    """Takes the cores from a system until `resume`; it has stopped when this returns."""
+    pid = system.pid()
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
+def resume(system: System) -> None:
+    """Gives the cores back to a paused system."""
+    os.kill(system.pid(), signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def awake(system: System) -> Iterator[System]:
+    """Lets a paused system run, alone among those that are measured, and pauses it again.
+
+    A JVM that serves nobody still compiles and runs its timers, for milliseconds at a time. On two
+    cores that would be the tail of the other's latencies, while an idle pk costs Apache Kafka next
+    to nothing.
+    """
+    resume(system)
+    try:
+        time.sleep(SETTLE_S)
+        host, _, port = system.bootstrap.rpartition(":")
+        deadline = time.monotonic() + READY_S
+        while brokers_alive(host, int(port)) != 1:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{system.name} does not answer after a pause")
+            time.sleep(0.1)
+        yield system
+    finally:
+        pause(system)
 
 
 def cpu_seconds(pid: int) -> float:
