@@ -35,7 +35,7 @@ _SEARCHED_MIN: Final = 1024
 """A longer column is searched for each value that a byte may have, at the speed of C: several times
 as fast as making a set of it."""
 
-_COPIED_STRIDE_MAX: Final = 1024
+_COPIED_STRIDE_MAX: Final = 896
 """Shorter records are copied once: a slice of bytes with a stride costs a tenth of one of a
 memoryview. To copy longer ones would cost more than that saves."""
 
