@@ -36,7 +36,7 @@ _SEARCHED_MIN: Final = 1024
 as fast as making a set of it."""
 
 _COPIED_STRIDE_MAX: Final = 896
-"""Shorter records are copied once: a slice of bytes with a stride costs a tenth of one of a
+"""Shorter records are copied once: a slice of bytes with a stride costs a sixth of one of a
 memoryview. To copy longer ones would cost more than that saves."""
 
 _ALIKE_GROWTH: Final = 4

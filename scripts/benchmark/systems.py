@@ -263,9 +263,8 @@ def resume(system: System) -> None:
 def awake(system: System) -> Iterator[System]:
     """Lets a paused system run, alone among those that are measured, and pauses it again.
 
-    A JVM that serves nobody still compiles and runs its timers, for milliseconds at a time. On two
-    cores that would be the tail of the other's latencies, while an idle pk costs Apache Kafka next
-    to nothing.
+    An idle JVM still compiles and runs its timers, for milliseconds at a time. On two cores that
+    would be the tail of the other's latencies, while an idle pk costs Apache Kafka next to nothing.
     """
     resume(system)
     try:
