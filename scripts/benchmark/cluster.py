@@ -71,7 +71,7 @@ class Cluster:
             "log_level": 0,
             "acks": "all",
             "linger.ms": linger_ms,
-            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 1_000_000,
         }
 

@@ -5,7 +5,9 @@ second, which is less than either broker takes. So this calls the library that c
 brings with it: `rd_kafka_produce_batch` takes ten thousand records a call, and consumption runs
 through `rd_kafka_consume_callback_queue` with a C function of the library itself as the callback
 (`rd_kafka_message_timestamp`: it reads a field and returns), so that no record becomes a Python
-object.
+object. Delivery reports go to another such function (`rd_kafka_name`), on the thread that sends, as
+rdkafka_performance has it: without a callback librdkafka's own thread frees each record, and waits
+for the lock under which the sending thread counts them.
 
 Each measurement runs in a process of its own, which prints one JSON object:
 
@@ -20,6 +22,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,6 +39,16 @@ FLUSH_TIMEOUT_MS = 120_000
 EVENT_DELIVERY = 0x1
 LEADER_ON_ITS_WAY = (3, 5, 6)  # unknown topic or partition, no leader, not the leader
 WAIT_MS = 30_000
+
+
+class Reports(Enum):
+    """What a producer does with its delivery reports."""
+
+    NONE = auto()
+    QUEUED = auto()
+    """`wait_for_report` takes them."""
+    DROPPED = auto()
+    """`rd_kafka_poll` gives them to a function that does nothing."""
 
 
 class Message(ctypes.Structure):
@@ -77,6 +90,8 @@ def _load() -> ctypes.CDLL:
         ),
         "produce_batch": (ctypes.c_int, [pointer, i32, ctypes.c_int, pointer, ctypes.c_int]),
         "flush": (ctypes.c_int, [pointer, ctypes.c_int]),
+        "poll": (ctypes.c_int, [pointer, ctypes.c_int]),
+        "outq_len": (ctypes.c_int, [pointer]),
         "query_watermark_offsets": (
             ctypes.c_int,
             [pointer, text, i32, ctypes.POINTER(i64), ctypes.POINTER(i64), ctypes.c_int],
@@ -91,6 +106,7 @@ def _load() -> ctypes.CDLL:
         "message_destroy": (None, [ctypes.POINTER(Message)]),
         "err2str": (text, [ctypes.c_int]),
         "conf_set_events": (None, [pointer, ctypes.c_int]),
+        "conf_set_dr_msg_cb": (None, [pointer, pointer]),
         "queue_get_main": (pointer, [pointer]),
         "queue_poll": (pointer, [pointer, ctypes.c_int]),
         "event_type": (ctypes.c_int, [pointer]),
@@ -107,7 +123,11 @@ class RdKafka:
     """A client handle and one topic handle. Closes both at the end of its `with` block."""
 
     def __init__(
-        self, kind: int, topic: str, config: Mapping[str, object], *, reports: bool = False
+        self,
+        kind: int,
+        topic: str,
+        config: Mapping[str, object],
+        reports: Reports = Reports.NONE,
     ) -> None:
         self.library = _load()
         error = ctypes.create_string_buffer(ERROR_TEXT_BYTES)
@@ -119,8 +139,11 @@ class RdKafka:
             )
             if code:
                 raise ValueError(error.value.decode())
-        if reports:
+        if reports is Reports.QUEUED:
             self.library.rd_kafka_conf_set_events(conf, EVENT_DELIVERY)
+        elif reports is Reports.DROPPED:
+            sink = ctypes.cast(self.library.rd_kafka_name, ctypes.c_void_p)
+            self.library.rd_kafka_conf_set_dr_msg_cb(conf, sink)
         self.handle = self.library.rd_kafka_new(kind, conf, error, ERROR_TEXT_BYTES)
         if not self.handle:
             raise RuntimeError(error.value.decode())
@@ -140,7 +163,7 @@ class RdKafka:
             raise RuntimeError(self.library.rd_kafka_err2str(code).decode())
 
     def wait_for_report(self) -> None:
-        """Waits for the delivery report of one record, sent by a client made with `reports`.
+        """Waits for the delivery report of one record, sent by a client whose `reports` are QUEUED.
 
         Not by rd_kafka_flush, which looks every ten milliseconds only.
         """
@@ -191,24 +214,27 @@ def _batch(
 def produce(options: Mapping[str, Any]) -> dict[str, float]:
     """Sends `count` records of `size` bytes over `partitions`, each acknowledged; seconds it took.
 
-    Without delivery reports the library says nothing of a lost record, so the end offsets are
-    counted.
+    The reports are not looked at one by one: the end offsets are counted.
     """
     count, partitions = options["count"], options["partitions"]
-    with RdKafka(PRODUCER, options["topic"], options["config"]) as client:
+    queued_max = options["config"]["queue.buffering.max.messages"]
+    with RdKafka(PRODUCER, options["topic"], options["config"], Reports.DROPPED) as client:
         before = sum(client.end_offset(p) for p in range(partitions))
         keyed = options.get("keyed", False)
         messages, _payload = _batch(options["size"], partitions, keyed=keyed)
-        send = client.library.rd_kafka_produce_batch
+        library, handle = client.library, client.handle
         start = time.perf_counter()
         left = count
         while left:
             several = min(RECORDS_A_CALL, left)
-            flags = FLAG_BLOCK | FLAG_PARTITION
-            if send(client.topic, UNASSIGNED, flags, messages, several) != several:
+            while library.rd_kafka_outq_len(handle) + several > queued_max:
+                library.rd_kafka_poll(handle, FLUSH_TIMEOUT_MS)
+            send = library.rd_kafka_produce_batch
+            if send(client.topic, UNASSIGNED, FLAG_PARTITION, messages, several) != several:
                 raise RuntimeError("a record was not queued")
+            library.rd_kafka_poll(handle, 0)
             left -= several
-        client.check(client.library.rd_kafka_flush(client.handle, FLUSH_TIMEOUT_MS))
+        client.check(library.rd_kafka_flush(handle, FLUSH_TIMEOUT_MS))
         seconds = time.perf_counter() - start
         arrived = sum(client.end_offset(p) for p in range(partitions)) - before
         if arrived != count:
@@ -219,7 +245,7 @@ def produce(options: Mapping[str, Any]) -> dict[str, float]:
 def round_trip(options: Mapping[str, Any]) -> dict[str, list[float]]:
     """Sends one record, waits until it is acknowledged, `count` times; the milliseconds of each."""
     times = []
-    with RdKafka(PRODUCER, options["topic"], options["config"], reports=True) as client:
+    with RdKafka(PRODUCER, options["topic"], options["config"], Reports.QUEUED) as client:
         messages, _payload = _batch(options["size"], 1)
         for n in range(options["count"] + options["warm"]):
             start = time.perf_counter()
@@ -295,7 +321,7 @@ def consume(options: Mapping[str, Any]) -> dict[str, float]:
 
 def first_acknowledged(options: Mapping[str, Any]) -> dict[str, float]:
     """Waits for the acknowledgement of one record; the wall-clock second (time.time) it came at."""
-    with RdKafka(PRODUCER, options["topic"], options["config"], reports=True) as client:
+    with RdKafka(PRODUCER, options["topic"], options["config"], Reports.QUEUED) as client:
         messages, _payload = _batch(options["size"], 1)
         print("ready", flush=True)
         _send_one(client, messages[0])

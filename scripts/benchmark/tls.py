@@ -140,7 +140,7 @@ class Bench:
         more = {
             "acks": "all",
             "linger.ms": 5,
-            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 1_000_000,
         }
         address = served.secure if tls else served.plain

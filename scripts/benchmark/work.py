@@ -73,7 +73,7 @@ def client_config(system: System, **more: object) -> dict[str, object]:
 def producer_config(system: System, **more: object) -> dict[str, object]:
     """acks=all, linger 5 ms, not idempotent; a queue that never holds the client back."""
     settings: dict[str, object] = {"acks": "all", "linger_ms": 5}
-    settings |= {"queue_buffering_max_messages": 2_000_000}
+    settings |= {"queue_buffering_max_messages": 500_000}
     settings |= {"queue_buffering_max_kbytes": 1_000_000}
     return client_config(system, **(settings | more))
 
