@@ -305,9 +305,12 @@ def validate_records(
     compacted: bool = False,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     unlike_max: int | None = None,
+    frame: bytearray | None = None,
+    at: int = 0,
 ) -> Timestamps:
     """Looks at every record of a producer's batch, which begins `batch_buffer`, as Apache's
-    LogValidator does.
+    LogValidator does. Where that is a view of `frame` that begins at byte `at`, to give these is
+    faster.
 
     Refused with KafkaError(INVALID_RECORD): a base offset other than 0, a control batch, a producer
     id without a sequence, a count or last offset that is not that of the records, offset deltas
@@ -329,9 +332,10 @@ def validate_records(
         raise _invalid(f"producer id {header.producer_id} with sequence {header.base_sequence}")
     if header.attributes & CODEC_BITS:
         data = body(batch_buffer, header, decompressed_bytes_max)
+        least, most = walk(data, count, compacted, unlike_max)
     else:
         data = memoryview(batch_buffer)[HEADER_BYTES : header.size]
-    least, most = walk(data, count, compacted, unlike_max)
+        least, most = walk(data, count, compacted, unlike_max, frame=frame, at=at + HEADER_BYTES)
     base = header.base_timestamp
     return _new(Timestamps, (base + least, base + most))
 

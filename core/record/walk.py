@@ -10,12 +10,12 @@ It runs on every produce, so it takes three paths, each deciding only what it is
 - `_record`: everything, carefully, and the only place that words a refusal. What the others do not
   recognise, right or wrong, comes here.
 
-All three work on a memoryview of the batch itself. Record attributes are unused in format v2 and
-not looked at.
+All three work on the batch where it lies. Record attributes are unused in format v2 and not looked
+at.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
@@ -36,8 +36,8 @@ _SEARCHED_MIN: Final = 1024
 as fast as making a set of it."""
 
 _COPIED_STRIDE_MAX: Final = 896
-"""Shorter records are copied once: a slice of bytes with a stride costs a sixth of one of a
-memoryview. To copy longer ones would cost more than that saves."""
+"""Shorter records of which there is but a view are copied once: a slice of bytes with a stride
+costs a sixth of one of a memoryview. To copy longer ones would cost more than that saves."""
 
 _ALIKE_GROWTH: Final = 4
 _ALIKE_COST: Final = 8
@@ -80,9 +80,17 @@ def invalid_record(index: int, what: str) -> RecordError:
 
 
 def walk(
-    body: Buffer, count: int, compacted: bool, unlike_max: int | None = None
+    body: Buffer,
+    count: int,
+    compacted: bool,
+    unlike_max: int | None = None,
+    *,
+    frame: bytearray | None = None,
+    at: int = 0,
 ) -> tuple[int, int]:
     """Least and greatest timestamp delta of the `count` records that fill `body`.
+
+    Where `body` is a view of `frame` that begins at byte `at`, to give these saves a copy.
 
     Raises RecordError or KafkaError(INVALID_RECORD) where they do not fill it, or are not numbered
     0, 1, 2…; TooUnlike where more than `unlike_max` must be walked one by one, or lie in too many
@@ -91,24 +99,34 @@ def walk(
     if count * RECORD_BYTES_MIN > len(body):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records in {len(body)} bytes")
     data = memoryview(body)
+    source, start = (body, 0) if frame is None else (frame, at)
     index = position = 0
     least, most = _NOTHING_LEAST, _NOTHING_MOST
     span = patience = _ALIKE_MIN
+    all_alike = True  # until a look has shown that they are not
     while index < count:
-        if count - index >= _ALIKE_MIN and (
-            (alike := min(span, count - index, _alike_end(index) - index)) >= _ALIKE_MIN
-        ):
+        longest = min(count, _alike_end(index)) - index
+        if longest >= _ALIKE_MIN:
             if unlike_max is not None:
                 unlike_max -= _ALIKE_COST
                 if unlike_max < 0:
                     raise TooUnlike
-            found = _alike(data, position, index, alike, compacted)
-            if found:
-                position, low, high = found
-                index += alike
-                least, most = min(least, low), max(most, high)
-                span, patience = span * _ALIKE_GROWTH, _ALIKE_MIN
-                continue
+            shape = _shape(data, position, compacted)
+            if shape is not None:
+                left = len(data) - position
+                fills = all_alike and left == _bytes_if_alike(shape.stride, index, count)
+                alike = longest if fills else min(span, longest)
+                size = shape.stride * alike
+                found = (
+                    _alike(source, start + position, size, shape, index) if size <= left else None
+                )
+                if found:
+                    low, high = found
+                    least, most = min(least, low), max(most, high)
+                    position, index = position + size, index + alike
+                    span, patience = span * _ALIKE_GROWTH, _ALIKE_MIN
+                    continue
+            all_alike = False
             if span > _ALIKE_MIN:
                 span //= _ALIKE_GROWTH
                 continue
@@ -231,28 +249,42 @@ def _alike_end(index: int) -> int:
     return (index | 8191) + 1 if index < _THREE_BYTES_END else index
 
 
+def _bytes_if_alike(stride: int, index: int, count: int) -> int:
+    """How many bytes the records from `index` to `count` fill if all are as that one is, of
+    `stride` bytes, but for the width of their offset deltas."""
+    wider = sum(count - end for end in (_ONE_BYTE_END, _TWO_BYTES_END) if index < end < count)
+    return stride * (count - index) + wider
+
+
+class _Shape(NamedTuple):
+    """Where a record has bytes that the walk looks at, counted from its start."""
+
+    lengths: list[int]
+    """Of lengths and of the number of headers."""
+    timestamps: range
+    """Of the timestamp delta."""
+    offsets: range
+    """Of the offset delta."""
+    stride: int
+    """The bytes of the record."""
+
+
 def _alike(
-    data: memoryview, start: int, index: int, count: int, compacted: bool
-) -> tuple[int, int, int] | None:
-    """Whether the `count` records from `start` have the shape of the first: the same bytes wherever
-    a length stands.
+    source: Buffer, start: int, size: int, shape: _Shape, index: int
+) -> tuple[int, int] | None:
+    """Whether the records that fill `size` bytes from `start`, of which the first is number
+    `index`, have the shape of that: the same bytes wherever a length stands.
 
-    Returns the position after them, and least and greatest timestamp delta; None where they differ,
-    or the first is not well-formed (`_record` will say why).
+    Returns least and greatest timestamp delta; None where they differ.
     """
-    try:
-        lengths, timestamps, offsets, stop = _shape(data, start, compacted)
-    except (IndexError, KafkaError):
-        return None
-    stride = stop - start
-    end = start + stride * count
-    if end > len(data) or len(lengths) > _LENGTH_BYTES_MAX:
-        return None
-    stretch = data[start:end]
-    rows = stretch.tobytes() if stride <= _COPIED_STRIDE_MAX else stretch
+    lengths, timestamps, offsets, stride = shape
+    end, count = start + size, size // stride
+    if isinstance(source, memoryview) and stride <= _COPIED_STRIDE_MAX:
+        source, start, end = source[start:end].tobytes(), 0, size
 
-    def column(at: int) -> bytes:
-        return bytes(rows[at - start :: stride])
+    def column(at: int) -> bytes | bytearray:
+        bytes_of_all = source[start + at : end : stride]
+        return bytes(bytes_of_all) if isinstance(bytes_of_all, memoryview) else bytes_of_all
 
     for at in lengths:
         same = column(at)
@@ -260,48 +292,48 @@ def _alike(
             return None
     if not _numbered([column(at) for at in offsets], index, count):
         return None
-    extremes = _extremes([column(at) for at in timestamps])
-    return None if extremes is None else (end, *extremes)
+    return _extremes([column(at) for at in timestamps])
 
 
-def _shape(data: memoryview, start: int, compacted: bool) -> tuple[list[int], range, range, int]:
-    """Where the record at `start` has bytes of lengths and counts, of its timestamp delta and
-    offset delta; its end.
+def _shape(data: memoryview, start: int, compacted: bool) -> _Shape | None:
+    """The shape of the record at `start`; None where it is not well-formed (`_record` will say why)
+    or has too many lengths."""
+    try:
+        size, position = read_varint(data, start, INT_BYTES_MAX)
+        stop = position + size
+        lengths = list(range(position - start))
+        at = position + 1
+        _, position = read_varint(data, at, LONG_BYTES_MAX)
+        timestamps, at = range(at - start, position - start), position
+        _, position = read_varint(data, at, INT_BYTES_MAX)
+        offsets = range(at - start, position - start)
+        position = _measure(data, position, 0 if compacted else -1, start, lengths)
+        at = position = _measure(data, position, -1, start, lengths)
+        headers, position = read_varint(data, at, INT_BYTES_MAX)
+        lengths += range(at - start, position - start)
+        if not 0 <= headers <= _LENGTH_BYTES_MAX:
+            return None
+        for _ in range(headers):
+            position = _measure(data, position, 0, start, lengths)
+            position = _measure(data, position, -1, start, lengths)
+    except (IndexError, KafkaError):
+        return None
+    if position != stop or len(lengths) > _LENGTH_BYTES_MAX:
+        return None
+    return _Shape(lengths, timestamps, offsets, stop - start)
 
-    Raises IndexError or KafkaError where it is not well-formed or has too many lengths.
-    """
-    size, position = read_varint(data, start, INT_BYTES_MAX)
-    stop = position + size
-    lengths = list(range(start, position))
-    at = position + 1
-    _, position = read_varint(data, at, LONG_BYTES_MAX)
-    timestamps, at = range(at, position), position
-    _, position = read_varint(data, at, INT_BYTES_MAX)
-    offsets = range(at, position)
-    position = _measure(data, position, 0 if compacted else -1, lengths)
-    at = position = _measure(data, position, -1, lengths)
-    headers, position = read_varint(data, at, INT_BYTES_MAX)
-    lengths += range(at, position)
-    if not 0 <= headers <= _LENGTH_BYTES_MAX:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{headers} headers")
-    for _ in range(headers):
-        position = _measure(data, position, 0, lengths)
-        position = _measure(data, position, -1, lengths)
-    if position != stop:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "lengths that do not add up")
-    return lengths, timestamps, offsets, stop
 
-
-def _measure(data: memoryview, position: int, least: int, lengths: list[int]) -> int:
-    """Notes where the length at `position` stands; the position after what it measures."""
+def _measure(data: memoryview, position: int, least: int, start: int, lengths: list[int]) -> int:
+    """Notes where the length at `position` stands, counted from `start`; the position after what it
+    measures."""
     size, after = read_varint(data, position, INT_BYTES_MAX)
     if size < least:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"a length of {size}")
-    lengths += range(position, after)
+    lengths += range(position - start, after - start)
     return after + max(size, 0)
 
 
-def _numbered(columns: list[bytes], index: int, count: int) -> bool:
+def _numbered(columns: Sequence[bytes | bytearray], index: int, count: int) -> bool:
     """Whether the offset deltas of `count` records, whose bytes stand in `columns`, are `index` and
     those that follow."""
     if index < _ONE_BYTE_END:
@@ -315,7 +347,7 @@ def _numbered(columns: list[bytes], index: int, count: int) -> bool:
     return columns == expected
 
 
-def _extremes(columns: list[bytes]) -> tuple[int, int] | None:
+def _extremes(columns: Sequence[bytes | bytearray]) -> tuple[int, int] | None:
     """Least and greatest of the varints whose bytes stand in `columns`; None where they differ in
     width."""
     if not columns[-1].isascii() or any(c.translate(None, _CONTINUED) for c in columns[:-1]):
@@ -374,7 +406,7 @@ def _skip(data: memoryview, position: int, least: int, index: int) -> tuple[int,
     return size, position + max(size, 0)
 
 
-def _distinct(column: bytes) -> Iterable[int]:
+def _distinct(column: bytes | bytearray) -> Iterable[int]:
     """The values in a column of ASCII."""
     if len(column) < _SEARCHED_MIN:
         return set(column)

@@ -1,5 +1,7 @@
 """The quick paths of the walk decide as the careful one does, on good bytes and on bad ones."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -7,10 +9,12 @@ from record.strategies import Row, stretches
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record import walk as walk_module
-from pk.core.record.batch import HEADER_BYTES
+from pk.core.record.batch import HEADER_BYTES, read_header, validate_records
 from pk.core.record.build import build_batch
 from pk.core.record.varint import encode_varint
 from pk.core.record.walk import RecordError, TooUnlike, walk
+
+Walk = Callable[[bytes, int, bool], tuple[int, int]]
 
 
 def body_of(rows: list[Row]) -> bytes:
@@ -28,22 +32,38 @@ def careful(data: bytes, count: int, compacted: bool) -> tuple[int, int]:
     return min(deltas), max(deltas)
 
 
-def outcome(data: bytes, count: int, compacted: bool, *, slow: bool) -> object:
+def walk_in_a_frame(data: bytes, count: int, compacted: bool) -> tuple[int, int]:
+    """The walk as the broker calls it: other bytes stand before and after."""
+    frame = bytearray(b"\x0c" * 77 + data + b"\x0c" * 99)
+    body = memoryview(frame)[77 : 77 + len(data)]
+    return walk(body, count, compacted, frame=frame, at=77)
+
+
+def outcome(way: Walk, data: bytes, count: int, compacted: bool) -> tuple[int, int] | str:
     try:
-        return (careful if slow else walk)(data, count, compacted)
+        return way(data, count, compacted)
     except KafkaError as e:
         assert e.code == ErrorCode.INVALID_RECORD
-        return "refused"
+        return e.message or ""
+
+
+def assert_judged_alike(data: bytes, count: int, compacted: bool = False) -> None:
+    """By the walk, in a frame and by itself, and by the careful one, but for the words."""
+    found = outcome(walk, data, count, compacted)
+    assert outcome(walk_in_a_frame, data, count, compacted) == found
+    expected = outcome(careful, data, count, compacted)
+    assert found == expected or (isinstance(found, str) and isinstance(expected, str))
 
 
 @given(stretches(), st.booleans())
 def test_what_was_built_is_accepted(rows: list[Row], compacted: bool) -> None:
     times = [row[0] - rows[0][0] for row in rows]
-    if compacted and any(row[1] is None for row in rows):
-        with pytest.raises(RecordError):
-            walk(body_of(rows), len(rows), compacted)
-    else:
-        assert walk(body_of(rows), len(rows), compacted) == (min(times), max(times))
+    for way in (walk, walk_in_a_frame):
+        if compacted and any(row[1] is None for row in rows):
+            with pytest.raises(RecordError):
+                way(body_of(rows), len(rows), compacted)
+        else:
+            assert way(body_of(rows), len(rows), compacted) == (min(times), max(times))
 
 
 @settings(max_examples=400)
@@ -56,10 +76,7 @@ def test_a_changed_byte_is_judged_alike(
     body[at] = data.draw(
         st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, body[at] ^ 1, body[at] ^ 0x80, body[at] ^ 2])
     )
-    changed = bytes(body)
-    assert outcome(changed, len(rows), compacted, slow=False) == outcome(
-        changed, len(rows), compacted, slow=True
-    )
+    assert_judged_alike(bytes(body), len(rows), compacted)
 
 
 @given(stretches(), st.data())
@@ -69,9 +86,7 @@ def test_bytes_taken_out_or_put_in_are_judged_alike(rows: list[Row], data: st.Da
     end = data.draw(st.integers(start, min(len(body), start + 9)))
     changed = body[:start] + data.draw(st.binary(max_size=9)) + body[end:]
     count = len(rows) + data.draw(st.integers(-1, 1))
-    assert outcome(changed, max(count, 1), False, slow=False) == outcome(
-        changed, max(count, 1), False, slow=True
-    )
+    assert_judged_alike(changed, max(count, 1))
 
 
 @given(stretches(), st.integers(1, 3))
@@ -200,6 +215,64 @@ def test_so_many_records_of_other_shapes_are_walked_at_most(unlike: int, is_allo
     else:
         with pytest.raises(TooUnlike):
             walk(body, count, False, 512)
+
+
+@pytest.mark.parametrize("count", [16, 63, 64, 65, 79, 80, 8191, 8192, 8207, 8208, 20_000])
+@pytest.mark.parametrize("value_bytes", [50, 1000])
+def test_a_batch_of_one_shape_takes_one_look_a_stretch(count: int, value_bytes: int) -> None:
+    """No record of it is walked by itself but those at the end of a stretch too short for a look,
+    wherever the batch lies."""
+    batch = bytes(build_batch([(5, b"key", b"v" * value_bytes, ())] * count))
+    frame = bytearray(b"\x0c" * 77 + batch + b"\x0c" * 99)
+    looks = sum(end < count for end in (0, 64, 8192, 16_384))
+    rest = max((count - end for end in (0, 64, 8192, 16_384) if 0 < count - end < 16), default=0)
+    header = read_header(batch)
+    for view, at in ((memoryview(frame)[77:], {"frame": frame, "at": 77}), (batch, {})):
+        short = rest > 0
+        spent = walk_module._ALIKE_COST * (looks - short) + rest
+        assert validate_records(view, header, unlike_max=spent, **at) == (5, 5)
+        with pytest.raises(TooUnlike):
+            validate_records(view, header, unlike_max=spent - 1, **at)
+
+
+@pytest.mark.parametrize("at", [3, 40, 63, 64, 70, 5000, 8191, 8192, 9000])
+def test_a_batch_as_long_as_if_all_were_alike_is_looked_at(at: int) -> None:
+    """One record's value is a byte longer, the next one's a byte shorter."""
+    rows: list[Row] = [(0, b"k", b"v" * 20, ())] * 9010
+    rows[at], rows[at + 1] = (0, b"k", b"v" * 21, ()), (0, b"k", b"v" * 19, ())
+    body = body_of(rows)
+    assert len(body) == len(body_of([rows[0]] * len(rows)))
+    assert walk_in_a_frame(body, len(rows), False) == (0, 0)
+    assert_judged_alike(body[:-1] + b"\x01", len(rows))
+
+
+def test_records_that_only_fill_the_batch_as_if_alike_are_not_looked_at_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lengths = [20] * 20 + [21] * 10 + [19] * 10
+    rows: list[Row] = [(0, b"k", b"v" * lengths[n % 40], ()) for n in range(8000)]
+    looked_at: list[int] = []
+    alike = walk_module._alike
+
+    def counted(
+        source: bytes, start: int, size: int, shape: walk_module._Shape, index: int
+    ) -> tuple[int, int] | None:
+        looked_at.append(size)
+        return alike(source, start, size, shape, index)
+
+    monkeypatch.setattr(walk_module, "_alike", counted)
+    body = body_of(rows)
+    assert walk(body, len(rows), False) == (0, 0)
+    assert sum(looked_at) < 2 * len(body)
+
+
+@pytest.mark.parametrize("there", [40, 64, 100, 9000])
+def test_records_that_follow_the_batch_are_not_its_own(there: int) -> None:
+    row: Row = (0, b"k", b"v" * 50, ())
+    body, end = body_of([row] * (there + 20)), len(body_of([row] * there))
+    with pytest.raises(RecordError, match="0 are left|cut off") as caught:
+        walk(memoryview(body)[:end], there + 20, False, frame=bytearray(body), at=0)
+    assert caught.value.batch_index == there
 
 
 @pytest.mark.parametrize("stretch", [16, 32, 80])

@@ -156,7 +156,8 @@ class ProduceFastPath:
                         or records > INLINE_RECORDS
                     ):
                         break
-                    admitted = (admit_inline if small else admit_alike)(batch, header, config)
+                    admit = admit_inline if small else admit_alike
+                    admitted = admit(batch, header, config, data, at)
                     if admitted is None:
                         break
                     self._last_record.note(batch, header, config)

@@ -94,11 +94,17 @@ def is_small(header: BatchHeader, config: TopicConfig) -> bool:
     return header.count <= INLINE_RECORDS
 
 
-def admit_inline(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitted | None:
+def admit_inline(
+    batch: memoryview,
+    header: BatchHeader,
+    config: TopicConfig,
+    frame: bytearray | None = None,
+    at: int = 0,
+) -> Admitted | None:
     """As `admit`, for a batch that `is_small`, on the loop; None where it inflates to more than the
-    loop should look at."""
+    loop should look at. `frame` and `at` are those of `validate_records`."""
     if config.compression_type == PRODUCER and not header.attributes & CODEC_BITS:
-        timestamps = validate_records(batch, header, compacted=config.compact)
+        timestamps = validate_records(batch, header, compacted=config.compact, frame=frame, at=at)
         return _new(Admitted, (batch, header, timestamps))
     try:
         return admit(batch, header, config, INLINE_INFLATED_BYTES)
@@ -177,15 +183,21 @@ class LastRecord:
                 self._unframed_size = size
 
 
-def admit_alike(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitted | None:
+def admit_alike(
+    batch: memoryview,
+    header: BatchHeader,
+    config: TopicConfig,
+    frame: bytearray | None = None,
+    at: int = 0,
+) -> Admitted | None:
     """As `admit`, on the loop, for a batch of many records that stay as they are and lie in long
     stretches of one shape; None for any other. To hand it to a thread would take about as long as
-    to look at it."""
+    to look at it. `frame` and `at` are those of `validate_records`."""
     if header.attributes & CODEC_BITS or config.compression_type not in _AS_THEY_ARE:
         return None
     try:
         timestamps = validate_records(
-            batch, header, compacted=config.compact, unlike_max=UNLIKE_MAX
+            batch, header, compacted=config.compact, unlike_max=UNLIKE_MAX, frame=frame, at=at
         )
     except TooUnlike:
         return None
