@@ -21,6 +21,10 @@ MEMBERS = st.sampled_from(["a", "b", "c", "d"])
 TOPICS = st.lists(st.sampled_from(["t", "u", "v"]), min_size=1, unique=True)
 REGEXES = st.sampled_from(["", "t|u", "v.*", ".*"])
 
+HEARTBEATS_TO_SETTLE = 16
+"""Of each member: an expression is resolved, targets wait for their interval, and a partition goes
+from one member to the next in several steps. Histories that need nine turn up."""
+
 
 def durable(group: ConsumerGroup) -> Any:
     """What outlives a coordinator."""
@@ -125,7 +129,7 @@ class Anything(RuleBasedStateMachine):
         """Everybody obeys for a while."""
         for member in self.members.values():
             member.obeys = True
-        for _ in range(8):
+        for _ in range(HEARTBEATS_TO_SETTLE):
             self.world.after(1001)
             for member in list(self.members.values()):
                 self._after(member.beat)
