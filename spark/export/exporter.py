@@ -198,7 +198,7 @@ def _opened(
         for options in topics:
             target = stack.enter_context(_open(options))
             before = _before(options, target.manifest)
-            exports.append(_Export(_settled(options, before), target, before, progress))
+            exports.append(_Export(settled(options, before), target, before, progress))
         own: SparkOfOurs | None = None
         cores = topics[0].cores or default_cores()
         where = topics[0].where
@@ -385,9 +385,9 @@ def _check_same_table(options: ExportOptions, before: Manifest) -> None:
         )
 
 
-def _settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
-    """The options with the types of keys and values filled in: those of `before`, or bytes in a new
-    export."""
+def settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
+    """The options with what a resumed export keeps filled in from `before`; in a new one keys and
+    values are bytes."""
     key, value = ("bytes", "bytes") if before is None else (before.key, before.value)
     settled = replace(
         options, key=options.key or cast(Kind, key), value=options.value or cast(Kind, value)
@@ -395,8 +395,11 @@ def _settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
     if settled.table == FILES:
         settled = replace(settled, table=None)
     if before is not None:
+        # A manifest of format 1 does not say it; the default was another one then.
+        kept = {"isolation.level": before.isolation or "read_uncommitted"}
         settled = replace(
             settled,
+            client={**kept, **options.client},
             partition_by=before.partition_by,
             table=before.table,
             table_name=before.table_name,

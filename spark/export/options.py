@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
+from pk.net.client.results import IsolationLevel
 from pk.spark.errors import OptionError
 from pk.spark.export.manifest import ExportedRange
 from pk.spark.export.table import FILES, check_table
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 Kind = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
 Mode = Literal["new", "resume", "overwrite"]
 Resolve = Callable[
-    [Admin, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, tuple[int, int | None]]]
+    [Admin, Sequence[TopicPartition], IsolationLevel],
+    Awaitable[Mapping[TopicPartition, tuple[int, int | None]]],
 ]
-"""Returns the offsets (begin, end) of each partition to export; end None means the partition's
-current end."""
+"""Returns the offsets (begin, end) of each partition to export, as a reader of this isolation level
+sees them; end None means the partition's current end."""
 
 CODECS: Final = {
     "none": "none",
@@ -44,8 +46,9 @@ SAMPLE: Final = 20_000
 class ExportOptions:
     """What to export, and how.
 
-    `client` has consumer configs by Kafka's names (`isolation.level`, …). Without `resolve`, all
-    that the topic holds is exported. With `json`, keys or values become a struct column of the
+    `client` has consumer configs by Kafka's names. Without `isolation.level` among them, committed
+    records are exported, and a resumed export keeps its own level. Without `resolve`, all that the
+    topic holds is exported. With `json`, keys or values become a struct column of the
     objects' fields: those of `key_schema` or `value_schema` (DDL), or those found in `sample`
     records. Text that does not fit is kept in the field `_corrupt_record`.
     """

@@ -48,7 +48,7 @@ async def plan_export(options: ExportOptions, before: Manifest | None) -> Found:
             tp: (span.begin, span.end) for tp, span in held.items()
         }
         if options.resolve is not None:
-            wanted = await options.resolve(admin, sorted(ids))
+            wanted = await options.resolve(admin, sorted(ids), read.isolation)
         # Asked for after the ends, so that no record before an end is of a later epoch.
         latest = await admin.list_offsets(dict.fromkeys(ids, LATEST))
         epochs = {tp.partition: listed(latest, tp).leader_epoch for tp in ids}

@@ -11,6 +11,13 @@ FETCH_BYTES: Final = 8 << 20
 """The default of `max.partition.fetch.bytes`. It is large because a task reads one partition, not
 hundreds."""
 
+DEFAULTS: Final = {
+    "max.partition.fetch.bytes": FETCH_BYTES,
+    "isolation.level": "read_committed",
+}
+"""The configs whose defaults differ from a consumer's. What is read is kept as a result, and
+records of an aborted transaction are part of none."""
+
 WAIT_MS: Final = 120_000
 """How long to wait for an expected record (`kafkaConsumer.pollTimeoutMs`; Spark's default)."""
 
@@ -28,7 +35,7 @@ class ReadOptions:
     @property
     def config(self) -> ConsumerConfig:
         """`client` parsed. Raises ConfigError."""
-        return parse(ConsumerConfig, {"max.partition.fetch.bytes": FETCH_BYTES, **self.client})
+        return parse(ConsumerConfig, {**DEFAULTS, **self.client})
 
     @property
     def admin_config(self) -> dict[str, str]:
@@ -37,5 +44,5 @@ class ReadOptions:
 
     @property
     def isolation(self) -> IsolationLevel:
-        """Whether a read sees uncommitted records. Raises ConfigError."""
+        """Whether a read sees uncommitted records; by default it does not. Raises ConfigError."""
         return IsolationLevel[self.config.isolation_level.upper()]

@@ -15,6 +15,7 @@ import trio
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition, Uuid, uuid_text
 from pk.net.client.cluster import Cluster
+from pk.net.client.results import IsolationLevel
 from pk.spark.errors import DataLost
 from pk.spark.read.options import SourceOptions
 from pk.spark.read.plan import bounds, whole
@@ -95,18 +96,33 @@ class Progress:
         return StreamOffset(dict(arrivals.ends), ids)
 
     async def _end(self, start: StreamOffset, *, limited: bool) -> StreamOffset:
-        held = self._known()
+        held = await self._held(start)
         for _ in range(_LOOKS):
             if not losses_between(start, held):
                 break
             await trio.sleep(_LOOK_AGAIN_S)
             await self._arrivals.look()
-            held = self._known()
+            held = await self._held(start)
         losses = losses_between(start, held)
         if losses and self._options.read.fail_on_data_loss:
             raise DataLost(f"{losses[0]}; failOnDataLoss=false goes on with what remains")
         end = held if self._target is None else self._up_to_target(start, held, self._target)
         return self._limited(start, end) if limited else end
+
+    async def _held(self, start: StreamOffset) -> StreamOffset:
+        """What the brokers hold. A partition that was read further than its last stable offset,
+        when the query still read uncommitted records, ends where it was read to."""
+        held = self._known()
+        behind = {
+            tp: held.ids.get(tp.topic, ZERO_UUID)
+            for tp, position in start.positions.items()
+            if held.positions.get(tp, position) < position
+        }
+        if not behind or not self._options.read.isolation:
+            return held
+        every = await whole(self._arrivals.admin, behind, IsolationLevel.READ_UNCOMMITTED)
+        read = {tp: start.positions[tp] for tp, r in every.items() if start.positions[tp] <= r.end}
+        return StreamOffset({**held.positions, **read}, held.ids)
 
     def _up_to_target(
         self, start: StreamOffset, held: StreamOffset, target: StreamOffset

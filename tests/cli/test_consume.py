@@ -436,12 +436,44 @@ def test_no_such_isolation_is_refused(pk: Run) -> None:
     assert (ran.code, "read_committed" in ran.err) == (2, True), ran.err
 
 
+@pytest.mark.parametrize("form", ["json", "jsonl", "csv", "yaml", "cbor"])
+def test_what_programs_read_is_committed_unless_told_otherwise(
+    kafka: Kafka, at: Run, fresh: Fresh, form: str
+) -> None:
+    topic = fresh("transactions")
+    at("topics", "create", topic, "-p", "1")
+    config = {"bootstrap.servers": kafka.bootstrap, "transactional.id": topic}
+    producer = Producer(config)
+    producer.init_transactions(30)
+    for value in ("kept", "aborted"):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(60)
+        (producer.abort_transaction if value == "aborted" else producer.commit_transaction)(30)
+    wait_for_marks(kafka, topic, 4)
+
+    def read(*words: str) -> tuple[bool, bool]:
+        out = at("consume", topic, "-e", *words).out
+        return b"kept" in out, b"aborted" in out
+
+    assert read() == read("-f", "%v\n") == (True, True), "as Apache's tool"
+    assert read("-f", form) == (True, False)
+    for words in (
+        ("--isolation-level", "read_uncommitted"),
+        ("-X", "isolation.level=read_uncommitted"),
+    ):
+        assert read("-f", form, *words) == (True, True)
+    linked = at("consume", f"pk://{topic}/0/2", "-f", form)
+    assert b"aborted" in linked.out, "a link names its record"
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (("-e",), [0, 1, 2, 3, 4]),
         (("-e", "--isolation-level", "read_committed"), [0, 2, 4]),
+        (("-e", "-X", "isolation.level=read_committed"), [0, 2, 4]),
         (("--tail", "2"), [3, 4]),
         (("--tail", "2", "--isolation-level", "read_committed"), [2, 4]),
         (("-o", "-3..end", "--isolation-level", "read_committed"), [4]),

@@ -209,7 +209,9 @@ def test_a_range_that_is_asked_for(
     topic = topics.create_topic(apache, fresh("export"), 2)
     got = produce(apache, topic, records(1_000, 2))
 
-    async def resolve(_admin: object, partitions: Any) -> dict[Any, tuple[int, int | None]]:
+    async def resolve(
+        _admin: object, partitions: Any, _isolation: object
+    ) -> dict[Any, tuple[int, int | None]]:
         return {tp: (100, 200) for tp in partitions if tp.partition == 1}
 
     summary = export(options(apache, topic, tmp_path, resolve=resolve), spark=spark)
@@ -217,7 +219,9 @@ def test_a_range_that_is_asked_for(
     wanted = expected({1: got[1][:200]}, topic, first=100)
     check(tmp_path, wanted)
 
-    async def beyond(_admin: object, partitions: Any) -> dict[Any, tuple[int, int | None]]:
+    async def beyond(
+        _admin: object, partitions: Any, _isolation: object
+    ) -> dict[Any, tuple[int, int | None]]:
         return dict.fromkeys(partitions, (0, 5_000))
 
     with pytest.raises(DataLost, match="were requested, but it holds"):

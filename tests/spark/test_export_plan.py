@@ -12,8 +12,10 @@ import trio
 from clients import topics
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
+from confluent_kafka import Producer
 
 from pk.spark.errors import DataLost, DirectoryRefused
+from pk.spark.export.exporter import settled
 from pk.spark.export.manifest import Manifest
 from pk.spark.export.options import ExportOptions
 from pk.spark.export.plan import Found, plan_export
@@ -35,7 +37,7 @@ def planned(given: ExportOptions, before: Manifest | None = None) -> Found:
     return trio.run(plan_export, given, before)
 
 
-def exported(found: Found, topic: str, isolation: str | None = "read_uncommitted") -> Manifest:
+def exported(found: Found, topic: str, isolation: str | None = "read_committed") -> Manifest:
     """The manifest of a run that read all that was found."""
     return Manifest(
         topic=topic,
@@ -66,13 +68,38 @@ def test_a_resumed_export_goes_on_where_the_manifest_ends(kafka: Kafka, fresh: F
 
 def test_isolation_levels_are_not_mixed(kafka: Kafka, fresh: Fresh) -> None:
     topic = topics.create_topic(kafka, fresh("plan"))
-    before = exported(planned(options(kafka, topic)), topic)
+    before = exported(planned(options(kafka, topic)), topic, "read_uncommitted")
     committed = options(kafka, topic, isolation_level="read_committed")
     with pytest.raises(
         DirectoryRefused, match="isolation.level=read_uncommitted, not read_committed"
     ):
         planned(committed, before)
     assert planned(committed, replace(before, isolation="read_committed")).ranges
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed", None])
+def test_a_resumed_export_keeps_its_isolation_level(isolation: str | None, tmp_path: Path) -> None:
+    made = Found(None, "id", (), {})
+    given = ExportOptions(bootstrap="none:1", topic="t", directory=tmp_path, mode="resume")
+    resumed = settled(given, exported(made, "t", isolation))
+    # Versions that did not note the level read uncommitted records unless told otherwise.
+    assert resumed.read.isolation.name.lower() == (isolation or "read_uncommitted")
+    assert settled(given, None).read.isolation.name == "READ_COMMITTED"
+
+
+def test_an_export_ends_before_an_open_transaction(kafka: Kafka, fresh: Fresh) -> None:
+    topic = topics.create_topic(kafka, fresh("plan"))
+    topics.produce(kafka, topic, 1, 3)
+    config = {"bootstrap.servers": kafka.bootstrap, "transactional.id": topic, "log_level": 0}
+    producer = Producer(config)
+    producer.init_transactions(topics.TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    assert producer.flush(topics.TIMEOUT_S) == 0
+    assert [r.end for r in planned(options(kafka, topic)).ranges] == [3]
+    every = options(kafka, topic, isolation_level="read_uncommitted")
+    assert [r.end for r in planned(every).ranges] == [4]
+    producer.abort_transaction(topics.TIMEOUT_S)
 
 
 def test_another_cluster_is_refused(kafka: Kafka, fresh: Fresh) -> None:

@@ -21,7 +21,7 @@ def test_defaults_are_those_of_sparks_batch_read() -> None:
     assert options.topics == ("orders",)
     assert (options.begin, options.end) == (Bound(EARLIEST), Bound(LATEST))
     assert options.read.fail_on_data_loss and not options.read.headers
-    assert options.read.isolation is IsolationLevel.READ_UNCOMMITTED
+    assert options.read.isolation is IsolationLevel.READ_COMMITTED, "here Spark reads all"
     assert options.read.config.max_partition_fetch_bytes == FETCH_BYTES
 
 

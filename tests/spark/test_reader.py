@@ -156,14 +156,11 @@ def test_aborted_transactions_and_markers_are_left_out(apache: Kafka, fresh: Fre
         else:
             producer.commit_transaction(topics.TIMEOUT_S)
     end = 6 * 51
-    committed = rows(
-        OffsetRange(topic, 0, 0, end), apache, client={"isolation.level": "read_committed"}
-    )
+    committed = rows(OffsetRange(topic, 0, 0, end), apache)
     assert [r["value"] for r in committed] == [b"%d" % n for n in (0, 2, 4) for _ in range(50)]
-    everything = rows(OffsetRange(topic, 0, 0, end), apache)
+    uncommitted = {"isolation.level": "read_uncommitted"}
+    everything = rows(OffsetRange(topic, 0, 0, end), apache, client=uncommitted)
     assert [r["value"] for r in everything] == [b"%d" % n for n in range(6) for _ in range(50)]
     assert [r["offset"] for r in everything] == [n * 51 + i for n in range(6) for i in range(50)]
-    inside = rows(
-        OffsetRange(topic, 0, 70, 130), apache, client={"isolation.level": "read_committed"}
-    )
+    inside = rows(OffsetRange(topic, 0, 70, 130), apache)
     assert [r["offset"] for r in inside] == list(range(102, 130))

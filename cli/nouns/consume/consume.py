@@ -8,7 +8,7 @@ interrupted.
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from pk.cli.nouns.consume.consumer_config import consumer_config
+from pk.cli.nouns.consume.consumer_config import consumer_config, default_isolation
 from pk.cli.nouns.consume.group_member import consume_in_group
 from pk.cli.nouns.consume.later_partitions import LaterPartitions
 from pk.cli.nouns.consume.partitions import partitions_of, spans_of, without_leaderless
@@ -44,7 +44,8 @@ async def consume(context: Context, options: "Consume") -> int | None:
         formatter=options.formatter,
         formatter_config=options.formatter_config,
     )
-    config = consumer_config(context, options, request.reset if request.joins else None)
+    reset = request.reset if request.joins else None
+    config = consumer_config(context, options, default_isolation(options), reset)
     with output.completed():
         async with guarding(context):
             if request.joins:

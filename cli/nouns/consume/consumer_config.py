@@ -1,6 +1,6 @@
 """The configs of the consumer that `pk consume` reads with."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context
@@ -10,21 +10,31 @@ if TYPE_CHECKING:
     from pk.cli.nouns.consume.options import Consume
 
 
+_DATA: Final = ("json", "jsonl", "csv", "yaml", "cbor")
+"""Formats that another program reads: what is written in them is an export."""
+
+
+def default_isolation(options: "Consume") -> str:
+    """An export has committed records; what a person reads has all of them, as Apache's tool shows
+    it."""
+    return "read_committed" if options.format in _DATA else "read_uncommitted"
+
+
 def consumer_config(
-    context: Context, options: "Consume", reset: str | None = None
+    context: Context, options: "Consume", isolation: str, reset: str | None = None
 ) -> dict[str, object]:
-    """The consumer's configs. With `reset` (auto.offset.reset) it joins the group of -g; without,
-    it joins no group."""
+    """The consumer's configs. `isolation` is the level that it has unless the user gave one. With
+    `reset` (auto.offset.reset) it joins the group of -g; without, it joins no group."""
     config = client_config(
         ConsumerConfig,
         context.settings,
         {
-            "isolation.level": options.isolation_level,
+            "isolation.level": isolation,
             "auto.offset.reset": reset or "earliest",
             "max.partition.fetch.bytes": str(4 << 20),
         },
     )
-    if context.given("isolation_level"):
+    if options.isolation_level is not None:
         config["isolation.level"] = options.isolation_level
     config["allow.auto.create.topics"] = "false"
     if reset is not None:

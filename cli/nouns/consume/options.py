@@ -1,13 +1,12 @@
 """Options of `pk consume`."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pk.cli.command_line.option_sets import (
     Decode,
     DecodeKey,
     FormatterProperties,
-    Isolation,
     ParseJson,
     PartitionNumbers,
     QuietTimeout,
@@ -113,7 +112,18 @@ class Consume:
     ] = False
     header: RecordHeaders = ()
     where: RecordWhere = None
-    isolation_level: Isolation = "read_uncommitted"
+    isolation_level: Annotated[
+        Literal["read_uncommitted", "read_committed"] | None,
+        Option(
+            "--isolation-level",
+            "--isolation",
+            value="LEVEL",
+            help=(
+                "Whether to show records of open and aborted transactions; by default -f json, "
+                "jsonl, csv, yaml and cbor leave them out."
+            ),
+        ),
+    ] = None
     formatter_properties: FormatterProperties = ()
     formatter_config: Annotated[
         str | None,

@@ -84,7 +84,8 @@ async def _show_all(context: Context, options: "Consume", links: list[Link]) -> 
     topics = {link.topic for link in links}
     admin = await context.admin()
     described = {t.name: t for t in await existing_topics(context, admin, sorted(topics))}
-    config = consumer_config(context, options)
+    # A link is of one record, which may be shown whatever became of its transaction.
+    config = consumer_config(context, options, "read_uncommitted")
     silence_ms = silence_limit(options.timeout_ms)
     with output.completed():
         async with open_consumer(context.settings.bootstrap, config) as consumer:

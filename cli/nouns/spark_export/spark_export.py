@@ -25,6 +25,8 @@ from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.config import ConsumerConfig
+from pk.net.client.results import IsolationLevel
+from pk.spark.read.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from pk.cli.nouns.spark_export.options import SparkExport
@@ -68,8 +70,11 @@ async def _resolved(
     positions: Positions,
     partitions: Sequence[TopicPartition],
     group: str | None,
+    isolation: IsolationLevel,
 ) -> Mapping[TopicPartition, tuple[int, int | None]]:
-    ranges = await resolve_positions(context, admin, positions, partitions, group=group)
+    ranges = await resolve_positions(
+        context, admin, positions, partitions, group=group, isolation=isolation
+    )
     say_uncommitted(context, ranges, group)
     found: dict[TopicPartition, tuple[int, int | None]] = {}
     for tp, span in ranges.items():
@@ -79,11 +84,17 @@ async def _resolved(
     return found
 
 
+def _client(context: Context) -> dict[str, str]:
+    """The consumer configs that the user gave."""
+    return {k: str(v) for k, v in client_config(ConsumerConfig, context.settings, {}).items()}
+
+
 async def _show_plan(context: Context, options: "SparkExport") -> None:
     admin = await context.admin()
     topics = await existing_topics(context, admin, options.topics)
     tps = [TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions]
-    found = await _resolved(context, admin, _positions(options), tps, options.group)
+    isolation = ReadOptions(context.settings.bootstrap, _client(context)).isolation
+    found = await _resolved(context, admin, _positions(options), tps, options.group, isolation)
     rows: list[ExportPlanRow] = [
         {
             "topic": tp.topic,
@@ -153,11 +164,11 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
         raise spark_is_missing(e) from None
 
     async def resolve(
-        admin: Admin, partitions: Sequence[TopicPartition]
+        admin: Admin, partitions: Sequence[TopicPartition], isolation: IsolationLevel
     ) -> Mapping[TopicPartition, tuple[int, int | None]]:
-        return await _resolved(context, admin, positions, partitions, options.group)
+        return await _resolved(context, admin, positions, partitions, options.group, isolation)
 
-    client = {k: str(v) for k, v in client_config(ConsumerConfig, context.settings, {}).items()}
+    client = _client(context)
     exports = [
         exporter.ExportOptions(
             bootstrap=context.settings.bootstrap,

@@ -282,13 +282,36 @@ def test_a_batch_waits_for_its_least_size(kafka: Kafka, fresh: Fresh) -> None:
     assert len(query.until(10)) == 10
 
 
-def test_read_committed_stops_before_an_open_transaction(kafka: Kafka, fresh: Fresh) -> None:
+def test_a_query_that_begins_to_read_committed_records_has_lost_none(
+    kafka: Kafka, fresh: Fresh
+) -> None:
+    """Its checkpoint is behind the last stable offset, which is no loss."""
     topic = topics.create_topic(kafka, fresh("stream"), 1)
     producer = Producer(
         {"bootstrap.servers": kafka.bootstrap, "transactional.id": fresh("tx"), "log_level": 0}
     )
     producer.init_transactions(WAIT_S)
-    query = Query(reader(kafka, subscribe=topic, kafka__isolation__level="read_committed"))
+    producer.begin_transaction()
+    producer.produce(topic, b"0")
+    assert producer.flush(WAIT_S) == 0
+    everything = {"kafka__isolation__level": "read_uncommitted", "startingOffsets": "earliest"}
+    before = Query(reader(kafka, subscribe=topic, **everything))
+    assert [v for _, _, v in before.until(1)] == [b"0"]
+    after = Query(reader(kafka, subscribe=topic))
+    after.at = before.at
+    assert after.batch() == [] and positions(after.at) == {topic: {"0": 1}}
+    producer.produce(topic, b"1")
+    producer.commit_transaction(WAIT_S)
+    assert [v for _, _, v in after.until(1)] == [b"1"]
+
+
+def test_only_committed_records_are_read_unless_told_otherwise(kafka: Kafka, fresh: Fresh) -> None:
+    topic = topics.create_topic(kafka, fresh("stream"), 1)
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": fresh("tx"), "log_level": 0}
+    )
+    producer.init_transactions(WAIT_S)
+    query = Query(reader(kafka, subscribe=topic))
     assert query.batch() == []
     for number, commit in enumerate((True, False, True)):
         producer.begin_transaction()
