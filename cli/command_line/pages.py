@@ -73,7 +73,9 @@ Records (pk consume) also take
     %h headers as k=v,k=v   %h{%k=%v;} each header in this format   %H their number   %% a percent sign
     %L permalink pk://[PROFILE/]TOPIC/PARTITION/OFFSET; `pk consume` and `pk cp` take it as a topic
     a text token may be followed by {hex}, {base64} or {unpack[>Iqs]}, a number by {hex8} … {big32}
-    {little64}, %d by {strftime[%F %T]}; input (pk produce -f) by {hex}, {base64}, {json}, or {re[…]}
+    {little64}, %d by {strftime[%F %T]}
+    input (pk produce -f) takes %t %p %T %d %k %v %s %h, and all of them take effect; each may be
+    followed by {re[…]}, %k and %v also by {hex}, {base64} or {json}
   templates, such as '{time} {key} {value.user.id}\\n': value.FIELD is a field of JSON, headers.NAME
     one header (in --where, too); fields are those of jsonl, and time, link, leader_epoch
   jsonl has everything of a record, and `pk produce -f jsonl` writes it back bit for bit:

@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 from pk.cli.output.formats import unescape
 from pk.cli.positions.times import show_time
@@ -305,19 +305,26 @@ _READ = {
     "d": "timestamp",
     "h": "headers",
     "t": "topic",
-    "o": "offset",
 }
 
 
-def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
-    """A function that parses a line by the tokens of `form`; the line must contain its literal
-    text.
+class LineParser(NamedTuple):
+    """How to parse a line by tokens."""
 
-    Raises Unusable here; the function raises ValueError for a line that does not fit.
-    """
+    parse: Callable[[bytes], dict[str, bytes]]
+    """The fields of a line. Raises ValueError if the line does not fit."""
+
+    tokens: dict[str, str]
+    """The token of each field: {"partition": "%p"}."""
+
+
+def compile_reader(form: str) -> LineParser:
+    """How to parse a line by the tokens of `form`; the line must contain its literal text. Raises
+    Unusable."""
     text = unescape(form).removesuffix("\n")
     pattern, i = b"", 0
     names: list[tuple[str, str | None]] = []
+    tokens: dict[str, str] = {}
     while i < len(text):
         if text[i] != "%":
             pattern += re.escape(text[i].encode(errors="surrogateescape"))
@@ -335,7 +342,12 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
                 f"-f: %{token} is a length, and pk does not read input by lengths; -f jsonl takes "
                 "any bytes."
             )
-        if name is None or name in [n for n, _ in names]:
+        if token == "o":
+            raise Unusable(
+                "-f: %o cannot be written, since the broker gives each record its offset; -f jsonl "
+                "and -f csv skip the offsets of their input."
+            )
+        if name is None or name in tokens:
             raise Unusable(
                 f"-f: %{token} cannot be read from a line; there are "
                 f"{', '.join('%' + t for t in _READ)}, each once."
@@ -351,10 +363,11 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
                 f"{{hex}}, {{base64}} or {{json}}, not {modifier!r}."
             )
         names.append((name, modifier))
+        tokens[name] = f"%{token}"
         pattern += part
     compiled = re.compile(pattern, re.DOTALL)
 
-    def read(line: bytes) -> dict[str, Any]:
+    def parse(line: bytes) -> dict[str, bytes]:
         found = compiled.fullmatch(line)
         if found is None:
             raise ValueError(f"the line does not fit the format '{form}'")
@@ -363,7 +376,7 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
             for (name, modifier), part in zip(names, found.groups(), strict=True)
         }
 
-    return read
+    return LineParser(parse, tokens)
 
 
 def _own_pattern(token: str, expression: str) -> bytes:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from pk.cli.command_line.nearest import did_you_mean
@@ -60,6 +61,9 @@ class Reading(NamedTuple):
 
     rows: CsvRows | None = None
     """Joins lines into the rows that `read` takes, if a row may span lines."""
+
+    given: Mapping[str, str] = MappingProxyType({})
+    """The fields that every line gives, each with what says so: {"partition": "%p"}."""
 
 
 _CUT = itemgetter(1)
@@ -291,7 +295,8 @@ def apache_reading(pairs: Iterable[tuple[str, str]]) -> Reading:
         shape = f"headers{_visible(headers_end)}{shape}"
     bulk = keyed and not headed and null is None
     plain = not keyed and not headed and null is None
-    return Reading(read, plain, _cut_all(key_end) if bulk else None, shape)
+    given = {"key": "parse.key"} if keyed else {}
+    return Reading(read, plain, _cut_all(key_end) if bulk else None, shape, given=given)
 
 
 def _visible(separator: bytes) -> str:
@@ -354,22 +359,17 @@ _KEY_AND_VALUE = re.compile(r"%k([^%{]+)%[vs]")
 
 def token_reading(form: str) -> Reading:
     """How to read lines by %-tokens. Raises Unusable."""
+    from pk.cli.records.percent_format import compile_reader
+
     text = unescape(form).removesuffix("\n")
     found = _KEY_AND_VALUE.fullmatch(text)
     pairs = _cut_all(found[1].encode(errors="surrogateescape")) if found else None
     shape = form.removesuffix("\\n")
-    return Reading(token_reader(form), text in ("%v", "%s"), pairs, shape)
-
-
-def token_reader(form: str) -> LineReader:
-    """The reader for a format of %-tokens. Raises Unusable."""
-    from pk.cli.records.percent_format import compile_reader
-
-    take_apart = compile_reader(form)
+    parser = compile_reader(form)
 
     def read(line: bytes) -> NewRecord:
         try:
-            parts = take_apart(line)
+            parts = parser.parse(line)
             headers = parts.get("headers")
             return NewRecord(
                 parts.get("key"),
@@ -384,7 +384,7 @@ def token_reader(form: str) -> LineReader:
         except (ValueError, binascii.Error) as e:
             raise BadLine(str(e)) from None
 
-    return read
+    return Reading(read, text in ("%v", "%s"), pairs, shape, given=parser.tokens)
 
 
 def _plain_header(pair: bytes) -> tuple[str, bytes]:

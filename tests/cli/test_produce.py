@@ -18,6 +18,7 @@ from clients.pk_broker import PkBroker, pk_command, pk_environment
 from faults.small_disk import BrokerInside, SmallDisk, why_not
 
 from pk.cli.nouns.produce.plan import is_misspelling
+from pk.cli.records import percent_format
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -53,7 +54,6 @@ def pairs(at: Run, topic: str) -> list[tuple[Any, Any]]:
     ("words", "lines", "expected"),
     [
         (("-f", r"%k:%v\n"), b"a:1\nb:2:3\n:\n", [("a", "1"), ("b", "2:3"), ("", "")]),
-        (("-f", r"%k:%v", "-k", "z"), b"a:1\n", [("z", "1")]),
         (("-f", r"%k:%v", "-Z"), b"a:\nb:x\n", [("a", None), ("b", "x")]),
         (("--property", "parse.key=true"), b"a\t1\t2\n", [("a", "1\t2")]),
         (("-k", "z", "-Z"), b"a\n\nb", [("z", "a"), ("z", None), ("z", "b")]),
@@ -74,6 +74,71 @@ def test_lines(
 ) -> None:
     assert at("produce", topic, *words, stdin=lines).code == 0
     assert pairs(at, topic) == expected
+
+
+@pytest.mark.parametrize("token", percent_format._READ)
+def test_each_token_of_an_input_format_takes_effect(at: Run, fresh: Fresh, token: str) -> None:
+    topic = fresh("token")
+    at("topics", "create", topic, "-p", "3")
+    form = "%k" if token in "vs" else "%v"
+    said = {
+        "t": topic,
+        "p": "2",
+        "T": "1767225600000",
+        "d": "2026-01-01T00:00:00Z",
+        "h": "a=1",
+        "k": "word",
+        "v": "word",
+        "s": "word",
+    }[token]
+    names = () if token == "t" else (topic,)
+    line = f"{said}|x\n".encode()
+    assert at("produce", *names, "-f", f"%{token}|{form}\n", stdin=line).code == 0
+    (record,) = read(at, topic)
+    expected: dict[str, Any] = {
+        "t": ("topic", topic),
+        "p": ("partition", 2),
+        "T": ("timestamp", 1767225600000),
+        "d": ("timestamp", 1767225600000),
+        "h": ("headers", [["a", "1"]]),
+        "k": ("key", "word"),
+        "v": ("value", "word"),
+        "s": ("value", "word"),
+    }
+    field, value = expected[token]
+    assert record[field] == value
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("t", "-f", "%t %v"), "TOPIC and %t both give the topic; keep one."),
+        (("t", "-f", "%k:%v", "-k", "z"), "-k and %k both give the key; keep one."),
+        (("t", "-f", "%p %v", "-p", "1"), "-p and %p both give the partition; keep one."),
+        (("t", "-f", "%T %v", "--timestamp", "now"), "--timestamp and %T both give the timestamp"),
+        (("t", "-f", "%d %v", "--timestamp", "now"), "--timestamp and %d both give the timestamp"),
+        (("t", "--property", "parse.key=true", "-k", "z"), "-k and parse.key both give the key"),
+        (("t", "-f", "%o %v"), "the broker gives each record its offset"),
+        (("t", "--keep-partition"), "--keep-partition needs lines that name a partition"),
+        (("t", "-f", "%v", "--keep-partition"), "--keep-partition needs lines that name"),
+        (("t", "--fake", "orders", "--keep-partition"), "--keep-partition"),
+        (("-f", "100%%t %v"), "Name the topic"),
+    ],
+)
+def test_what_lines_give_and_would_not_take_effect_is_refused(
+    pk: Run, words: tuple[str, ...], said: str
+) -> None:
+    ran = pk("produce", *words)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_partition_that_a_line_names_must_exist(at: Run, topic: str) -> None:
+    ran = at("produce", topic, "-f", r"%p %v\n", stdin=b"0 a\n7 b\n")
+    assert ran.code == 1
+    assert "partition 7" in ran.err
+    ran = at("produce", topic, "-f", r"%p %v\n", stdin=b"-1 a\n")
+    assert ran.code == 1
 
 
 def test_lines_with_and_without_keys_keep_their_order(at: Run, topic: str) -> None:

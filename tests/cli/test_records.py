@@ -258,7 +258,7 @@ def test_tokens_that_do_not_exist(form: str) -> None:
     ],
 )
 def test_tokens_that_read(form: str, line: bytes, expected: dict[str, bytes]) -> None:
-    assert compile_reader(form)(line) == expected
+    assert compile_reader(form).parse(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_tokens_that_read(form: str, line: bytes, expected: dict[str, bytes]) ->
 )
 def test_lines_that_do_not_fit_their_tokens(form: str, line: bytes) -> None:
     with pytest.raises(ValueError):
-        compile_reader(form)(line)
+        compile_reader(form).parse(line)
 
 
 @pytest.mark.parametrize(
@@ -277,6 +277,7 @@ def test_lines_that_do_not_fit_their_tokens(form: str, line: bytes) -> None:
         ("%v{re[(a]}", "%v: "),
         ("%v{re[(a)]}", "(?:…) makes none"),
         ("%x", "there are %k"),
+        ("%o %v", "the broker gives each record its offset"),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(form: str, said: str) -> None:

@@ -141,7 +141,10 @@ class Produce:
         bool,
         Option(
             "--keep-partition",
-            help="Write jsonl records to the partition that their line names.",
+            help=(
+                "Write records of jsonl and csv to the partition that their line names; %p in -f "
+                "always does."
+            ),
         ),
     ] = False
     tombstone: Annotated[

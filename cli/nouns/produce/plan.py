@@ -110,7 +110,7 @@ class Plan:
         self.key = None if options.key is None else os.fsencode(options.key)
         self.headers = encoded_headers(options.header)
         self.partition = options.partitions
-        self.keep_partition = options.keep_partition
+        self.keep_partition = options.keep_partition or "partition" in self.reading.given
         self.tombstone = options.tombstone
         self.json = options.json
         self.timestamp: int | None = None
@@ -124,12 +124,13 @@ class Plan:
             from pk.cli.records.fake import fake
 
             self.fake = fake(options.fake, key=options.key, seed=options.seed)
-        self._names_topics = options.format in ("jsonl", "csv") or "%t" in (options.format or "")
+        self._names_fields = options.format in ("jsonl", "csv")
         self._check(options)
         self._encode = encode
 
     def _check(self, options: "Produce") -> None:
-        if self.topic is None and (options.fake is not None or not self._names_topics):
+        named = self._names_fields or "topic" in self.reading.given
+        if self.topic is None and (options.fake is not None or not named):
             raise Unusable("Name the topic: pk produce TOPIC.")
         reader = (options.line_reader or "LineMessageReader").replace("$", ".").rpartition(".")[2]
         if reader != "LineMessageReader":
@@ -139,8 +140,7 @@ class Plan:
             )
         if self.partition is not None and self.partition < 0:
             raise Unusable(f"-p must be a partition number, not {self.partition}.")
-        if self.partition is not None and self.keep_partition:
-            raise Unusable("-p and --keep-partition do not go together.")
+        self._check_fields(keep_partition=options.keep_partition)
         if options.value and options.file is not None:
             raise Unusable("VALUE and -F both name the records; give only one.")
         if options.schema_registry is not None and options.schema is None:
@@ -155,12 +155,34 @@ class Plan:
             ("format", "-f"),
             ("reader_properties", "--property"),
             ("reader_config", "--reader-config"),
+            ("keep_partition", "--keep-partition"),
             ("tombstone", "-Z"),
             ("json", "--json"),
             ("schema", "--schema"),
         ):
             if getattr(options, dest):
                 raise Unusable(f"--fake makes the records itself; {name} does not go with it.")
+
+    def _check_fields(self, *, keep_partition: bool) -> None:
+        """Raises Unusable if a field would come from the lines and from an option, or from
+        neither."""
+        given = self.reading.given
+        for option, field, value in (
+            ("TOPIC", "topic", self.topic),
+            ("-k", "key", self.key),
+            ("-p", "partition", self.partition),
+            ("--timestamp", "timestamp", self.timestamp),
+        ):
+            if value is not None and field in given:
+                raise Unusable(f"{option} and {given[field]} both give the {field}; keep one.")
+        if not keep_partition:
+            return
+        if self.partition is not None:
+            raise Unusable("-p and --keep-partition do not go together.")
+        if not self._names_fields and "partition" not in given:
+            raise Unusable(
+                "--keep-partition needs lines that name a partition: -f jsonl, -f csv, or %p in -f."
+            )
 
     @property
     def documents(self) -> bool:
