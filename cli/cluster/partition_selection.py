@@ -13,10 +13,12 @@ from pk.cli.cluster.topics import (
     named_topics,
 )
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.runtime.context import Context, count, partition_name
+from pk.cli.positions.grammar import Positions
+from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
+from pk.net.client.results import TopicDescription
 
 if TYPE_CHECKING:
     from pk.cli.command_line.option_sets import PartitionFilters
@@ -93,6 +95,32 @@ def parse_partition(text: str, option: str) -> TopicPartition:
     if not topic or not number.isdecimal():
         raise Unusable(f"{option} needs a partition such as orders/0, not {text!r}.")
     return TopicPartition(topic, int(number))
+
+
+def partitions_at(
+    topics: Iterable[TopicDescription], numbers: Iterable[int] | None, positions: Positions | None
+) -> list[TopicPartition]:
+    """The partitions of `topics` that are selected by number, else those that `positions` name,
+    else all.
+
+    Raises CommandError for a partition that does not exist, Unusable for one that has a position
+    and is not selected: no position is dropped in silence.
+    """
+    chosen = list(numbers or ())
+    named = sorted(positions.by_partition) if positions is not None else []
+    found: list[TopicPartition] = []
+    for topic in topics:
+        check_partitions(topic, named)
+        found += check_partitions(topic, chosen or named or [p.partition for p in topic.partitions])
+    unused = [number for number in named if chosen and number not in chosen]
+    if unused:
+        raise Unusable(
+            f"The position of partition {unused[0]} has no effect: only partition "
+            f"{join([str(n) for n in sorted(chosen)])} is selected."
+        )
+    if chosen and named:
+        found = [tp for tp in found if tp.partition in named]
+    return found
 
 
 async def partitions_named(

@@ -180,13 +180,72 @@ def test_a_range_holds_the_same_records_for_every_reader(
             assert [row["offsets"] for row in ran.json] == expected, (words, position)
 
 
+UNKNOWN = {
+    "topics offsets": "topics offsets T -o {}",
+    "topics trim": "topics trim T -o {} -y",
+    "groups reset-offsets": "groups reset-offsets T -t T --to {} -y",
+    "consume": "consume T -e -o {}",
+    "cp": "cp T T-copy --create --once -o {} -y",
+    "spark-export": "spark-export T --to {out} -o {} -d",
+    "log cat": "log cat {files} -o {}",
+    "log dump": "log dump {files} -o {}",
+}
+
+
+@pytest.mark.parametrize("position", ["7=1", "0=5,7=1"])
+@pytest.mark.parametrize("command", UNKNOWN)
+def test_a_position_of_a_partition_that_does_not_exist_is_an_error(
+    at: Run, topic: str, kafka: Kafka, command: str, position: str, tmp_path: Path
+) -> None:
+    files = [str(kafka.log_dir / f"{topic}-{p}") for p in range(2)]
+    held = at("topics", "offsets", topic, "-f", "json").json
+    committed = at("groups", "reset-offsets", topic, "--to-current", "-d", "-f", "json").json
+    words: list[str] = []
+    for word in UNKNOWN[command].split():
+        given = {"{}": [position], "{files}": files, "{out}": [str(tmp_path / "out")]}
+        words += given.get(word, [word.replace("T", topic) if word[0] == "T" else word])
+    ran = at(*words)
+    assert ran.code == 1, ran.text
+    offline = command.startswith("log")
+    said = "no partition 7 in" if offline else f"Topic {topic} has no partition 7; it has 2"
+    assert said in ran.err
+    assert not ran.out
+    assert at("topics", "offsets", topic, "-f", "json").json == held
+    kept = at("groups", "reset-offsets", topic, "--to-current", "-d", "-f", "json").json
+    assert kept == committed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topics offsets T -p 0 -o 0=5,1=1",
+        "topics trim T -p 0 -o 0=5,1=1 -y",
+        "topics trim T:0 -o 0=5,1=1 -y",
+        "groups reset-offsets T -t T:0 --to 0=5,1=1 -y",
+        "consume T -e -p 0 -o 0=5,1=1",
+        "cp T T-copy --create --once -p 0 -o 0=5,1=1 -y",
+    ],
+)
+def test_a_position_of_a_partition_that_is_not_selected_is_an_error(
+    at: Run, topic: str, words: str
+) -> None:
+    ran = at(*(w.replace("T", topic) if w[0] == "T" else w for w in words.split()))
+    assert ran.code == 2, ran.text
+    assert "The position of partition 1 has no effect: only partition 0 is selected." in ran.err
+
+
+def test_a_position_of_a_partition_without_a_commit_is_an_error(at: Run, topic: str) -> None:
+    ran = at("groups", "reset-offsets", topic, "--to", "0=5,1=1", "-y")
+    assert ran.code == 1, ran.text
+    assert f"Group {topic} has no commit in a partition 1, only in {topic}/0; -t" in ran.err
+
+
 def test_batches_of_a_log_are_chosen_by_position(at: Run, longer: str, kafka: Kafka) -> None:
     words = ("log", "dump", str(kafka.log_dir / f"{longer}-1"), "-f", "{last_offset} ")
     assert at(*words).text.split() == ["5", "6"]
     assert at(*words, "-o", "end").text == ""
     assert at(*words, "-o", "-1").text.split() == ["6"]
     assert at(*words, "-o", "2..4").text.split() == ["5"]
-    assert at(*words, "-o", "0=1").text == ""
     for more, said in (("--show", "index"), "-o chooses batches"), (("--records",), ""):
         ran = at("log", "dump", str(kafka.log_dir / f"{longer}-1"), *more, "-o", "3..4")
         assert (ran.code, said in ran.err) == (2 if said else 0, True)

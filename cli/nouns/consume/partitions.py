@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from pk.cli.cluster.partition_selection import partitions_at
 from pk.cli.cluster.topics import (
-    check_partitions,
     existing_topics,
     names_or_included,
     partition_numbers,
@@ -38,16 +38,16 @@ async def partitions_of(context: Context, request: Request) -> dict[TopicPartiti
     topics = await existing_topics(context, admin, names)
     if options.key_partition:
         key = os.fsencode(options.key or "")
-        wanted = [TopicPartition(t.name, partition_for_key(key, len(t.partitions))) for t in topics]
-    else:
-        numbers = partition_numbers(options.partitions, "-p") or sorted(
-            request.positions.by_partition
-        )
         wanted = [
             tp
-            for topic in topics
-            for tp in check_partitions(topic, numbers or [p.partition for p in topic.partitions])
+            for t in topics
+            for tp in partitions_at(
+                [t], [partition_for_key(key, len(t.partitions))], request.positions
+            )
         ]
+    else:
+        numbers = partition_numbers(options.partitions, "-p")
+        wanted = partitions_at(topics, numbers, request.positions)
     leads = {
         TopicPartition(t.name, p.partition): Leadership(p.leader_id >= 0, p.leader_epoch)
         for t in topics

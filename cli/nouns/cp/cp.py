@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
+from pk.cli.cluster.partition_selection import partitions_at
 from pk.cli.cluster.topics import (
     check_partitions,
     existing_topics,
@@ -220,12 +221,8 @@ async def _plan(
     if request.links:
         spans = await _linked(admin, request.links, topics, isolation)
         return Plan(spans, {}, targets, bounded=True)
-    numbers = partition_numbers(options.partitions, "-p") or sorted(request.positions.by_partition)
-    partitions = [
-        tp
-        for topic in topics
-        for tp in check_partitions(topic, numbers or [p.partition for p in topic.partitions])
-    ]
+    numbers = partition_numbers(options.partitions, "-p")
+    partitions = partitions_at(topics, numbers, request.positions)
     led = {(t.name, p.partition) for t in topics for p in t.partitions if p.leader_id >= 0}
     if dead := [tp for tp in partitions if tp not in led]:
         context.say(leaderless(dead, "waiting for one"))

@@ -25,14 +25,15 @@ from pk.cli.cluster.groups import (
     wanted_groups,
 )
 from pk.cli.cluster.groups import Commits as AnyCommits
-from pk.cli.cluster.topics import check_partitions, existing_topics
+from pk.cli.cluster.partition_selection import partitions_at
+from pk.cli.cluster.topics import existing_topics
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.groups.options import ResetOffsets
 from pk.cli.nouns.groups.reset_targets import Target, target_of
 from pk.cli.positions.grammar import Anchor, Position, Positions, Range
 from pk.cli.positions.resolve import ResolvedRange, resolve
 from pk.cli.positions.times import duration_ms, show_span
-from pk.cli.runtime.context import Context, join
+from pk.cli.runtime.context import Context, join, partition_name
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import phrase
 from pk.cli.undo.offset_changes import Move, ask, commit, export_csv, preview, report
@@ -248,6 +249,7 @@ class Planning:
             places = await self._places_listed(listed, tps)
         else:
             assert self._target.positions is not None
+            self._check_named(group, self._target.positions, tps)
             committed = {tp: commits[tp].offset if tp in commits else None for tp in tps}
             self._check_commits(self._target.positions, committed)
             places = await resolve(self._offsets, self._target.positions, tps, committed=committed)
@@ -257,6 +259,20 @@ class Planning:
             for tp in tps
             if tp in places
         ]
+
+    def _check_named(
+        self, group: str, positions: Positions, partitions: Sequence[TopicPartition]
+    ) -> None:
+        """Raises CommandError for a position of a partition in which the group has no commit, if
+        its commits say what is moved."""
+        there = {tp.partition for tp in partitions}
+        for number in positions.by_partition:
+            if number not in there:
+                has = join([partition_name(tp) for tp in partitions], 4)
+                raise CommandError(
+                    f"Group {group} has no commit in a partition {number}, only in {has}; -t TOPIC "
+                    "names what to set beyond that."
+                )
 
     def _check_commits(
         self, positions: Positions, committed: Mapping[TopicPartition, int | None]
@@ -292,9 +308,9 @@ class Planning:
         if self._named is None:
             self._named = []
             for topic in await existing_topics(self._context, self._admin, self._wanted):
-                numbers = self._wanted[topic.name]
-                every = [p.partition for p in topic.partitions]
-                self._named += check_partitions(topic, every if numbers is None else numbers)
+                self._named += partitions_at(
+                    [topic], self._wanted[topic.name], self._target.positions
+                )
             self._named.sort()
         return self._named
 

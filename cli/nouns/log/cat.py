@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from pk.cli.cluster.topics import partition_numbers
-from pk.cli.nouns.log.file_positions import Log, file_positions, is_control
+from pk.cli.nouns.log.file_positions import Log, check_there, file_positions, is_control
 from pk.cli.positions.grammar import START, Positions, everywhere
 from pk.cli.positions.lookup import say_inverted
 from pk.cli.records.output import Output
 from pk.cli.records.range_reader import Part
 from pk.cli.records.source import Source
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError
+from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.log.disk import RealDisk
-from pk.core.log.tools.inspect import Batch, survey
+from pk.core.log.tools.inspect import Batch, partition_of, survey
 from pk.core.record.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, Record
 from pk.core.record.build import ControlType, control_type
 
@@ -74,7 +74,12 @@ class _Request(NamedTuple):
 
 def _request(options: "CatRecords") -> _Request:
     positions = everywhere(START) if options.offset is None else file_positions(options.offset)
-    numbers = partition_numbers(options.partitions, "-p") or sorted(positions.by_partition)
+    chosen = partition_numbers(options.partitions, "-p")
+    named = sorted(positions.by_partition)
+    for number in named:
+        if chosen and number not in chosen:
+            raise Unusable(f"-o has a position of partition {number}, which -p does not select.")
+    numbers = named or chosen
     return _Request(positions, numbers, options.isolation_level == "read_committed")
 
 
@@ -92,20 +97,21 @@ def cat(context: Context, options: "CatRecords") -> None:
 
 def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
     disk = RealDisk(read_only=True)
-    found: list[Log] = []
+    found: list[str] = []
     for path in map(os.path.abspath, paths):
         if not os.path.isdir(path):
             raise CommandError(f"{path} is not a directory; give a partition directory.")
-        for directory in survey(disk, path).partitions:
-            if "/pk-metadata/" in directory.removeprefix(path):
-                continue  # pk's own events, which `pk log dump --records` shows
-            log = Log(disk, directory)
-            if not numbers or log.tp.partition in numbers:
-                found.append(log)
+        # Not pk's own events, which `pk log dump --records` shows.
+        found += [
+            directory
+            for directory in survey(disk, path).partitions
+            if "/pk-metadata/" not in directory.removeprefix(path)
+        ]
     if not found:
-        which = "partition of that number" if numbers else "partition"
-        raise CommandError(f"There is no {which} in the directories named.")
-    return found
+        raise CommandError("There is no partition in the directories named.")
+    held = {d: tp.partition for d in found if (tp := partition_of(d)) is not None}
+    check_there(numbers, held.values())
+    return [Log(disk, d) for d in found if not numbers or held.get(d) in numbers]
 
 
 def _copy(context: Context, log: Log, request: _Request, output: Output) -> None:

@@ -3,7 +3,7 @@
 import base64
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pk.cli.command_line.known_values import SHOWN
@@ -77,7 +77,7 @@ def dump(context: Context, options: "DumpLog") -> None:
         bare=options.skip_record_metadata,
     )
     if options.offset is not None:
-        _check_offset(options)
+        _check_offset(options, paths)
     parts = [part for path in paths for part in _parts(context, options, path, view)]
     _show(context, parts)
 
@@ -95,11 +95,26 @@ def _shown(options: "DumpLog") -> set[str]:
     return shown
 
 
-def _check_offset(options: "DumpLog") -> None:
-    """Raises Unusable if --show names something without offsets."""
+def _check_offset(options: "DumpLog", paths: Sequence[str]) -> None:
+    """Raises Unusable if --show names something without offsets, CommandError if -o names a
+    partition that is not there."""
+    from pk.cli.nouns.log.file_positions import check_there, file_positions
+
     other = _shown(options) - {"batches", "records"}
     if other:
         raise Unusable(f"-o chooses batches and records; it does not go with --show {min(other)}.")
+    named = sorted(file_positions(options.offset or "").by_partition)
+    if not named:
+        return
+    disk = RealDisk(read_only=True)
+    directories = [
+        directory
+        for path in paths
+        for directory in (
+            survey(disk, path).partitions if os.path.isdir(path) else [os.path.dirname(path)]
+        )
+    ]
+    check_there(named, (tp.partition for d in directories if (tp := partition_of(d)) is not None))
 
 
 def _within(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pk.cli.positions.grammar import Anchor, Position, Positions
 from pk.cli.positions.resolve import Bounds, ResolvedRange, positions_option, resolve_range
+from pk.cli.runtime.context import join
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.errors import KafkaError
 from pk.core.log.checkpoints import LOG_START_OFFSETS, parse_offsets
@@ -23,6 +24,15 @@ def file_positions(text: str) -> Positions:
     if positions.uses(Anchor.COMMITTED):
         raise Unusable("A partition's files hold no commits; `committed` needs a broker.")
     return positions
+
+
+def check_there(numbers: Iterable[int], there: Iterable[int]) -> None:
+    """Raises CommandError for a partition that no directory holds."""
+    held = sorted(set(there))
+    for number in numbers:
+        if number not in held:
+            which = f"only {join([str(n) for n in held])}" if held else "nor any other"
+            raise CommandError(f"There is no partition {number} in the directories named, {which}.")
 
 
 class Log:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pk.cli.cluster.partition_selection import partitions_at
 from pk.cli.cluster.topics import existing_topics, is_unknown
 from pk.cli.nouns.spark_export.rows import ExportPlanRow, ExportRow
 from pk.cli.output.rows import listing
@@ -72,8 +73,10 @@ async def _resolved(
     group: str | None,
     isolation: IsolationLevel,
 ) -> Mapping[TopicPartition, tuple[int, int | None]]:
+    topics = await existing_topics(context, admin, {tp.topic for tp in partitions})
+    wanted = partitions_at(topics, None, positions)
     ranges = await resolve_positions(
-        context, admin, positions, partitions, group=group, isolation=isolation
+        context, admin, positions, wanted, group=group, isolation=isolation
     )
     say_uncommitted(context, ranges, group)
     found: dict[TopicPartition, tuple[int, int | None]] = {}

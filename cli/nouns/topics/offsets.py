@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pk.cli.cluster.topics import check_partitions, describe_topics, partition_numbers
+from pk.cli.cluster.partition_selection import partitions_at
+from pk.cli.cluster.topics import describe_topics, partition_numbers
 from pk.cli.nouns.topics.options import TopicOffsets
 from pk.cli.nouns.topics.rows import OffsetsRow, PositionRow
 from pk.cli.output.rows import listing
@@ -55,10 +56,8 @@ async def offsets(context: Context, options: TopicOffsets) -> None:
     moment = _time(options.time) if options.time is not None else None
     numbers = partition_numbers(options.partitions, "-p")
     admin = await context.admin()
-    wanted: list[TopicPartition] = []
-    for topic in await describe_topics(context, admin, options.topic):
-        every = [p.partition for p in topic.partitions]
-        wanted += check_partitions(topic, numbers or every)
+    topics = await describe_topics(context, admin, options.topic)
+    wanted = partitions_at(topics, numbers, positions)
     isolation = r.IsolationLevel[options.isolation_level.upper()]
     starts, ends = await bounds_of(admin, wanted, isolation)
     answered = [tp for tp in wanted if isinstance(ends[tp], r.ListedOffset)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from pk.cli.cluster.partition_selection import partitions_at
 from pk.cli.cluster.topics import (
     check_partitions,
     existing_topics,
@@ -77,7 +78,7 @@ async def _ranges(
     for word in options.topic:
         name, own = topic_partitions(word)
         (topic,) = await existing_topics(context, admin, [name])
-        wanted += check_partitions(topic, own or numbers or [p.partition for p in topic.partitions])
+        wanted += partitions_at([topic], own or numbers, positions)
     ranges = await resolve_positions(context, admin, positions, wanted, group=options.group)
     return {tp: _kept_without_commit(place) for tp, place in ranges.items()}
 
