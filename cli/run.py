@@ -49,7 +49,8 @@ def handler_of(parsed: Parsed) -> Work:
     if seconds is None:
         from pk.cli.runtime.slow_answer import showing_waits
 
-        handler = showing_waits(handler, parsed.path)
+        if parsed.declared is None or not parsed.declared.shows_waits:
+            handler = showing_waits(handler)
     if how is not None:
         from pk.cli.runtime.trace import traced
 
@@ -98,12 +99,12 @@ def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
 def _refresh_names(parsed: Parsed, context: Context) -> None:
     """Starts fetching the names for completion, if a command at a terminal may have changed them or
     they are old; does not wait."""
-    dests = {option.dest for option in parsed.node.options}
-    if "bootstrap_server" not in dests or context.session is None:
+    assert isinstance(parsed.node, Command)
+    if not parsed.node.connects or context.session is None:
         return
     from pk.cli.command_line.completion.name_refresh import refresh_soon
 
-    changed = not dests.isdisjoint(("yes", "dry_run")) and not parsed.values.get("dry_run")
+    changed = parsed.node.changes and not parsed.values.get("dry_run")
     refresh_soon(context.settings.bootstrap, parsed.values, changed=changed)
 
 

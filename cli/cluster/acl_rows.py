@@ -27,6 +27,6 @@ class AclRow(TypedDict):
 class ChangedAclRow(AclRow):
     """What became of an ACL."""
 
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
     """The name of Kafka's error."""

@@ -14,7 +14,7 @@ class _Broker(TypedDict):
     port: int | None
     rack: str | None
     controller: bool
-    state: str
+    state: Annotated[str, Shown(word=True)]
     leaders: int
     replicas: int
 

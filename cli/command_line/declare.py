@@ -18,13 +18,13 @@ commands that take many. What typer cannot express is in our `Option` and `Argum
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 import typer
 from typer.main import get_command, get_group
 
-from pk.cli.command_line.declared import Declared, RowsByOption
+from pk.cli.command_line.declared import Declared, RowsByOption, Screen
 from pk.cli.command_line.kit import Command, Group
 from pk.cli.command_line.nouns import NOUNS
 from pk.cli.command_line.parameters import parameters_of
@@ -70,26 +70,35 @@ class Noun:
         rows: RowsByOption = (),
         blocking: bool = False,
         guards_itself: bool = False,
+        screen: Screen = "held",
+        shows_waits: bool = False,
+        in_shell: bool = True,
+        from_use: bool = False,
+        repeatable: bool | Callable[[Mapping[str, Any]], bool] = False,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declares a command by its names; without any, the noun itself is the command.
 
-        A `blocking` command runs without an event loop. One that `guards_itself` chooses its
-        profile first, and then applies it (`pk.cli.runtime.guards.guarding`). `shows` and `rows`
-        are the row types of its JSON (see `pk.cli.output.schema`): every command with -f has them.
+        `Declared` says what the attributes mean. `shows` and `rows` are the row types of its JSON
+        (see `pk.cli.output.schema`): every command with -f has them.
         """
         self._one_word = self._one_word or not names
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             declared = Declared(
-                function,
-                names or self.entry.names,
-                takes,
-                examples,
-                notes,
-                shows,
-                rows,
-                blocking,
-                guards_itself,
+                function=function,
+                names=names or self.entry.names,
+                takes=takes,
+                examples=tuple(examples),
+                notes=notes,
+                shows=shows,
+                rows=rows,
+                blocking=blocking,
+                guards_itself=guards_itself,
+                screen=screen,
+                shows_waits=shows_waits,
+                in_shell=in_shell,
+                from_use=from_use,
+                repeatable=repeatable,
             )
 
             bound = _taking(declared.parameters)

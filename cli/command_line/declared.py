@@ -2,12 +2,13 @@
 cannot hold."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from typer.core import TyperCommand
 
+from pk.cli.command_line.option_sets import Watch
 from pk.cli.command_line.parameters import declared_parameters, gathered, parameters_of
 
 if TYPE_CHECKING:
@@ -20,44 +21,69 @@ RowsByOption = Rows | Mapping[str, Rows]
 """The row types of a command, or several by the option that chooses; `()` if it shows no rows."""
 
 
+Screen = Literal["held", "streams", "paints"]
+"""How a command writes to a terminal: `held` back until it is clear whether it fits the screen,
+`streams` lines as they come, or `paints` the whole screen."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Declared:
     """A declared command: its function, and what typer cannot hold."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        names: tuple[str, ...],
-        takes: tuple[type, ...],
-        examples: Sequence[str],
-        notes: str,
-        shows: RowsByOption,
-        rows: RowsByOption,
-        blocking: bool,
-        guards_itself: bool = False,
-    ) -> None:
-        self.function = function
-        self.names = names
-        self.takes = takes
-        self.examples = tuple(examples)
-        self.notes = notes
-        self.shows = shows
-        self.rows = rows
-        self.blocking = blocking
-        self.guards_itself = guards_itself
-        own = [p for name, p in inspect.signature(function).parameters.items() if name != "context"]
-        self.own = [p.name for p in own]
-        self.spread: dict[str, type] = {}
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+    takes: tuple[type, ...] = ()
+    examples: tuple[str, ...] = ()
+    notes: str = ""
+    shows: RowsByOption = ()
+    rows: RowsByOption = ()
+    blocking: bool = False
+    """Whether it runs without an event loop."""
+
+    guards_itself: bool = False
+    """Whether it chooses its profile first, and then applies it
+    (`pk.cli.runtime.guards.guarding`)."""
+
+    screen: Screen = "held"
+    shows_waits: bool = False
+    """Whether it shows on the terminal itself which brokers it waits for."""
+
+    in_shell: bool = True
+    """Whether it works in `pk shell`."""
+
+    from_use: bool = False
+    """Whether its topic or group may be the one that `use` set in the shell. Never for a command
+    that deletes or replaces something for good: its target is typed."""
+
+    repeatable: bool | Callable[[Mapping[str, Any]], bool] = False
+    """Whether `\\w` in the shell may repeat it, with these values: it shows something and ends.
+    Every command that takes -w (`Watch`) may be."""
+
+    own: tuple[str, ...] = field(init=False)
+    spread: dict[str, type] = field(init=False, default_factory=dict[str, type])
+    parameters: list[inspect.Parameter] = field(init=False, default_factory=list[inspect.Parameter])
+
+    def __post_init__(self) -> None:
+        signature = inspect.signature(self.function)
+        own = [p for name, p in signature.parameters.items() if name != "context"]
+        object.__setattr__(self, "own", tuple(p.name for p in own))
         for each in own:
             if isinstance(each.annotation, type) and is_dataclass(each.annotation):
                 self.spread[each.name] = each.annotation
-        self.parameters: list[inspect.Parameter] = []
         for each in own:
             if each.name in self.spread:
-                self.parameters += parameters_of(each.annotation)
+                self.parameters.extend(parameters_of(each.annotation))
             else:
-                self.parameters += declared_parameters(each.name, each.annotation, each.default)
-        for kind in takes:
-            self.parameters += parameters_of(kind)
+                found = declared_parameters(each.name, each.annotation, each.default)
+                self.parameters.extend(found)
+        for kind in self.takes:
+            self.parameters.extend(parameters_of(kind))
+
+    def may_repeat(self, values: Mapping[str, Any]) -> bool:
+        """Whether `\\w` may repeat the command with these values."""
+        if callable(self.repeatable):
+            return self.repeatable(values)
+        return self.repeatable or Watch in self.takes
 
     def call(self, values: Mapping[str, Any]) -> "Callable[[Context], Any]":
         """The work for these values: the function with all arguments except the context."""

@@ -104,6 +104,8 @@ def _command(command: TyperCommand, options: list[dict[str, Any]]) -> dict[str, 
             notes=declared.notes,
             columns=column_names(declared),
             blocking=declared.blocking,
+            from_use=declared.from_use,
+            not_in_shell=not declared.in_shell,
         ),
     }
 

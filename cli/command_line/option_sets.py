@@ -159,6 +159,7 @@ class Listing(Format):
             "--where",
             value="CONDITION",
             help="Show only rows that match, such as 'lag > 100 and topic ~ ^orders'.",
+            complete="condition",
             panel=OUTPUT,
         ),
     ] = None
@@ -430,6 +431,7 @@ RecordWhere = Annotated[
         "--where",
         value="CONDITION",
         help="Only records that match, such as 'value.amount > 9 and headers.eu = 1'.",
+        complete="record-condition",
     ),
 ]
 Isolation = Annotated[

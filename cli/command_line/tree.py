@@ -87,17 +87,20 @@ class Argument:
 
 
 class Command:
-    """A leaf: what it takes. `columns` are the names of the columns that it shows, parted by
-    blanks, by the option that chooses between several lists; a command that prints no JSON has
-    none."""
+    """A leaf: what it takes. `from_use` and `in_shell` are those of
+    `pk.cli.command_line.declared.Declared`. `columns` are the names of the columns that it shows,
+    separated by blanks, by the option that chooses between several lists; a command that prints no
+    JSON has none."""
 
     __slots__ = (
         "arguments",
         "blocking",
         "columns",
         "examples",
+        "from_use",
         "help",
         "hidden",
+        "in_shell",
         "names",
         "notes",
         "options",
@@ -111,6 +114,8 @@ class Command:
         self.examples: tuple[str, ...] = tuple(data.get("examples", ()))
         self.notes: str = data.get("notes", "")
         self.blocking: bool = data.get("blocking", False)
+        self.from_use: bool = data.get("from_use", False)
+        self.in_shell: bool = not data.get("not_in_shell", False)
         self.hidden: bool = False
         self.columns: dict[str, str] = data.get("columns", {})
 
@@ -127,6 +132,11 @@ class Command:
     def takes(self, dest: str) -> bool:
         """Whether it has an option that is called `dest` in Python."""
         return any(option.dest == dest for option in self.options)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something: if so, it takes -y."""
+        return self.takes("yes")
 
     def under(self, panel: str) -> list[Option]:
         """Its options under one heading of help."""

@@ -33,6 +33,9 @@ class Column(NamedTuple):
     whole: bool = False
     """Other columns are folded first: this one is a name that people copy from the screen."""
 
+    word: bool = False
+    """Its values are of a fixed set: --where compares them in any case."""
+
 
 class Listing(NamedTuple):
     """A list. `style` returns a rich style for a row that should stand out."""
@@ -106,6 +109,11 @@ def plain(value: Any) -> str:
     return str(value)
 
 
+def words_in(columns: Sequence[Column]) -> frozenset[str]:
+    """The keys of the columns whose values are of a fixed set."""
+    return frozenset(column.key for column in columns if column.word)
+
+
 def narrow(listing: Listing, options: OutputOptions) -> Listing:
     """The listing with the requested rows and columns, in the requested order. Raises Unusable."""
     keys = [column.key for column in listing.columns]
@@ -114,7 +122,7 @@ def narrow(listing: Listing, options: OutputOptions) -> Listing:
         from pk.cli.output.where import WhereError, parse_where
 
         try:
-            holds = parse_where(options.where, keys)
+            holds = parse_where(options.where, keys, words_in(listing.columns))
         except WhereError as e:
             raise Unusable(f"{e}.") from None
         rows = [row for row in rows if holds(row)]

@@ -1,6 +1,8 @@
 """The row of a record, for every command that takes the formats of records."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from pk.cli.output.rows import Shown
 
 
 class RecordRow(TypedDict):
@@ -11,7 +13,7 @@ class RecordRow(TypedDict):
     partition: int
     offset: int
     timestamp: int
-    timestamp_type: str
+    timestamp_type: Annotated[str, Shown(word=True)]
     key: NotRequired[str | None]
     key_b64: NotRequired[str]
     value: NotRequired[str | None]
@@ -27,7 +29,7 @@ class ParsedRecordRow(TypedDict):
     partition: int
     offset: int
     timestamp: int
-    timestamp_type: str
+    timestamp_type: Annotated[str, Shown(word=True)]
     key: NotRequired[Any]
     key_b64: NotRequired[str]
     value: NotRequired[Any]

@@ -51,10 +51,11 @@ class Shown:
     for people; `null` replaces a missing one. A `wide` column is shown by `-f wide` only. Numbers
     stand on the `right`, all else on the left, unless that is given. `on_terminal` writes the cell
     for a terminal, from the whole row. The cells of a `whole` column are folded last, for names
-    that somebody may copy from the screen.
+    that somebody may copy from the screen. A `word` is one of a fixed set, such as a state: --where
+    compares it in any case. A field whose type is a Literal is a word, too.
     """
 
-    __slots__ = ("null", "on_terminal", "right", "show", "title", "whole", "wide")
+    __slots__ = ("null", "on_terminal", "right", "show", "title", "whole", "wide", "word")
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Shown:
         right: bool | None = None,
         on_terminal: Callable[[Any], str] | None = None,
         whole: bool = False,
+        word: bool = False,
     ) -> None:
         self.title = title
         self.show = show
@@ -74,6 +76,7 @@ class Shown:
         self.right = right
         self.on_terminal = on_terminal
         self.whole = whole
+        self.word = word
 
     def writer(self) -> Callable[[Any], str] | None:
         """Formats a value that may be missing; None if no special format is needed."""
@@ -121,9 +124,17 @@ def _all_columns(kind: type) -> "tuple[Column, ...]":
         kinds, _null = _parts(hint)
         is_number = bool(kinds) and all(each in (int, float) for each in kinds)
         right = is_number if shown.right is None else shown.right
+        is_word = shown.word or all(get_origin(each) is Literal for each in kinds)
         found.append(
             Column(
-                name, shown.writer(), shown.wide, right, shown.title, shown.on_terminal, shown.whole
+                name,
+                shown.writer(),
+                shown.wide,
+                right,
+                shown.title,
+                shown.on_terminal,
+                shown.whole,
+                is_word,
             )
         )
     return tuple(found)
@@ -163,6 +174,11 @@ def field_listing(row: Mapping[str, object]) -> "Listing":
 
     lines = [{"name": name.replace("_", " "), "value": value} for name, value in row.items()]
     return Listing((Column("name"), Column("value")), lines)
+
+
+def words_of(kind: type) -> frozenset[str]:
+    """The fields whose value is one of a fixed set."""
+    return frozenset(column.key for column in _all_columns(kind) if column.word)
 
 
 def part_of(kind: type[RowType], row: Mapping[str, object]) -> RowType:

@@ -14,7 +14,7 @@ objects, also in a text that contains JSON (`value.user.id`).
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 Predicate = Callable[[Mapping[str, Any]], bool]
@@ -32,28 +32,6 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 MISSING: Final = object()
 _WORD_OPERATORS = frozenset(("contains", "in"))
 _KEYWORDS = frozenset(("and", "or", "not", *_WORD_OPERATORS))
-
-
-WORDS: Final = frozenset(
-    (
-        "check",
-        "codec",
-        "colour",
-        "effect",
-        "event",
-        "guard",
-        "kind",
-        "protocol",
-        "result",
-        "severity",
-        "source",
-        "state",
-        "timestamp_type",
-        "trend",
-        "type",
-    )
-)
-"""Columns of lists that have a fixed set of values, rather than names."""
 
 
 class WhereError(ValueError):
@@ -212,10 +190,13 @@ _ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class _Parser:
-    def __init__(self, text: str, fields: frozenset[str] | None) -> None:
+    def __init__(
+        self, text: str, fields: frozenset[str] | None, words: Collection[str] = ()
+    ) -> None:
         self.tokens = _tokens(text)
         self.position = 0
         self.fields = fields
+        self.words = words
         self.equalled: list[tuple[str, str]] = []
         """The fields that the condition compares with a text, and that text."""
 
@@ -299,7 +280,7 @@ class _Parser:
             return lambda row: _true(value_at(row, path))
         self.position += 1
         operator = token.text
-        is_word = self.fields is not None and len(path) == 1 and path[0] in WORDS
+        is_word = len(path) == 1 and path[0] in self.words
         equal = _same_word if is_word else _equal
         if operator == "in":
             wanted = self.values()
@@ -340,9 +321,12 @@ def _matching(path: tuple[str, ...], pattern: str, wanted: bool) -> Predicate:
     return test
 
 
-def parse_where(text: str, fields: Iterable[str] | None = None) -> Predicate:
-    """The test that `text` describes; with `fields`, others are refused. Raises WhereError."""
-    parser = _Parser(text, None if fields is None else frozenset(fields))
+def parse_where(
+    text: str, fields: Iterable[str] | None = None, words: Collection[str] = ()
+) -> Predicate:
+    """The test that `text` describes; with `fields`, others are refused. The values of `words` are
+    of a fixed set, and match in any case. Raises WhereError."""
+    parser = _Parser(text, None if fields is None else frozenset(fields), words)
     predicate = parser.either()
     left = parser.peek()
     if left is not None:
@@ -353,16 +337,22 @@ def parse_where(text: str, fields: Iterable[str] | None = None) -> Predicate:
 _VALUES_MAX = 8
 
 
-def why_nothing(text: str, rows: Sequence[Mapping[str, Any]], *, all_values: bool) -> str | None:
-    """Why no row of `rows` meets the condition, where it wants a field to be what it is in none of
-    them: a sentence with what may have been meant, and with `all_values`, else, with the values
-    there are. None where there is nothing to say."""
+def why_nothing(
+    text: str,
+    rows: Sequence[Mapping[str, Any]],
+    words: Collection[str] = (),
+    *,
+    all_values: bool,
+) -> str | None:
+    """Why no row of `rows` meets the condition, if it wants a field to be what it is in none of
+    them: a sentence with what may have been meant, else, with `all_values`, the values there are.
+    None if there is nothing to say. `words` are those of `parse_where`."""
     from pk.cli.command_line.nearest import did_you_mean_one_of, nearest
 
-    parser = _Parser(text, frozenset(key for row in rows[:1] for key in row))
+    parser = _Parser(text, frozenset(key for row in rows[:1] for key in row), words)
     parser.either()
     for field, wanted in parser.equalled:
-        equal = _same_word if field in WORDS else _equal
+        equal = _same_word if field in words else _equal
         found = [value_at(row, (field,)) for row in rows]
         if any(equal(value, wanted) for value in found):
             continue

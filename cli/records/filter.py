@@ -3,6 +3,8 @@
 import os
 from collections.abc import Callable, Iterable
 
+from pk.cli.output import record_row
+from pk.cli.output.rows import words_of
 from pk.cli.output.where import WhereError, parse_where
 from pk.cli.records.row import ROW_FIELDS, RecordRow
 from pk.cli.records.source import Source
@@ -24,7 +26,7 @@ def record_filter(
         tests.append(_has_header(name, os.fsencode(text)))
     if where is not None:
         try:
-            holds = parse_where(where, ROW_FIELDS)
+            holds = parse_where(where, ROW_FIELDS, words_of(record_row.RecordRow))
         except WhereError as e:
             raise Unusable(f"{e}.") from None
         tests.append(lambda s, r: holds(RecordRow(s, r)))

@@ -20,6 +20,7 @@ from pk.cli.output.formats import (
     narrow,
     render,
     render_document,
+    words_in,
 )
 from pk.cli.runtime.exits import Exit, Refused
 from pk.cli.runtime.settings import Settings, settings_of
@@ -136,6 +137,11 @@ class Context:
         return name in self._values
 
     @property
+    def changes(self) -> bool:
+        """Whether the command changes something: if so, it takes -y."""
+        return self.takes("yes")
+
+    @property
     def output(self) -> OutputOptions:
         """How to show lists. Raises Unusable."""
         values = self._values
@@ -174,7 +180,9 @@ class Context:
         if listing.rows and not narrow(listing, options).rows:
             keys = [column.key for column in listing.columns]
             rows = [{key: row.get(key) for key in keys} for row in listing.rows]
-            said = why_nothing(options.where or "", rows, all_values=self.streams.err_terminal)
+            words = words_in(listing.columns)
+            all_values = self.streams.err_terminal
+            said = why_nothing(options.where or "", rows, words, all_values=all_values)
             if said:
                 self.say(said)
 
@@ -261,7 +269,7 @@ class Context:
             found = await self.session.admin(self.settings, self.about)
         # A plan without what one broker knows would be a different plan; a topic read in part is
         # not read.
-        whole = self.takes("yes") or self.about is not None
+        whole = self.changes or self.about is not None
         return self.session.thorough(found) if whole else found
 
     def allow(self) -> None:
@@ -283,7 +291,7 @@ class Context:
         """
         self.allow()
         guard, profile, values = self.settings.guard, self.settings.profile, self._values
-        unasked = values.get("yes") or values.get("execute")
+        unasked = values.get("yes")
         if guard == "none" or (unasked and guard != "insist"):
             return
         if not self.streams.in_terminal or not self.streams.err_terminal:

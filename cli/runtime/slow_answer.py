@@ -21,25 +21,9 @@ _AFTER_S: Final = 2.0
 _WORKING_AFTER_S: Final = 1.0
 _EVERY_S: Final = 0.25
 
-OWN_WORDS: Final = frozenset(
-    (
-        "top",
-        "cp",
-        "console-consumer",
-        "console-producer",
-        "groups watch",
-        "perf produce",
-        "perf consume",
-        "perf e2e",
-    )
-)
-"""Commands that draw on the terminal themselves, and show there what they wait for."""
 
-
-def showing_waits(handler: Handler, path: Sequence[str]) -> Handler:
+def showing_waits(handler: Handler) -> Handler:
     """`handler`, which shows the brokers it waits for until it has produced output."""
-    if " ".join(path) in OWN_WORDS:
-        return handler
 
     async def run(context: Context) -> int | None:
         streams = context.streams
@@ -60,7 +44,7 @@ def showing_waits(handler: Handler, path: Sequence[str]) -> Handler:
 
 async def _show_waits(context: Context) -> None:
     assert context.session is not None
-    changes = context.takes("yes")
+    changes = context.changes
     began = trio.current_time()
     while not context.spoke:
         passed_s = trio.current_time() - began

@@ -12,9 +12,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from pk.cli.command_line.completion.candidates import Candidate, matching
-from pk.cli.command_line.tree import Group
+from pk.cli.command_line.tree import Command, Group
 from pk.cli.shell.cache import Cache
-from pk.cli.shell.shell_commands import NOT_HERE
 from pk.cli.shell.words import is_after_output, parted, quoted
 from pk.cli.terminal.text import cut_middle
 
@@ -113,9 +112,13 @@ class ShellCompleter(Completer):
             return [c for c in own if c.word.startswith(typed)]
         found = matching(self._root, words, typed, self._cache, fuzzy)
         if not words:
-            found = [c for c in found if c.word not in NOT_HERE]
+            found = [c for c in found if self._works_here(c.word)]
             found += fuzzy(typed, OWN_WORDS)
         return found
+
+    def _works_here(self, word: str) -> bool:
+        node = self._root.child(word)
+        return not isinstance(node, Command) or node.in_shell
 
     def _use(self, words: list[str]) -> Iterable[Candidate]:
         if len(words) == 1:

@@ -31,21 +31,12 @@ from pk.cli.runtime.settings import Settings, settings_of
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.engine import Engine, Job, reported
 from pk.cli.shell.paging import HeldError, HeldOutput
-from pk.cli.shell.shell_commands import HELP, NOT_HERE
+from pk.cli.shell.shell_commands import HELP
 from pk.cli.shell.words import Line, split_commands, split_line
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.suspend import heeding
 from pk.cli.terminal.text import escaped_lines
 from pk.net.endings import drop_dead_terminal, ending_signals
-
-_NOT_FILLED = frozenset(("create", "delete", "cp"))
-"""Commands that need their topics named, whatever `use` says."""
-
-_PAINTING = frozenset(("top", "console-producer"))
-"""Commands that take over the terminal."""
-
-_STREAMING = frozenset((*_PAINTING, "console-consumer", "wait", "perf", "cp", "log"))
-"""Commands whose output is not held back: they show records or events as they arrive."""
 
 _WAIT_S = 0.25
 _LOST_S = 1.0
@@ -240,13 +231,14 @@ class Shell:
     def _check(self, parsed: Parsed, line: Line) -> None:
         """Refuses commands that do not work in the shell. Raises UsageError."""
         path, node = parsed.path, parsed.node
-        if path and path[0] in NOT_HERE:
-            raise UsageError(f"pk {path[0]} does not work in the shell", path)
         if parsed.wants_help or not isinstance(node, Command):
             return
+        if not node.in_shell:
+            raise UsageError(f"pk {' '.join(path)} does not work in the shell", path)
         if path == ("broker", "start") and not parsed.values["detach"]:
             raise UsageError("In the shell, `broker start` needs --detach", path)
-        if line.watch_s is not None and not _can_be_watched(parsed, node):
+        assert parsed.declared is not None
+        if line.watch_s is not None and not parsed.declared.may_repeat(parsed.values):
             raise UsageError(
                 f"\\w repeats commands that show something and end; not pk {' '.join(path)}", path
             )
@@ -270,12 +262,11 @@ class Shell:
     def _command(
         self, parsed: Parsed, line: Line, out: BinaryIO | None, terminal: bool | None
     ) -> int:
-        node = parsed.node
-        assert isinstance(node, Command)
+        node, declared = parsed.node, parsed.declared
+        assert isinstance(node, Command) and declared is not None
         watched = line.watch_s is not None or parsed.values.get("watch_s")
-        name = parsed.path[0]
-        if out is None and not watched and not _changes(node) and name not in _PAINTING:
-            through = name in _STREAMING
+        if out is None and not watched and not node.changes and declared.screen != "paints":
+            through = declared.screen == "streams"
             return self._held(lambda streams: self._run_on(parsed, line, streams), through=through)
         streams = Streams(out=out, out_terminal=terminal, stdin=self.stdin)
         return self._run_on(parsed, line, streams)
@@ -299,8 +290,8 @@ class Shell:
     def _run_on(self, parsed: Parsed, line: Line, streams: Streams) -> int:
         from pk.cli.shell.vertical import VerticalContext
 
-        node = parsed.node
-        assert isinstance(node, Command)
+        node, declared = parsed.node, parsed.declared
+        assert isinstance(node, Command) and declared is not None
         kind = VerticalContext if line.vertical else Context
         context = kind(parsed.values, parsed.path, streams)
         if not parsed.values.given.intersection(CONNECTING):
@@ -313,14 +304,13 @@ class Shell:
             handler = _watched(handler, line.watch_s, in_thread=node.blocking)
         elif node.blocking:
             return self._run_here(handler, context)
-        changes = _changes(node)
         # A script's command fails as `pk` does: there is no user who could wait.
-        retried = self.interactive and not changes and parsed.path[0] not in _STREAMING
+        retried = self.interactive and not node.changes and declared.screen == "held"
         job = Job(handler, context, retried=retried)
         code = self._wait(job)
         with contextlib.suppress(BrokenPipeError):
             streams.out.flush()
-        if changes:
+        if node.changes:
             self.engine.soon(self.cache.stale)
         return code
 
@@ -353,13 +343,13 @@ class Shell:
         return Exit.INTERRUPTED if job.abandoned else job.code
 
     def filled(self, words: list[str]) -> list[str]:
-        """`words`, completed with the topic or group of `use` if the command takes one and none is
-        named."""
+        """`words`, completed with the topic or group of `use` if the command takes it from there
+        and none is named."""
         from pk.cli.command_line.completion.candidates import locate
 
         place = locate(tree(), words)
         node = place.node
-        if not isinstance(node, Command) or node.name in _NOT_FILLED or place.plain:
+        if not isinstance(node, Command) or not node.from_use or place.plain:
             return words
         given = {option.dest for option, _ in place.given}
         first = node.arguments[0].name if node.arguments else ""
@@ -372,22 +362,6 @@ class Shell:
             "topic" if first == "TOPIC" else "group" if first == "GROUP" else ""
         )
         return [*words, name] if name else words
-
-
-def _can_be_watched(parsed: Parsed, node: Command) -> bool:
-    """Whether it shows something, ends by itself, and can be repeated safely."""
-    name, values = parsed.path[0], parsed.values
-    if _changes(node) or name in ("wait", "perf", *_PAINTING):
-        return False
-    if name == "console-consumer":
-        ends = (
-            values["exit"]
-            or values["tail"]
-            and not values["follow"]
-            or ".." in (values["offset"] or "")
-        )
-        return bool(ends) and not values["group"]
-    return not node.blocking or name in ("log", "profile")
 
 
 def _watched(
@@ -427,10 +401,6 @@ def _leave(number: int, _frame: object) -> None:
     if number == signal.SIGHUP:
         drop_dead_terminal()
     raise SystemExit(128 + number)
-
-
-def _changes(node: Command) -> bool:
-    return any(option.dest in ("yes", "dry_run") for option in node.options)
 
 
 def _switched(now: bool, words: list[str]) -> bool:

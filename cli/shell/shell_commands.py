@@ -1,9 +1,10 @@
-"""The shell's own commands, as `\\?` shows them, and the pk commands that do not work in it."""
+"""The shell's own commands, as `\\?` shows them."""
 
 HELP = r"""pk's commands, without the word pk: `help` lists them, and `help topics create`
 explains one.
 
-use topic NAME       the topic of later commands that name none
+use topic NAME       the topic of later commands that name none; what alters or
+                     deletes something needs its target typed
 use group NAME       the same for a group;  use topic, use group, use: clear it
 use profile NAME     switch to another cluster
 
@@ -26,6 +27,3 @@ Ctrl-R find earlier lines, Right takes the grey suggestion, Ctrl-X Ctrl-E opens
 $EDITOR. Ctrl-C stops the command, never the shell. The history keeps no
 secrets.
 """
-
-NOT_HERE = frozenset(("up", "shell", "completion"))
-"""Commands that do not work in the shell."""

@@ -36,11 +36,12 @@ class Drawn(Shown):
         falling: bool = False,
         only_snapshot: bool = False,
         sorts: bool = True,
+        word: bool = False,
     ) -> None:
         """`drop`: 0 if it is always drawn. `falling`: sorting by it starts with the largest.
         `only_snapshot`: the screen draws it only on request. `sorts`: whether rows can be sorted by
         it."""
-        super().__init__(title, show=show, null=null, right=right, wide=drop > 1)
+        super().__init__(title, show=show, null=null, right=right, wide=drop > 1, word=word)
         self.drop = drop
         self.falling = falling
         self.only_snapshot = only_snapshot
@@ -87,7 +88,7 @@ class BrokerRow(TypedDict):
     broker: int
     address: str | None
     rack: Annotated[str | None, Drawn(drop=3)]
-    state: str
+    state: Annotated[str, Shown(word=True)]
     controller: Annotated[bool, Drawn("CTRL", drop=2, falling=True)]
     leaders: Annotated[int, Drawn(show=show_count, falling=True)]
     replicas: Annotated[int, Drawn(show=show_count, falling=True)]
@@ -132,8 +133,8 @@ class PartitionRow(TypedDict):
 
 class _Group(TypedDict):
     group: str
-    state: str | None
-    type: Annotated[str | None, Drawn(drop=4)]
+    state: Annotated[str | None, Shown(word=True)]
+    type: Annotated[str | None, Drawn(drop=4, word=True)]
     members: Annotated[int | None, Drawn("MEM", show=show_count, falling=True)]
     topics: Annotated[int | None, Drawn(show=show_count, drop=2, falling=True)]
 
@@ -145,7 +146,7 @@ class _Rates(TypedDict):
 
 
 class _Trend(TypedDict):
-    trend: Annotated[str | None, Drawn(show=show_trend, only_snapshot=True)]
+    trend: Annotated[str | None, Drawn(show=show_trend, only_snapshot=True, word=True)]
     zero_s: Annotated[float | None, Drawn("TO ZERO", show=_show_seconds, only_snapshot=True)]
 
 
@@ -200,7 +201,7 @@ class OutOfSyncRow(TypedDict):
     replicas: Annotated[list[int], Drawn(drop=1)]
     isr: Annotated[list[int], Drawn("ISR")]
     out_of_sync: Annotated[list[int], Drawn("OUT")]
-    state: Annotated[str, Drawn(drop=2)]
+    state: Annotated[str, Drawn(drop=2, word=True)]
     out_for_ms: Annotated[int | None, Drawn("OUT FOR", show=show_span, null="?", falling=True)]
     since: Annotated[str | None, Drawn(drop=4)]
     behind: Annotated[ReplicaLag | None, Drawn(show=show_lag)]

@@ -15,7 +15,7 @@ class ChangeRow(TypedDict):
     cluster: str
     undone: Annotated[str | None, Shown(show=lambda _time: "yes")]
     time: Annotated[str, Shown(wide=True)]
-    kind: Annotated[str, Shown(wide=True)]
+    kind: Annotated[str, Shown(wide=True, word=True)]
     cluster_id: Annotated[str | None, Shown(wide=True)]
 
 
@@ -40,8 +40,8 @@ class OffsetChangeRow(TypedDict):
     delta: Annotated[int | None, Shown("Δ RECORDS", show=_show_delta)]
     target_time: Annotated[str | None, Shown("TIME AT TARGET", show=_to_the_minute, right=True)]
     note: str | None
-    result: str
-    effect: Annotated[str | None, Shown(wide=True)]
+    result: Annotated[str, Shown(word=True)]
+    effect: Annotated[str | None, Shown(wide=True, word=True)]
     """re-read, skip, stay, delete; None where nothing was committed."""
 
     error: Annotated[str | None, Shown(wide=True)]
@@ -55,7 +55,7 @@ class ConfigUndoRow(TypedDict):
     now: Annotated[str | None, Shown(null="(not set)")]
     then: Annotated[str | None, Shown(null="(not set)")]
     note: str | None
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
 
@@ -64,5 +64,5 @@ class UserUndoRow(TypedDict):
 
     user: str
     mechanism: str
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]

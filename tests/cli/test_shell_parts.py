@@ -19,7 +19,7 @@ from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.parsed import Parsed
-from pk.cli.command_line.tree import tree
+from pk.cli.command_line.tree import commands, tree
 from pk.cli.output.formats import Column, Listing, OutputOptions
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit
@@ -339,8 +339,72 @@ def test_use_fills_in_what_is_not_named() -> None:
     assert shell.filled(["consume", "-t", "x"]) == ["consume", "-t", "x"]
     assert shell.filled(["groups", "lag"]) == ["groups", "lag", "billing"]
     assert shell.filled(["groups", "lag", "-t", "x"]) == ["groups", "lag", "-t", "x"]
-    assert shell.filled(["topics", "delete"]) == ["topics", "delete"]
     assert shell.filled(["topics", "list"]) == ["topics", "list"]
+    assert shell.filled(["produce"]) == ["produce", "orders"]
+
+
+MAY_CHANGE_WHAT_IS_USED = {"console-producer", "groups reset-offsets"}
+"""Adds records, at a prompt that names the topic; shows a plan, and can be undone."""
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, command in commands(tree()) if command.changes], ids=" ".join
+)
+def test_no_change_takes_its_target_from_use(path: tuple[str, ...]) -> None:
+    shell = Shell(HERE, interactive=False)
+    shell.cache.topic, shell.cache.group = "orders", "billing"
+    filled = shell.filled([*path, "-y"])
+    assert (filled != [*path, "-y"]) == (" ".join(path) in MAY_CHANGE_WHAT_IS_USED)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, command in commands(tree()) if command.from_use], ids=" ".join
+)
+def test_what_takes_its_target_from_use_has_one(path: tuple[str, ...]) -> None:
+    shell = Shell(HERE, interactive=False)
+    shell.cache.topic, shell.cache.group = "orders", "billing"
+    assert shell.filled([*path])[len(path) :] in (["orders"], ["billing"])
+
+
+def test_partitions_of_the_used_topic_are_offered_only_where_it_is_the_target() -> None:
+    remember(HERE.bootstrap, "topic", {"orders": "2 partitions"})
+    cache = Cache(HERE)
+    cache.topic = "orders"
+    complete = ShellCompleter(tree(), cache)
+    assert [c.word for c in complete.matches(["consume", "-p"], "")] == ["0", "1"]
+    assert complete.matches(["topics", "trim", "-p"], "") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "groups watch g",  # these two never end
+        "schema-registry start",
+        "share-consume t -g g",  # each run takes other records
+        "consume t",
+        "consume t -g g -e",
+        "produce t",
+        "top",
+        "wait topic t",
+        "test -- true",
+        "profile edit",
+        "pipeline run f",
+        "topics trim t",
+        "perf e2e",
+    ],
+)
+def test_what_changes_something_or_does_not_end_is_not_repeated(line: str) -> None:
+    shell = Shell(HERE, interactive=False)
+    with pytest.raises(UsageError, match="repeats commands that show something and end"):
+        shell._check(parse(line.split()), split_line(rf"{line} \w"))
+
+
+@pytest.mark.parametrize(
+    "line", ["consume t -e", "topics list", "isr", "log dump d", "schema list"]
+)
+def test_what_shows_something_and_ends_may_be_repeated(line: str) -> None:
+    shell = Shell(HERE, interactive=False)
+    shell._check(parse(line.split()), split_line(rf"{line} \w"))
 
 
 def test_names_that_the_shell_tells_are_inert(capsys: pytest.CaptureFixture[str]) -> None:

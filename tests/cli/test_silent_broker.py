@@ -180,12 +180,6 @@ def test_who_is_silent_to_several_clients_of_a_session_is_named_once() -> None:
         assert trio.run(ask) == [f"127.0.0.1:{port}"]
 
 
-def test_what_draws_on_the_terminal_itself_is_there() -> None:
-    from pk.cli.command_line.tree import commands, tree
-
-    assert waiting.OWN_WORDS <= {" ".join(path) for path, _ in commands(tree())}
-
-
 # A cluster of our own
 
 

@@ -29,9 +29,7 @@ def shown(line: str, for_s: float, silent: Sequence[Node] = ()) -> str:
             session.silent = lambda for_s: list(silent)
             streams = Streams(err=said)
             streams.err_terminal = True
-            await showing_waits(work, parsed.path)(
-                Context(parsed.values, parsed.path, streams, session)
-            )
+            await showing_waits(work)(Context(parsed.values, parsed.path, streams, session))
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     return said.getvalue()

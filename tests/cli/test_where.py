@@ -102,6 +102,8 @@ STATES = (
     {"group": "Audit", "state": "Stable", "type": None},
 )
 
+WORDS = ("state", "type")
+
 
 @pytest.mark.parametrize(
     ("condition", "found"),
@@ -120,7 +122,7 @@ STATES = (
 def test_words_of_a_fixed_set_are_known_in_any_case_and_names_are_not(
     condition: str, found: list[str]
 ) -> None:
-    holds = parse_where(condition, STATES[0])
+    holds = parse_where(condition, STATES[0], WORDS)
     assert [row["group"] for row in STATES if holds(row)] == found
 
 
@@ -137,8 +139,8 @@ def test_words_of_a_fixed_set_are_known_in_any_case_and_names_are_not(
     ],
 )
 def test_why_nothing_is_found(condition: str, said: str | None) -> None:
-    assert why_nothing(condition, STATES, all_values=True) == (said and f"--where: {said}")
-    quiet = why_nothing(condition, STATES, all_values=False)
+    assert why_nothing(condition, STATES, WORDS, all_values=True) == (said and f"--where: {said}")
+    quiet = why_nothing(condition, STATES, WORDS, all_values=False)
     assert quiet == (f"--where: {said}" if said and "did you mean" in said else None)
 
 

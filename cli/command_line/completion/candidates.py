@@ -83,6 +83,10 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
         map(Candidate, ("cluster", "topics", "groups", "isr", "reassign", "requests"))
     ),
     "transaction-state": tuple(map(Candidate, TRANSACTION_STATES)),
+    "group-state": tuple(map(Candidate, GROUP_STATES)),
+    "group-type": tuple(map(Candidate, GROUP_TYPES)),
+    "log-content": tuple(map(Candidate, SHOWN)),
+    "offset-time": tuple(map(Candidate, ("latest", "earliest", "max-timestamp"))),
     "shell": (Candidate("bash"), Candidate("zsh"), Candidate("fish")),
     "feature-action": (
         Candidate("list", "show features"),
@@ -144,15 +148,6 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
         )
     ),
 }
-
-
-_BY_LONG_NAME: dict[tuple[str, str], tuple[Candidate, ...]] = {
-    ("list", "--state"): tuple(map(Candidate, GROUP_STATES)),
-    ("list", "--type"): tuple(map(Candidate, GROUP_TYPES)),
-    ("dump", "--show"): tuple(map(Candidate, SHOWN)),
-    ("offsets", "--time"): tuple(map(Candidate, ("latest", "earliest", "max-timestamp"))),
-}
-"""Values of options that say nothing of their completion, by the command's name and theirs."""
 
 
 def locate(root: Group, words: Sequence[str]) -> CursorContext:
@@ -273,13 +268,15 @@ def _plain_values(
         return _configs(kind, option, cursor, typed, names)
     if kind == "column":
         return _columns(cursor, typed)
+    if kind == "condition":
+        return _conditions(_columns(cursor, ""), typed)
+    if kind == "record-condition":
+        return _conditions(_RECORD_FIELDS, typed)
     if kind is not None:
         return _of_kind(kind, cursor, typed, names)
-    if option.dest in ("where", "fail_if"):
-        return _conditions(cursor, typed)
     if option.dest in ("partitions", "partition") and option.kind in ("list", "int"):
         return _partition_numbers(cursor, names)
-    return _BY_LONG_NAME.get((cursor.node.name, option.long_name), ())
+    return ()
 
 
 def _options(cursor: CursorContext) -> Iterator[Candidate]:
@@ -318,12 +315,18 @@ def _of_kind(kind: str, cursor: CursorContext, typed: str, names: Names) -> Iter
     return names.names(kind)
 
 
+def _used(kind: str, cursor: CursorContext, names: Names) -> str | None:
+    """The topic or group that the shell's `use` set, if the command takes it from there."""
+    takes = isinstance(cursor.node, Command) and cursor.node.from_use
+    return names.current(kind) if takes else None
+
+
 def _members(kind: str, cursor: CursorContext, names: Names) -> list[Candidate]:
     """The members of the group that the command is about."""
     from pk.cli.command_line.completion.name_cache import members_mark
 
     given = [text for option, text in cursor.given if option.dest in ("group", "groups") and text]
-    group = next(iter((*cursor.plain, *given)), None) or names.current("group")
+    group = next(iter((*cursor.plain, *given)), None) or _used("group", cursor, names)
     if group is None:
         return []
     mark = members_mark(group)
@@ -387,16 +390,11 @@ def _columns(cursor: CursorContext, typed: str) -> list[Candidate]:
     return [Candidate(sign + name) for name in columns_of(cursor.node, given)]
 
 
-def _conditions(cursor: CursorContext, typed: str) -> list[Candidate]:
-    """The name of a column, wherever a condition may start."""
+def _conditions(fields: Iterable[Candidate], typed: str) -> list[Candidate]:
+    """The name of a field, wherever a condition may start."""
     head, blank, _ = typed.rpartition(" ")
     if blank and head.split()[-1:] not in (["and"], ["or"], ["not"]):
         return []
-    fields = (
-        list(_RECORD_FIELDS)
-        if cursor.node.name in ("console-consumer", "cp", "cat")
-        else _columns(cursor, "")
-    )
     return [Candidate(head + blank + c.word, c.meaning) for c in fields]
 
 
@@ -405,8 +403,8 @@ def _partition_numbers(cursor: CursorContext, names: Names) -> list[Candidate]:
     given = [text for option, text in cursor.given if option.dest in ("topic", "topics")]
     node = cursor.node
     if isinstance(node, Command) and node.arguments and node.arguments[0].complete == "topic":
-        given += cursor.plain[:1] if node.name == "console-producer" else cursor.plain
-    topic = given[0] if given else names.current("topic")
+        given += cursor.plain if node.arguments[0].many else cursor.plain[:1]
+    topic = given[0] if given else _used("topic", cursor, names)
     meaning = next((c.meaning for c in names.names("topic") if c.word == topic), "")
     from pk.cli.command_line.completion.name_cache import partition_count
 
@@ -469,7 +467,7 @@ def _configured(kind: str, cursor: CursorContext, names: Names) -> tuple[str, st
     plain = list(cursor.plain)
     if kind != "config-key":
         of = kind.removesuffix("-config")
-        topic = names.current("topic") if of == "topic" and not plain else None
+        topic = _used("topic", cursor, names) if of == "topic" and not plain else None
         existing = cursor.argument is None or cursor.argument.complete is not None
         return of, (plain[0] if plain else topic) if existing else None
     for option, text in cursor.given:

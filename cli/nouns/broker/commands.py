@@ -72,6 +72,7 @@ def stop(context: "Context", options: StopBroker) -> int | None:
     examples=("pk broker status --data /var/lib/pk", "pk broker status"),
     shows=(DetachedBrokerRow, NodeRow),
     blocking=True,
+    repeatable=True,
 )
 def status(
     context: "Context",

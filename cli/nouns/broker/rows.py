@@ -20,7 +20,7 @@ class NodeRow(TypedDict):
 
     node: int
     role: str
-    state: str
+    state: Annotated[str, Shown(word=True)]
     address: str | None
     pid: Annotated[int | None, Shown("PROCESS")]
     starts: Annotated[int, Shown(wide=True)]

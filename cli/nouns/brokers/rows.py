@@ -21,7 +21,7 @@ class LogDirRow(TypedDict):
 
     broker: int
     path: str
-    state: str
+    state: Annotated[str, Shown(word=True)]
     replicas: Annotated[int, Shown(show=show_count)]
     bytes: Annotated[int, Shown(show=show_bytes)]
     total_bytes: Annotated[int | None, Shown("DISK", show=show_bytes)]
@@ -53,7 +53,7 @@ class ConfigOfBroker(TypedDict):
 
     config: str
     value: str | None
-    source: Annotated[str, Shown(show=_show_source)]
+    source: Annotated[str, Shown(show=_show_source, word=True)]
 
 
 class DescribedBroker(BrokerRow):

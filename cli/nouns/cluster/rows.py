@@ -27,8 +27,8 @@ class DescribedCluster(TypedDict):
 class CheckRow(TypedDict):
     """A check of `pk cluster health`."""
 
-    check: str
-    state: str
+    check: Annotated[str, Shown(word=True)]
+    state: Annotated[str, Shown(word=True)]
     what: str
     next: str | None
 

@@ -21,6 +21,7 @@ COMPLETION = Noun("completion")
         "left them."
     ),
     blocking=True,
+    in_shell=False,
 )
 def completion(
     context: "Context",

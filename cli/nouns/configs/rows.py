@@ -11,7 +11,7 @@ class ConfigResourceRow(TypedDict):
     """A resource in `pk configs list`."""
 
     name: str
-    type: str
+    type: Annotated[str, Shown(word=True)]
 
 
 def _value_on_terminal(row: Mapping[str, Any]) -> str:
@@ -30,8 +30,8 @@ class ConfigRow(TypedDict):
     value: Annotated[
         str | None, Shown(show=lambda value: value or "(empty)", on_terminal=_value_on_terminal)
     ]
-    source: Annotated[str, Shown(show=source_word)]
-    type: Annotated[str, Shown(wide=True)]
+    source: Annotated[str, Shown(show=source_word, word=True)]
+    type: Annotated[str, Shown(wide=True, word=True)]
     read_only: Annotated[bool, Shown(wide=True)]
     sensitive: Annotated[bool, Shown(wide=True)]
     synonyms: Annotated[dict[str, str | None], Shown(wide=True)]

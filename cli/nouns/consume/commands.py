@@ -6,7 +6,7 @@ from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import (
     Connection,
 )
-from pk.cli.nouns.consume.options import Consume
+from pk.cli.nouns.consume.options import Consume, ends
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -31,6 +31,10 @@ CONSOLE_CONSUMER = Noun("console-consumer")
         "positions`. Formats: `pk help formats`.\nA partition without a leader is read once it "
         "has one. A range that ends skips such a partition, and the command fails."
     ),
+    screen="streams",
+    shows_waits=True,
+    from_use=True,
+    repeatable=ends,
 )
 def consume(context: "Context", options: Consume) -> Running:
     """Read records."""

@@ -1,7 +1,8 @@
 """Options of `pk consume`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pk.cli.command_line.option_sets import (
     Decode,
@@ -167,3 +168,9 @@ class Consume:
     decode: Decode = None
     decode_key: DecodeKey = None
     schema_registry: SchemaRegistryUrl = None
+
+
+def ends(values: Mapping[str, Any]) -> bool:
+    """Whether consuming with these values of options ends by itself and leaves no trace."""
+    bounded = values["exit"] or (values["tail"] and not values["follow"])
+    return bool(bounded or ".." in (values["offset"] or "")) and not values["group"]

@@ -39,6 +39,8 @@ CP = Noun("cp")
         "must be on one cluster."
     ),
     shows=CopiedRow,
+    screen="streams",
+    shows_waits=True,
 )
 def copy(context: "Context", options: Copy) -> Running:
     """Copy records to another topic, on this cluster or another."""

@@ -8,8 +8,8 @@ from pk.cli.output.rows import Shown
 class FindingRow(TypedDict):
     """A problem that a check found."""
 
-    severity: str
-    check: str
+    severity: Annotated[str, Shown(word=True)]
+    check: Annotated[str, Shown(word=True)]
     what: str
     why: Annotated[str, Shown(wide=True)]
     fix: str | None
@@ -19,5 +19,5 @@ class FindingRow(TypedDict):
 class CheckRow(TypedDict):
     """A check."""
 
-    check: str
+    check: Annotated[str, Shown(word=True)]
     help: str

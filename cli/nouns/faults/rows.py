@@ -10,7 +10,7 @@ class FaultRow(TypedDict):
 
     broker: int
     fault: int
-    kind: str
+    kind: Annotated[str, Shown(word=True)]
     api: str
     error: str | None
     delay_ms: int
@@ -25,6 +25,6 @@ class ChangedFaultRow(TypedDict):
     """What was done at one broker."""
 
     broker: int
-    kind: str
+    kind: Annotated[str, Shown(word=True)]
     target: str | None
-    result: str
+    result: Annotated[str, Shown(word=True)]

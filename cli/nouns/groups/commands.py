@@ -18,6 +18,7 @@ from pk.cli.nouns.groups.options import (
     DeleteGroups,
     DeleteOffsets,
     DescribeGroups,
+    Execute,
     GroupByOption,
     GroupsLag,
     ListGroups,
@@ -75,6 +76,7 @@ def list_groups(context: "Context", options: ListGroups) -> Running:
     notes="TIME LAG is the age of the oldest record that the group has not read.",
     shows={"members": MemberRow, "state": GroupStateRow, "": DescribedGroup},
     rows={"members": MemberRow, "state": GroupStateRow, "": OffsetRow},
+    from_use=True,
 )
 def describe(context: "Context", options: DescribeGroups) -> Running:
     """Show state, members, committed offsets and lag of groups."""
@@ -106,6 +108,7 @@ def describe(context: "Context", options: DescribeGroups) -> Running:
         "groups": PartitionLag,
         "": GroupLag,
     },
+    from_use=True,
 )
 def lag(context: "Context", options: GroupsLag) -> Running:
     """Show how far groups are behind, in records and time, and when they catch up."""
@@ -119,6 +122,7 @@ def lag(context: "Context", options: GroupsLag) -> Running:
     takes=(Listing, Watch, Connection),
     examples=("pk groups members billing", "pk groups members --where 'partitions = 0'"),
     shows=MemberRow,
+    from_use=True,
 )
 def members(
     context: "Context",
@@ -144,6 +148,9 @@ def members(
         "and ends between two requests has no duration."
     ),
     shows=RebalanceRow,
+    screen="streams",
+    shows_waits=True,
+    from_use=True,
 )
 def watch(context: "Context", options: WatchGroup) -> Running:
     """Show the rebalances of a group as they happen: who joins and leaves, what moves, how long it
@@ -157,7 +164,7 @@ def watch(context: "Context", options: WatchGroup) -> Running:
 @GROUPS.command(
     "reset-offsets",
     "seek",
-    takes=(Change, Listing, Connection),
+    takes=(Execute, Listing, Connection),
     examples=(
         "pk groups reset-offsets billing --to '@yesterday 08:00' -t orders --dry-run",
         "pk groups reset-offsets billing --to committed-100 --dry-run",
@@ -170,6 +177,7 @@ def watch(context: "Context", options: WatchGroup) -> Running:
         "A dry run also works on a group with members."
     ),
     shows=OffsetChangeRow,
+    from_use=True,
 )
 def reset_offsets(context: "Context", options: ResetOffsets) -> Running:
     """Reset a group's committed offsets, after showing the plan."""

@@ -29,7 +29,7 @@ from pk.cli.nouns.groups.rows import (
     TopicLag,
 )
 from pk.cli.output.formats import Column, Listing, Row, narrow
-from pk.cli.output.rows import columns, names, part_of
+from pk.cli.output.rows import columns, names, part_of, words_of
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -123,7 +123,7 @@ def _condition(text: str | None, by: str) -> Callable[[Row], bool] | None:
     if text is None:
         return None
     try:
-        return parse_where(text, names(_ROWS[by]))
+        return parse_where(text, names(_ROWS[by]), words_of(_ROWS[by]))
     except WhereError as e:
         raise Unusable(f"{str(e).replace('--where', '--fail-if', 1)}.") from None
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pk.cli.command_line.option_sets import (
+    Change,
     PartitionsOfTopics,
     interval_option,
 )
@@ -59,6 +60,7 @@ class ListGroups:
             value="STATE",
             separated=True,
             help="Only groups in these states (Stable, Empty, …).",
+            complete="group-state",
         ),
     ] = ()
     type: Annotated[
@@ -68,6 +70,7 @@ class ListGroups:
             value="TYPE",
             separated=True,
             help="Only groups of these types (Classic, Consumer, …).",
+            complete="group-type",
         ),
     ] = ()
     topics: Annotated[
@@ -141,7 +144,10 @@ class GroupsLag:
     fail_if: Annotated[
         str | None,
         Option(
-            "--fail-if", value="CONDITION", help="Exit with 1 if a row matches: for monitoring."
+            "--fail-if",
+            value="CONDITION",
+            help="Exit with 1 if a row matches: for monitoring.",
+            complete="condition",
         ),
     ] = None
 
@@ -244,8 +250,17 @@ class ResetOffsets:
             help="Print the plan as Apache's CSV; with --execute also reset the offsets.",
         ),
     ] = False
-    execute: Annotated[bool, Option("--execute", help="Apache's name for -y.")] = False
     timeout: ApiTimeout = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execute(Change):
+    """Change, with Apache's name for -y."""
+
+    yes: Annotated[
+        bool,
+        Option("-y", "--yes", "--force", "--execute", help="Do not ask for confirmation."),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

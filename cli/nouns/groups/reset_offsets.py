@@ -70,8 +70,7 @@ async def reset_offsets(context: Context, options: ResetOffsets) -> None:
     if options.export:
         many = len({*options.group, *options.groups}) != 1
         context.write(export_csv(moves, with_group=many))
-    unasked = change.yes or (options.execute and not context.insists)
-    if change.dry_run or (options.export and not unasked):
+    if change.dry_run or (options.export and not change.yes):
         if not options.export:
             await preview(context, admin, moves)
             if absent:
@@ -82,7 +81,7 @@ async def reset_offsets(context: Context, options: ResetOffsets) -> None:
     if active:
         raise _refusal(active[0])
     note = await _about_absent(context, admin, absent) if absent else ""
-    await ask(context, admin, moves, "Reset?", note, unasked=unasked)
+    await ask(context, admin, moves, "Reset?", note, unasked=change.yes)
     kept = await keep_moves(context, admin, moves, "reset")
     report(context, await commit(admin, moves), kept, quiet=options.export)
 

@@ -67,9 +67,9 @@ class GroupRow(TypedDict):
     """A group in `pk groups list`."""
 
     group: str
-    state: str | None
-    type: str | None
-    protocol: Annotated[str | None, Shown(wide=True)]
+    state: Annotated[str | None, Shown(word=True)]
+    type: Annotated[str | None, Shown(word=True)]
+    protocol: Annotated[str | None, Shown(wide=True, word=True)]
     coordinator: Annotated[int, Shown(wide=True)]
 
 
@@ -109,8 +109,8 @@ class MemberRow(_OfGroup, MemberOfGroup):
 
 class _State(TypedDict):
     group: str
-    state: str
-    type: Annotated[str | None, Shown(wide=True)]
+    state: Annotated[str, Shown(word=True)]
+    type: Annotated[str | None, Shown(wide=True, word=True)]
 
 
 class _Members(TypedDict):
@@ -145,7 +145,7 @@ class DeletedGroupRow(TypedDict):
 
     group: str
     offsets: Annotated[int, Shown(show=show_count)]
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
 
@@ -156,7 +156,7 @@ class DeletedOffsetRow(TypedDict):
     topic: str
     partition: int
     committed: int | None
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
 
@@ -169,7 +169,7 @@ class RemovedMemberRow(TypedDict):
     client_id: str
     host: Annotated[str, Shown(wide=True)]
     partitions: Annotated[int, Shown("PARTS")]
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
 
@@ -178,7 +178,7 @@ class RebalanceRow(TypedDict):
     group as a whole."""
 
     time: str
-    event: str
+    event: Annotated[str, Shown(word=True)]
     client_id: str | None
     partitions: int | None
     moved: int | None
@@ -202,7 +202,7 @@ class Outlook(TypedDict):
 
     read_rate: Annotated[float | None, Shown("READ/S", show=show_rate)]
     write_rate: Annotated[float | None, Shown("WRITTEN/S", show=show_rate)]
-    trend: Annotated[str | None, Shown(show=_arrow)]
+    trend: Annotated[str | None, Shown(show=_arrow, word=True)]
     """growing, shrinking or steady; None while the rates are unknown."""
 
     zero_in_ms: Annotated[int | None, Shown("ZERO IN", show=show_lag_time, right=True)]
@@ -272,7 +272,7 @@ class MemberLag(_OfMember, _Parts, _Lag, Outlook, _Worst, _Ids):
 
 class _GroupCounts(TypedDict):
     group: str
-    state: str
+    state: Annotated[str, Shown(word=True)]
     members: int
     topics: int
 

@@ -29,6 +29,8 @@ ISR = Noun("isr")
         "for others, the time of the first record that it lacks. -w sees it happen."
     ),
     shows={"": InSyncRow, "watch": IsrEvent},
+    from_use=True,
+    repeatable=True,
 )
 def isr(context: "Context", options: InSyncReplicas) -> Running:
     """Show each partition's replicas, in-sync replicas, leader, and how far replicas are behind."""

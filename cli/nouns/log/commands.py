@@ -32,6 +32,8 @@ LOG = Noun("log")
     notes="Only reads; safe while a broker runs.",
     shows=DUMPED,
     blocking=True,
+    screen="streams",
+    repeatable=True,
 )
 def dump(context: "Context", options: DumpLog) -> int | None:
     """Show the contents of files: batches, records, indexes, producers, epochs, checkpoints,
@@ -48,6 +50,8 @@ def dump(context: "Context", options: DumpLog) -> int | None:
     notes="Only reads; safe while a broker runs.",
     shows=FindingRow,
     blocking=True,
+    screen="streams",
+    repeatable=True,
 )
 def verify(
     context: "Context",
@@ -75,6 +79,8 @@ def verify(
     ),
     notes="Stops at the end of the files. Only reads; safe while a broker runs.",
     blocking=True,
+    screen="streams",
+    repeatable=True,
 )
 def cat(context: "Context", options: CatRecords) -> int | None:
     """Show records straight from log files, with the positions and formats of pk consume."""
@@ -94,6 +100,7 @@ def cat(context: "Context", options: CatRecords) -> int | None:
         "Stop Apache Kafka first. Its metadata log is kept, in apache-kafka/ beside the topics."
     ),
     shows=AdoptedTopicRow,
+    screen="streams",
 )
 def adopt(
     context: "Context",

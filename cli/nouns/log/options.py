@@ -63,6 +63,7 @@ class DumpLog:
                 "snapshot, epochs, checkpoint, metadata, all (default: batches; for a data "
                 "directory: segments)."
             ),
+            complete="log-content",
         ),
     ] = ()
     offset: Annotated[

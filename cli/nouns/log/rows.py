@@ -53,12 +53,12 @@ class BatchRow(TypedDict):
     count: Annotated[int, Shown("RECORDS")]
     position: int
     size: Annotated[int, Shown("BYTES")]
-    codec: str
+    codec: Annotated[str, Shown(word=True)]
     max_timestamp: Annotated[
         int,
         Shown("LATEST TIME", show=_show_time, on_terminal=_clock("max_timestamp"), right=False),
     ]
-    timestamp_type: Annotated[str, Shown(wide=True)]
+    timestamp_type: Annotated[str, Shown(wide=True, word=True)]
     base_timestamp: Annotated[int, Shown(show=_show_time, wide=True, right=False)]
     leader_epoch: Annotated[int, Shown("EPOCH")]
     producer_id: Annotated[int, Shown("PRODUCER")]
@@ -82,9 +82,9 @@ class _Place(TypedDict):
     timestamp: Annotated[
         int, Shown("TIME", show=_show_time, on_terminal=_clock("timestamp"), right=False)
     ]
-    timestamp_type: Annotated[str, Shown(wide=True)]
+    timestamp_type: Annotated[str, Shown(wide=True, word=True)]
     position: Annotated[int, Shown(wide=True)]
-    codec: Annotated[str, Shown(wide=True)]
+    codec: Annotated[str, Shown(wide=True, word=True)]
     leader_epoch: Annotated[int, Shown("EPOCH", wide=True)]
     producer_id: Annotated[int, Shown("PRODUCER", wide=True)]
     producer_epoch: Annotated[int, Shown(wide=True)]
@@ -208,7 +208,7 @@ class PropertyRow(_Property, _File):
 
 
 class _Event(TypedDict):
-    event: str
+    event: Annotated[str, Shown(word=True)]
     fields: Annotated[Any, Shown(show=_show_nested)]
 
 

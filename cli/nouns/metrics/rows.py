@@ -35,5 +35,5 @@ class MetricRow(TypedDict):
     value: Annotated[float | None, Shown(show=show_value, on_terminal=_on_terminal)]
     rate: Annotated[float | None, Shown(show=show_value)]
     """A counter's growth a second; null without --for."""
-    trend: str | None
+    trend: Annotated[str | None, Shown(word=True)]
     """Each second of --for: a counter's growth, or the value."""

@@ -28,6 +28,7 @@ PARTITIONS = Noun("partitions")
         "pk partitions list --broker 3 --where 'isr contains 3' -f json",
     ),
     shows=PartitionStateRow,
+    from_use=True,
 )
 def list_partitions(context: "Context", options: ListPartitions) -> Running:
     """List partitions with leader, replicas, in-sync replicas and problems."""

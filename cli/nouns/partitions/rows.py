@@ -15,7 +15,7 @@ class PartitionStateRow(TypedDict):
     replicas: list[int]
     isr: Annotated[list[int], Shown("ISR")]
     min_isr: Annotated[int | None, Shown("MIN")]
-    state: str
+    state: Annotated[str, Shown(word=True)]
     out_of_sync: Annotated[list[int], Shown("OUT", wide=True)]
     leader_epoch: Annotated[int, Shown("EPOCH", wide=True)]
     elr: Annotated[list[int] | None, Shown("ELR", wide=True)]

@@ -33,6 +33,8 @@ PERF = Noun("perf")
     ),
     shows=SentResult,
     rows=ResultRow,
+    screen="streams",
+    shows_waits=True,
 )
 def produce(context: "Context", options: PerfProduce) -> Running:
     """Measure how fast records are acknowledged, and the latency of each."""
@@ -55,6 +57,8 @@ def produce(context: "Context", options: PerfProduce) -> Running:
     ),
     shows=ReadResult,
     rows=ResultRow,
+    screen="streams",
+    shows_waits=True,
 )
 def consume(context: "Context", options: PerfConsume) -> Running:
     """Measure how fast records are read."""
@@ -78,6 +82,8 @@ def consume(context: "Context", options: PerfConsume) -> Running:
     ),
     shows=SentResult,
     rows=ResultRow,
+    screen="streams",
+    shows_waits=True,
 )
 def end_to_end(context: "Context", options: EndToEnd) -> Running:
     """Measure how long records take from their due time until they are read."""

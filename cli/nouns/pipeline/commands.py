@@ -66,6 +66,7 @@ def check(context: "Context", options: OneFile) -> int | None:
     ),
     shows=QueryRow,
     blocking=True,
+    screen="streams",
 )
 def run(context: "Context", options: RunPipeline) -> int | None:
     """Run a pipeline until it is stopped, or --once through the records of now."""

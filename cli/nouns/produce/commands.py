@@ -36,6 +36,9 @@ CONSOLE_PRODUCER = Noun("console-producer")
         "transaction are then aborted: readers of committed records never see them. A second `pk "
         "produce` with the same id ends the first one."
     ),
+    screen="paints",
+    shows_waits=True,
+    from_use=True,
 )
 def produce(context: "Context", options: Produce) -> Running:
     """Write records: from an editor at a terminal, else from lines of standard input."""

@@ -29,6 +29,7 @@ PRODUCERS = Noun("producers")
         "producer.id.expiration.ms after its last write."
     ),
     shows=ProducerRow,
+    from_use=True,
 )
 def describe(context: "Context", options: DescribeProducers) -> Running:
     """Show the producers of partitions: id, epoch, last sequence and write, open transaction."""

@@ -21,6 +21,7 @@ PROFILE = Noun("profile")
     examples=("pk profile list",),
     shows=ProfileRow,
     blocking=True,
+    repeatable=True,
 )
 def list_profiles(context: "Context") -> int | None:
     """List profiles."""
@@ -36,6 +37,7 @@ def list_profiles(context: "Context") -> int | None:
     examples=("pk profile show prod",),
     shows=ProfileRow,
     blocking=True,
+    repeatable=True,
 )
 def show(
     context: "Context",
@@ -85,7 +87,13 @@ def use(
     return use(context, name)
 
 
-@PROFILE.command("edit", takes=(Debug,), examples=("pk profile edit",), blocking=True)
+@PROFILE.command(
+    "edit",
+    takes=(Debug,),
+    examples=("pk profile edit",),
+    blocking=True,
+    screen="paints",
+)
 def edit(context: "Context") -> int | None:
     """Open the profiles file in $EDITOR."""
     from pk.cli.nouns.profile.profile import edit

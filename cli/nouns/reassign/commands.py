@@ -40,6 +40,7 @@ REASSIGN = Noun("reassign")
     ),
     shows=PlanDocument,
     rows=PlannedMoveRow,
+    repeatable=True,
 )
 def plan(context: "Context", options: PlanMoves) -> Running:
     """Plan moves with the least data movement. Changes nothing."""
@@ -82,6 +83,7 @@ def apply(context: "Context", options: ApplyMoves) -> Running:
     examples=("pk reassign status", "pk reassign status -w"),
     shows=StatusDocument,
     rows=ReassignmentRow,
+    repeatable=True,
 )
 def status(
     context: "Context",

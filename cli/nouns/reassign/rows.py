@@ -75,7 +75,7 @@ class MovedRow(TypedDict):
     partition: Annotated[int, Shown("PART")]
     before: Annotated[list[int], Shown("FROM")]
     after: Annotated[list[int], Shown("TO")]
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
 
@@ -103,5 +103,5 @@ class CancelledRow(TypedDict):
     partition: Annotated[int, Shown("PART")]
     replicas: list[int]
     adding: Annotated[list[int], Shown("GIVES UP")]
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]

@@ -32,6 +32,7 @@ SCHEMA = Noun("schema")
         "profile. PK_SCHEMA_REGISTRY_USER=NAME:PASSWORD logs in."
     ),
     shows=SubjectRow,
+    repeatable=True,
 )
 def list_subjects(context: "Context", options: ListSubjects) -> Running:
     """List subjects, each with its latest schema."""
@@ -46,6 +47,7 @@ def list_subjects(context: "Context", options: ListSubjects) -> Running:
     takes=(Connection,),
     examples=("pk schema show orders-value", "pk schema show orders-value --version 1"),
     notes="A number that is no subject's name is a schema's id.",
+    repeatable=True,
 )
 def show(context: "Context", options: ShowSchema) -> Running:
     """Print a schema."""
@@ -78,6 +80,7 @@ def add(context: "Context", options: AddSchema) -> Running:
     examples=("pk schema check orders-value order.avsc",),
     notes="Ends with 1 if the schema may not follow, and says why.",
     shows=CheckedSchemaRow,
+    repeatable=True,
 )
 def check(context: "Context", options: AddSchema) -> Running:
     """Check whether a schema may follow a subject's versions; change nothing."""
@@ -115,6 +118,7 @@ def delete(context: "Context", options: DeleteSchema) -> Running:
         "pk schema diff orders-value --from 1 --to 2",
         "pk schema diff orders-value order.avsc",
     ),
+    repeatable=True,
 )
 def diff(context: "Context", options: DiffSchemas) -> Running:
     """Show what changed between two versions of a subject, or to a file."""

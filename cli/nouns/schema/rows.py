@@ -1,6 +1,8 @@
 """The rows of `pk schema`."""
 
-from typing import TypedDict
+from typing import Annotated, TypedDict
+
+from pk.cli.output.rows import Shown
 
 
 class SubjectRow(TypedDict):
@@ -9,7 +11,7 @@ class SubjectRow(TypedDict):
     subject: str
     version: int
     id: int
-    type: str
+    type: Annotated[str, Shown(word=True)]
     references: int
     compatibility: str
 
@@ -20,7 +22,7 @@ class ChangedSchemaRow(TypedDict):
     subject: str
     version: int | None
     id: int | None
-    result: str
+    result: Annotated[str, Shown(word=True)]
 
 
 class CheckedSchemaRow(TypedDict):

@@ -24,6 +24,7 @@ SCHEMA_REGISTRY = Noun("schema-registry")
         "instances choose a leader; the others forward changes to it. When it is ready, it prints "
         "one line whose last word is the URL."
     ),
+    screen="streams",
 )
 def start(context: "Context", options: StartRegistry) -> Running:
     """Start a schema registry with Confluent's REST API, in the foreground; Ctrl-C ends it."""

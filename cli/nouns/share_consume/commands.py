@@ -27,6 +27,7 @@ SHARE_CONSUME = Noun("share-consume")
         "from then on: `pk configs alter group GROUP -c share.auto.offset.reset=earliest` has it "
         "begin with the first."
     ),
+    screen="streams",
 )
 def share_consume(context: "Context", options: ShareConsume) -> Running:
     """Read records as a member of a share group, and acknowledge each."""

@@ -25,6 +25,7 @@ SHELL = Noun("shell")
         "shows what it can do beyond the commands."
     ),
     blocking=True,
+    in_shell=False,
 )
 def shell(
     context: "Context",

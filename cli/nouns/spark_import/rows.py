@@ -12,7 +12,7 @@ class ImportPlanRow(TypedDict):
 
     file: str
     bytes: Annotated[int, Shown(show=show_bytes)]
-    state: str
+    state: Annotated[str, Shown(word=True)]
     """new, partly or done."""
 
     records_before: Annotated[int, Shown("BEFORE", show=show_count)]

@@ -21,6 +21,7 @@ TEST = Noun("test")
         "is that of `pk test`; signals are passed on to it. The brokers make faults: `pk faults "
         "add` works within the command."
     ),
+    screen="streams",
 )
 def test(context: "Context", options: Test) -> Running:
     """Run a command, such as a test suite, with a Kafka of its own."""

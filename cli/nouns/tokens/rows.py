@@ -27,4 +27,4 @@ class ChangedTokenRow(TypedDict):
     token: str
     owner: str
     expires: Annotated[str | None, Shown(show=show_clock)]
-    result: str
+    result: Annotated[str, Shown(word=True)]

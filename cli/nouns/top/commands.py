@@ -39,6 +39,8 @@ TOP = Noun("top")
         "tab=reassign": MoveRow,
         "tab=requests": RequestRow,
     },
+    screen="paints",
+    shows_waits=True,
 )
 def top(context: "Context", options: Top) -> Running:
     """Show the cluster live: brokers, topics, groups, in-sync replicas, reassignments,

@@ -90,6 +90,7 @@ def list_topics(
         "at_min_isr": PartitionRow,
     },
     rows=PartitionRow,
+    from_use=True,
 )
 def describe(context: "Context", options: DescribeTopics) -> Running:
     """Show partitions, replicas, in-sync replicas and configs of topics."""
@@ -221,6 +222,7 @@ def trim(context: "Context", options: TrimTopics) -> Running:
         "pk topics offsets orders -g billing -o committed",
     ),
     shows={"": OffsetsRow, "offset": PositionRow, "time": PositionRow},
+    from_use=True,
 )
 def offsets(context: "Context", options: TopicOffsets) -> Running:
     """Show the start, the end and other positions of partitions as offsets."""

@@ -148,6 +148,7 @@ class TopicOffsets:
                 "Apache's name: earliest, latest, max-timestamp, … (-1 to -6), or milliseconds "
                 "since 1970."
             ),
+            complete="offset-time",
         ),
     ] = None
     group: CommitsOf = None

@@ -44,7 +44,7 @@ class ConfigOfTopic(TypedDict):
 
     name: str
     value: str | None
-    source: str
+    source: Annotated[str, Shown(word=True)]
 
 
 class DescribedTopic(TypedDict):
@@ -66,7 +66,7 @@ class CreatedRow(TypedDict):
     topic: str
     partitions: int | None
     replication_factor: Annotated[int | None, Shown("REPLICAS")]
-    result: str
+    result: Annotated[str, Shown(word=True)]
     topic_id: Annotated[str | None, Shown(wide=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
@@ -80,7 +80,7 @@ class DeletedRow(TypedDict):
     """A topic in `pk topics delete`."""
 
     topic: str
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
 
@@ -107,7 +107,7 @@ class TrimmedRow(TypedDict):
     end: int | None
     records: Annotated[int | None, Shown("LOST", show=show_count)]
     note: str | None
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
 

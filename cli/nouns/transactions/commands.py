@@ -99,6 +99,8 @@ def abort(context: "Context", options: AbortTransactions) -> Running:
         "of that producer. read_committed readers wait at OPEN FROM until it is aborted."
     ),
     shows=HangingRow,
+    from_use=True,
+    repeatable=True,
 )
 def find_hanging(context: "Context", options: FindHanging) -> Running:
     """Find transactions that block read_committed readers and that no coordinator will end."""

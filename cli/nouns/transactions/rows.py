@@ -12,7 +12,7 @@ class TransactionRow(TypedDict):
     transactional_id: Annotated[str, Shown("TRANSACTIONAL ID", whole=True)]
     coordinator: int
     producer_id: Annotated[int, Shown("PRODUCER ID")]
-    state: str
+    state: Annotated[str, Shown(word=True)]
 
 
 class DescribedTransaction(TypedDict):
@@ -22,7 +22,7 @@ class DescribedTransaction(TypedDict):
     coordinator: Annotated[int, Shown("COORD")]
     producer_id: Annotated[int, Shown("PRODUCER ID")]
     producer_epoch: Annotated[int, Shown("EPOCH")]
-    state: str
+    state: Annotated[str, Shown(word=True)]
     timeout_ms: Annotated[int, Shown("TIMEOUT", show=show_span)]
     open_ms: Annotated[int | None, Shown("OPEN FOR", show=show_span)]
     partitions: list[str]
@@ -52,5 +52,5 @@ class AbortedRow(TypedDict):
     partition: Annotated[int | None, Shown("PART")]
     producer_id: Annotated[int, Shown("PRODUCER ID")]
     producer_epoch: Annotated[int, Shown("EPOCH")]
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]

@@ -29,6 +29,7 @@ UP = Noun("up")
         "--secure it also says what clients use: `pk --profile secure`, and files for Apache's "
         "tools and for kcat, in the directory `secure` of the data."
     ),
+    in_shell=False,
 )
 def up(context: "Context", options: Up) -> Running:
     """Start one or several brokers on this machine, in the foreground; Ctrl-C drains them."""

@@ -19,6 +19,6 @@ class ChangedUserRow(TypedDict):
     user: str
     mechanism: str
     iterations: int | None
-    result: str
+    result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
     """The name of Kafka's error."""

@@ -29,6 +29,8 @@ NOTES = (
     takes=(Connection,),
     examples=("pk wait topic orders", "pk wait topic orders payments -p 3 --timeout 1m"),
     notes=NOTES,
+    screen="streams",
+    from_use=True,
 )
 def topic(context: "Context", options: WaitForTopics) -> Running:
     """Wait until topics exist and every partition has a leader, or until they are deleted."""
@@ -42,6 +44,8 @@ def topic(context: "Context", options: WaitForTopics) -> Running:
     takes=(Connection,),
     examples=("pk wait isr --all", "pk wait isr orders --timeout 10m"),
     notes=NOTES,
+    screen="streams",
+    from_use=True,
 )
 def isr(
     context: "Context",
@@ -60,6 +64,8 @@ def isr(
     takes=(Connection,),
     examples=("pk wait lag billing '<=100000' --timeout 10s", "pk wait lag billing --max 100000"),
     notes=NOTES,
+    screen="streams",
+    from_use=True,
 )
 def lag(context: "Context", options: WaitForLag) -> Running:
     """Wait until a group has caught up."""
@@ -73,6 +79,8 @@ def lag(context: "Context", options: WaitForLag) -> Running:
     takes=(Connection,),
     examples=("pk wait group-empty billing --timeout 2m",),
     notes=NOTES,
+    screen="streams",
+    from_use=True,
 )
 def group_empty(
     context: "Context",
@@ -93,6 +101,8 @@ def group_empty(
     takes=(Connection,),
     examples=("pk wait reassign", "pk wait reassign orders --timeout 2h"),
     notes=NOTES,
+    screen="streams",
+    from_use=True,
 )
 def reassign(
     context: "Context",
@@ -111,6 +121,7 @@ def reassign(
     takes=(Connection,),
     examples=("pk wait broker", "pk wait broker 1 --timeout 30s"),
     notes=NOTES,
+    screen="streams",
 )
 def broker(
     context: "Context",

@@ -64,6 +64,7 @@ def partition(
     examples=("pk why lag billing", "pk why lag billing -t orders:3 --for 10"),
     shows=ExplainedLag,
     rows=GroupVerdict,
+    from_use=True,
 )
 def lag(
     context: "Context",

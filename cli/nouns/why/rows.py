@@ -14,7 +14,7 @@ class EvidenceRow(TypedDict):
 
 
 class _Verdict(TypedDict):
-    state: str
+    state: Annotated[str, Shown(word=True)]
     verdict: str
 
 
@@ -73,7 +73,7 @@ class _Config(TypedDict):
     value: str | None
     """None for a secret, and if it differs between brokers."""
 
-    source: str
+    source: Annotated[str, Shown(word=True)]
     layers: list[LayerRow]
 
 
