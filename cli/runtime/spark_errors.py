@@ -1,6 +1,10 @@
 """What went wrong with Spark, in the command line's words."""
 
-from pk.cli.runtime.exits import CommandError
+from pathlib import Path
+
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.spark.errors import OptionError
+from pk.spark.locations import local_path
 
 
 def spark_is_missing(error: ModuleNotFoundError) -> CommandError:
@@ -8,6 +12,14 @@ def spark_is_missing(error: ModuleNotFoundError) -> CommandError:
     return CommandError(
         f"Spark is not installed ({error.name} is missing): pip install 'pk-broker[spark]'."
     )
+
+
+def here(place: str) -> Path:
+    """A path of this machine that the user named. Raises Unusable for a URL of another."""
+    try:
+        return local_path(place)
+    except OptionError as e:
+        raise Unusable(as_sentence(e)) from e
 
 
 def as_sentence(error: Exception) -> str:

@@ -43,8 +43,9 @@ from pk.spark.export.manifest import (
 from pk.spark.export.options import ExportOptions, Kind, Progress, Summary
 from pk.spark.export.plan import Found, plan_export
 from pk.spark.export.table import CATALOG_FILE, FILES, settle
-from pk.spark.export.url import ExportUrl, is_url, local_path, open_url
+from pk.spark.export.url import ExportUrl, open_url
 from pk.spark.java import require_pyspark
+from pk.spark.locations import is_remote, local_path
 from pk.spark.read.options import SourceOptions
 from pk.spark.read.ranges import OffsetRange, split, total_offsets
 from pk.spark.session.cores import cores as default_cores
@@ -229,8 +230,9 @@ def _opened(
 def _open(
     options: ExportOptions,
 ) -> "contextlib.AbstractContextManager[ExportDirectory | ExportUrl]":
-    if is_url(options.directory):
-        return open_url(str(options.directory), options.staging, LOCK_WAIT_S)
+    if is_remote(options.directory):
+        staging = local_path(options.staging) if options.staging is not None else None
+        return open_url(str(options.directory), staging, LOCK_WAIT_S)
     return open_directory(local_path(options.directory))
 
 

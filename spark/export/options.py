@@ -11,7 +11,7 @@ from pk.net.client.results import IsolationLevel
 from pk.spark.errors import OptionError
 from pk.spark.export.manifest import ExportedRange
 from pk.spark.export.table import FILES, check_table
-from pk.spark.export.url import is_url
+from pk.spark.locations import is_remote, local_path
 from pk.spark.read.read_options import ReadOptions
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.session.local import HERE, Where
@@ -82,7 +82,7 @@ class ExportOptions:
     table_name: str | None = None
     """An Iceberg table's CATALOG.NAMESPACE.NAME; None means a catalog in the directory."""
 
-    staging: Path | None = None
+    staging: Path | str | None = None
     """Where files wait that go to a URL; None means the directory for temporary files."""
 
     cores: int | None = None
@@ -127,12 +127,16 @@ class ExportOptions:
         parse_layout(self.partition_by)
         if self.table is not None or self.mode != "resume":
             check_table(self.table, self.table_name)
-        if self.table not in (None, FILES) and is_url(self.directory):
+        if self.table not in (None, FILES) and is_remote(self.directory):
             raise OptionError(
                 f"a {self.table} table must be in a directory that this machine has, not at "
                 f"{self.directory}"
             )
-        if is_url(self.directory) and self.staging is None and self.where.on_cluster:
+        if not is_remote(self.directory):
+            local_path(self.directory)
+        if self.staging is not None:
+            local_path(self.staging)
+        if is_remote(self.directory) and self.staging is None and self.where.on_cluster:
             raise OptionError(
                 "an export from a cluster to a URL needs a directory that the workers and this "
                 "machine share, where its files wait: --staging"

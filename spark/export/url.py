@@ -36,25 +36,16 @@ NEW: Final = MANIFEST + ".new"
 INSTALL: Final = "pip install 'pk-broker[urls]'"
 
 
-def is_url(place: str | Path) -> bool:
-    """Whether `place` is a URL of something else than a directory of this machine."""
-    return isinstance(place, str) and "://" in place and not place.startswith("file://")
-
-
-def local_path(place: str | Path) -> Path:
-    """The absolute path of a directory or a file:// URL."""
-    text = str(place)
-    return Path(text.removeprefix("file://") if text.startswith("file://") else text).absolute()
-
-
 def file_system(url: str) -> tuple[Any, str]:
     """fsspec's file system of a URL, and the path in it. Raises SparkMissing, DirectoryRefused."""
     try:
         import fsspec
     except ImportError:
         raise SparkMissing(f"fsspec is not installed; {INSTALL} installs it.") from None
-    scheme = url.partition("://")[0]
+    scheme, slashes, _ = url.partition("://")
     try:
+        if not slashes:
+            raise ValueError(f"a URL begins with {url.partition(':')[0]}://")
         return fsspec.core.url_to_fs(url)
     except ImportError as e:
         raise SparkMissing(f"{scheme}:// needs a library that is not installed: {e}") from None

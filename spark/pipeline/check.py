@@ -6,17 +6,27 @@ declare is sampled, a directory of files and a database's table are asked for th
 is written.
 """
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pk.spark.pipeline.definition import Pipeline, Relation, Sink, WrongPipeline
+from pk.spark.pipeline.definition import (
+    DeltaSink,
+    IcebergSink,
+    ParquetSink,
+    Pipeline,
+    Relation,
+    Sink,
+    WrongPipeline,
+)
 from pk.spark.pipeline.document import Problem
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.run import RunOptions, open_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -49,11 +59,15 @@ def check_in(spark: "SparkSession", pipeline: Pipeline, kafka: Mapping[str, str]
     versions = RegistryVersions(pipeline, places, kafka).options()
     relations = Builder(spark, pipeline, places, kafka, schemas, versions).build()
     problems: list[Problem] = []
-    for query in queries(pipeline, relations, kafka):
+    for query in queries(pipeline, places, relations, kafka):
         said = _unsupported(spark, query.frame, query.mode)
         if said is not None:
             path = () if query.sink is None else (*query.sink.path, "mode")
             problems.append(Problem(pipeline.document.at(path), said))
+        elif isinstance(query.sink, ParquetSink | DeltaSink | IcebergSink):
+            said = _not_parquet(spark, query.sink, query.frame)
+            if said is not None:
+                problems.append(Problem(pipeline.document.at((*query.sink.path, "from")), said))
     if problems:
         raise WrongPipeline(pipeline.file, problems)
     found: list[Checked] = []
@@ -83,6 +97,30 @@ def where(sink: Sink) -> str:
         if hasattr(sink, kind):
             return f"{kind} {getattr(sink, kind)}"
     return f"{getattr(sink, 'jdbc', '')} {getattr(sink, 'table', '')}"
+
+
+def _not_parquet(
+    spark: "SparkSession", sink: ParquetSink | DeltaSink | IcebergSink, frame: "DataFrame"
+) -> str | None:
+    """Why Spark cannot write the rows as parquet files: it looks at the columns when it begins to
+    write, so files without rows are written and removed."""
+    from pyspark.errors import PySparkException
+
+    from pk.spark.pipeline.relations import sentence
+    from pk.spark.pipeline.table_sinks import check_iceberg_columns
+
+    names = () if isinstance(sink, IcebergSink) else sink.partition_by
+    with tempfile.TemporaryDirectory(prefix="pk-check-") as folder:
+        nothing, rows = spark.createDataFrame([], frame.schema), Path(folder, "rows")
+        try:
+            nothing.write.partitionBy(*names).parquet(f"file://{rows}")
+            if isinstance(sink, IcebergSink):
+                check_iceberg_columns(rows)
+        except PySparkException as e:
+            return sentence(e)
+        except ValueError as e:
+            return str(e)
+    return None
 
 
 def _unsupported(spark: "SparkSession", frame: Any, mode: str) -> str | None:

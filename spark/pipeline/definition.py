@@ -27,7 +27,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
-from pk.spark.errors import SparkError
+from pk.spark.errors import OptionError, SparkError
+from pk.spark.locations import local_path
 from pk.spark.pipeline.document import (
     Document,
     NotToml,
@@ -55,6 +56,8 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _VARIABLE: Final = re.compile(r"\$\{env:(\w+)\}")
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?")
+_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, None: 1}
 _PYTHON: Final = re.compile(r"[^:]+\.py:[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -148,7 +151,7 @@ class JdbcSource(Relation):
     """Columns that grow with every insert and update; a later row is one that is greater in
     them."""
 
-    every: str = "10s"
+    every_s: float = 10.0
     """How often to look for changes."""
 
     options: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -333,6 +336,20 @@ class _Table:
             return default
         return value
 
+    def directory(self, name: str, default: str = "", *, needed: str | None = None) -> str:
+        """A directory of this machine: a path, or a `file:` URL."""
+        place = self.text(name, default, needed=needed)
+        self.must_be_here((name,), f"{name} must be a directory", place)
+        return place
+
+    def must_be_here(self, path: Path, what: str, place: str) -> None:
+        """Reports a place that is not on this machine. `path` is where this table has it."""
+        try:
+            local_path(place)
+        except OptionError:
+            at = self.document.at((*self.path, *path))
+            self.problems.append(Problem(at, f"{what} of this machine, not {place!r}"))
+
     def optional(self, name: str) -> str | None:
         return self.text(name) or None
 
@@ -451,11 +468,9 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
     name = table.text("name", "pipeline", needed="it names the pipeline")
     if not _PIPELINE_NAME.fullmatch(name):
         table.wrong("name", f"name may have letters, digits, '.', '_' and '-', is {name!r}")
-    checkpoint = table.text(
+    checkpoint = table.directory(
         "checkpoint", "checkpoint", needed="a directory that remembers what was read"
     )
-    if "://" in checkpoint:
-        table.wrong("checkpoint", "checkpoint must be a directory of this machine, not a URL")
     on_error = cast(OnError, table.choice("on_error", ON_ERROR, "stop"))
     dead_letters = table.optional("dead_letters")
     if on_error == "dlq" and dead_letters is None:
@@ -466,6 +481,8 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
     _check_topic(table, "dead_letters", dead_letters)
     spark = table.table("spark")
     jars = spark.texts("jars") if spark is not None else ()
+    for number, jar in enumerate(jars):
+        table.must_be_here(("spark", "jars", number), "a jar must be a file", jar)
     pipeline = Pipeline(
         file=file,
         document=table.document,
@@ -634,9 +651,18 @@ def _jdbc_source(table: _Table, name: str, watermark: Watermark | None, stream: 
         jdbc=_jdbc_url(table),
         table=table.text("table", needed="the database's table"),
         changes=table.texts("changes"),
-        every=table.text("every", "10s") if stream else "10s",
+        every_s=_every_s(table) if stream else 10.0,
         options=table.mapping("options"),
     )
+
+
+def _every_s(table: _Table) -> float:
+    text = table.text("every", "10s")
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        table.wrong("every", f"every must look like 500ms, 10s or 5m, is {text!r}")
+        return 10.0
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def _jdbc_url(table: _Table) -> str:
@@ -713,7 +739,7 @@ def _sink(table: _Table) -> Sink:
             source=source,
             path=path,
             mode=mode,
-            delta=table.text("delta"),
+            delta=table.directory("delta"),
             partition_by=table.texts("partition_by"),
         )
     elif kind == "iceberg":
@@ -755,6 +781,8 @@ def _iceberg_sink(table: _Table, sink: Sink) -> IcebergSink:
         )
     elif catalog.get("type", "sql") not in ICEBERG_CATALOGS:
         table.wrong("catalog", f"a catalog's type must be {' or '.join(ICEBERG_CATALOGS)}")
+    where = catalog.get("warehouse", "")
+    table.must_be_here(("catalog", "warehouse"), "warehouse must be a directory", where)
     return IcebergSink(
         name=sink.name, source=sink.source, path=sink.path, iceberg=name, catalog=catalog
     )

@@ -84,6 +84,21 @@ def _quoted(dialect: str, name: str) -> str:
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
 
 
+def has_driver(spark: "SparkSession", url: str, options: Any) -> bool:
+    """Whether the driver's JVM has a JDBC driver for a URL."""
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - the only way to the driver's JVM
+    given = {name.lower(): value for name, value in options.items()}
+    try:
+        if "driver" in given:
+            jvm.java.lang.Class.forName(given["driver"])
+        jvm.java.sql.DriverManager.getDriver(url)
+    except Py4JJavaError:
+        return False
+    return True
+
+
 class Database:
     """A connection of the driver's JVM, through py4j."""
 
@@ -135,13 +150,50 @@ class Database:
         Spark's writer makes tables too, but only where it knows the database's error for one that
         is missing.
         """
+        self.run(f"CREATE TABLE {table} ({self._columns(frame)})")
+
+    def check_rows(self, table: str, frame: "DataFrame") -> None:
+        """Raises SparkFailed if the rows have a type that the database lacks, or a column that its
+        table lacks."""
+        from py4j.protocol import Py4JJavaError
+
+        self._columns(frame)
+        try:
+            # It reads the database; a file of SQLite may be of another kind.
+            self._connection.getMetaData().getTables(None, None, MARKERS, None).close()
+        except Py4JJavaError as e:
+            raise SparkFailed(f"the database cannot be read: {e.java_exception}") from e
+        if not self.exists(table):
+            return
+        known = self._columns_of(table)
+        small = {name.lower() for name in known}
+        for name in frame.columns:
+            if name.lower() not in small:
+                has = ", ".join(known)
+                raise SparkFailed(f"the table {table} has no column {name!r}; it has {has}")
+
+    def _columns_of(self, table: str) -> list[str]:
+        made = self._connection.createStatement()
+        try:
+            told = made.executeQuery(f"SELECT * FROM {table} WHERE 1 = 0").getMetaData()
+            return [str(told.getColumnName(n + 1)) for n in range(told.getColumnCount())]
+        finally:
+            made.close()
+
+    def _columns(self, frame: "DataFrame") -> str:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
         jdbc = self._jvm.org.apache.spark.sql
         utils = jdbc.execution.datasources.jdbc.JdbcUtils
         dialect = jdbc.jdbc.JdbcDialects.get(self._url)
         java: Any = frame._jdf
-        schema = java.schema()
-        columns = utils.schemaString(dialect, schema, False, self._jvm.scala.Option.empty())
-        self.run(f"CREATE TABLE {table} ({columns})")
+        try:
+            nothing = self._jvm.scala.Option.empty()
+            return utils.schemaString(dialect, java.schema(), False, nothing)
+        except (Py4JJavaError, PySparkException) as e:
+            said = e.java_exception if isinstance(e, Py4JJavaError) else e
+            raise SparkFailed(f"the rows cannot be a table there: {said}") from e
 
     def create_markers(self) -> None:
         """Makes the table of the numbers of batches."""

@@ -7,6 +7,7 @@ CHECKPOINT/pk/            what pk itself remembers: schemas, status, spools of c
 from pathlib import Path
 
 from pk.spark.jdbc_url import with_path
+from pk.spark.locations import is_remote, local_path
 from pk.spark.pipeline.definition import Pipeline
 
 
@@ -25,12 +26,12 @@ class Places:
         self.stop = self.own / "stop"
 
     def path(self, text: str) -> Path:
-        """A path of this machine."""
-        return Path(self.base, Path(text).expanduser())
+        """A path of this machine. Raises OptionError for a URL that is not of this machine."""
+        return local_path(text, self.base)
 
     def url(self, text: str) -> str:
         """A path or URL, as Spark reads it."""
-        return text if "://" in text else f"file://{self.path(text)}"
+        return text if is_remote(text) else f"file://{self.path(text)}"
 
     def jdbc(self, url: str) -> str:
         """A JDBC URL; the file of SQLite is relative to the pipeline's file too."""

@@ -45,8 +45,6 @@ have."""
 
 _CONNECT_ATTEMPTS: Final = 6
 _GROWN_ATTEMPTS: Final = 6
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?")
-_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, None: 1}
 
 
 class PipelineFailed(SparkFailed):
@@ -284,7 +282,7 @@ class _Run:
         chosen = versions.options()
         versions.remember()
         builder = Builder(spark, self._pipeline, self._places, kafka, schemas, chosen)
-        planned = queries(self._pipeline, builder.build(), self._options.kafka)
+        planned = queries(self._pipeline, self._places, builder.build(), kafka)
         complete_shared_variables(spark)
         running: dict[str, StreamingQuery] = {}
         once = self._options.once
@@ -482,11 +480,7 @@ class _Watcher:
         self._changes = Changes(spark, places, source)
         self._pipeline = pipeline
         self._source = source
-        match = _DURATION.fullmatch(source.every.strip())
-        if match is None:
-            message = f"every must look like 500ms, 10s or 5m, is {source.every!r}"
-            raise pipeline.problem((*source.path, "every"), message)
-        self._pause_s = float(match[1]) * _SECONDS[match[2]]
+        self._pause_s = source.every_s
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pk changes", daemon=True)
         self.problem: str | None = None

@@ -18,6 +18,7 @@ from pyspark.sql.types import BinaryType, StringType
 
 from pk.net.client.errors import ConfigError
 from pk.spark.errors import OptionError
+from pk.spark.locations import scheme
 from pk.spark.pipeline.definition import (
     DeltaSink,
     IcebergSink,
@@ -32,6 +33,7 @@ from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import check_encoders, sink_options
 from pk.spark.pipeline.relations import Relations, sentence
 from pk.spark.pipeline.table_sinks import write_delta, write_iceberg, write_parquet
+from pk.spark.pipeline.targets import check_every, check_target
 from pk.spark.schemas.options import split_options
 from pk.spark.sink.options import check_columns, parse_sink_options
 
@@ -57,8 +59,10 @@ class Query:
     """None: dead letters alone."""
 
 
-def queries(pipeline: Pipeline, relations: Relations, kafka: Mapping[str, str]) -> list[Query]:
-    """What is to run. Raises WrongPipeline."""
+def queries(
+    pipeline: Pipeline, places: Places, relations: Relations, kafka: Mapping[str, str]
+) -> list[Query]:
+    """What is to run. Raises WrongPipeline, also if a sink's target cannot be written."""
     waiting = dict(relations.dead_letters)
     found: list[Query] = []
     for sink in pipeline.sinks:
@@ -66,6 +70,8 @@ def queries(pipeline: Pipeline, relations: Relations, kafka: Mapping[str, str]) 
         uses = relations.uses[sink.source]
         if not frame.isStreaming:
             raise pipeline.problem((*sink.path, "from"), f"{sink.source} is not a stream")
+        check_every(pipeline, frame.sparkSession)
+        check_target(pipeline, places, sink, frame)
         if isinstance(sink, TopicSink):
             try:
                 options = _topic_options(pipeline, kafka, sink)
@@ -168,7 +174,7 @@ def start(
         staging = {"stagingLocation": str(places.query(query.name) / "pk-staging")}
         known = {**staging, **topic_options, "queryId": f"{identity}-{query.name}"}
         return writer.foreachBatch(partial(_write_batch, known)).start()
-    if isinstance(sink, ParquetSink) and "://" in sink.parquet:
+    if isinstance(sink, ParquetSink) and scheme(sink.parquet) is not None:
         # Spark's own sink, for file systems on which a rename is no single step; its list of files
         # is for Spark's readers.
         return writer.format("parquet").partitionBy(*sink.partition_by).start(sink.parquet)

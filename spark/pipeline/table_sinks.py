@@ -7,12 +7,12 @@ there is left out. A directory of parquet files has no such place, so the files 
 names of their own and are replaced.
 """
 
-import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pk.spark.errors import SparkMissing
+from pk.spark.errors import OptionError, SparkMissing
+from pk.spark.locations import local_path
 from pk.spark.pipeline.definition import DeltaSink, IcebergSink, ParquetSink
 from pk.spark.pipeline.places import Places
 from pk.spark.tables.lake_commit import (
@@ -84,34 +84,29 @@ def write_iceberg(
     sink: IcebergSink, places: Places, identity: str, frame: "DataFrame", batch: int
 ) -> None:
     """Appends a batch to an Iceberg table, which is made at the first. Raises SparkMissing,
-    PySparkException."""
-    try:
-        import pyarrow.parquet as pq
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.exceptions import NamespaceAlreadyExistsError
-    except ImportError as e:
-        raise missing("pyiceberg") from e
-    properties = catalog_properties(sink, places)
-    catalog = load_catalog(properties.pop("name", "default"), **properties)
+    OptionError, PySparkException."""
+    catalog = catalog_of(sink, places)
+    assert catalog is not None
+    from pyiceberg.exceptions import NamespaceAlreadyExistsError
+
     namespace = sink.iceberg.rpartition(".")[0]
     exists = catalog.table_exists(sink.iceberg)
     if exists and iceberg_last(catalog.load_table(sink.iceberg), identity) >= batch:
         return
     root = places.own / "staged" / identity
     if exists:
-        root = Path(_local(catalog.load_table(sink.iceberg).location())) / "data"
+        root = local_location(catalog.load_table(sink.iceberg)) / "data"
     folder = root / f"pk-{identity}-{batch:010d}"
     shutil.rmtree(folder, ignore_errors=True)
     frame.write.parquet(f"file://{folder}")
-    schema = pq.read_schema(next(iter(sorted(folder.glob("*.parquet")))))
-    schema = schema.remove_metadata()
+    schema = _arrow_schema(folder)
     if not exists:
         try:
             catalog.create_namespace(namespace)
         except NamespaceAlreadyExistsError:
             pass
         table = catalog.create_table(sink.iceberg, schema)
-        moved = Path(_local(table.location())) / "data" / folder.name
+        moved = local_location(table) / "data" / folder.name
         moved.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(folder, moved)
         folder = moved
@@ -124,6 +119,38 @@ def write_iceberg(
         shutil.rmtree(folder)
         return
     iceberg_add(table, files, identity, batch)
+
+
+def _arrow_schema(folder: Path) -> Any:
+    """The columns of the files that Spark wrote."""
+    import pyarrow.parquet as pq
+
+    return pq.read_schema(next(iter(sorted(folder.glob("*.parquet"))))).remove_metadata()
+
+
+def check_iceberg_columns(folder: Path) -> None:
+    """Raises ValueError if a table cannot have the columns of the files in a directory."""
+    from pyiceberg.catalog.memory import InMemoryCatalog
+
+    catalog = InMemoryCatalog("check", warehouse=f"file://{folder}")
+    catalog.create_namespace("check")
+    catalog.create_table("check.rows", _arrow_schema(folder))
+
+
+def catalog_of(sink: IcebergSink, places: Places, *, make: bool = True) -> Any:
+    """The catalog of a sink's table; without `make`, None if its SQLite file has still to be made.
+    Raises SparkMissing and what pyiceberg raises."""
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError as e:
+        raise missing("pyiceberg") from e
+    properties = catalog_properties(sink, places)
+    file = properties.get("uri", "").removeprefix("sqlite:///")
+    if not make and properties.get("uri", "").startswith("sqlite:///") and not Path(file).exists():
+        if not Path(file).parent.is_dir():
+            raise SparkMissing(f"there is no directory {Path(file).parent} for the catalog")
+        return None
+    return load_catalog(properties.pop("name", "default"), **properties)
 
 
 def catalog_properties(sink: IcebergSink, places: Places) -> dict[str, str]:
@@ -139,10 +166,11 @@ def catalog_properties(sink: IcebergSink, places: Places) -> dict[str, str]:
     return found
 
 
-def _local(location: str) -> str:
-    path = re.sub(r"^file:/*(?=/)", "", location)
-    if "://" in path:
-        raise SparkMissing(
-            f"the table is at {location}; a pipeline writes only to tables in directories"
-        )
-    return path
+def local_location(table: Any) -> Path:
+    """The directory of pyiceberg's table. Raises OptionError if it is not on this machine."""
+    location = table.location()
+    try:
+        return local_path(location)
+    except OptionError:
+        message = f"the table is at {location}; a pipeline writes only to tables in directories"
+        raise OptionError(message) from None

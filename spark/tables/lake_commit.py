@@ -50,6 +50,18 @@ def delta_last(root: Path, writer: str) -> int:
     return -1 if found is None else found
 
 
+def delta_columns(root: Path) -> tuple[str, ...] | None:
+    """The columns that a table is partitioned by; None if there is no table yet. Raises
+    SparkMissing, DeltaError."""
+    try:
+        from deltalake import DeltaTable
+    except ImportError as e:
+        raise missing("deltalake") from e
+    if not DeltaTable.is_deltatable(str(root)):
+        return None
+    return tuple(DeltaTable(str(root)).metadata().partition_columns)
+
+
 def delta_add(
     root: Path,
     files: Sequence[Path],

@@ -61,6 +61,8 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
         (("--to", "x", "--partition-by", "offset"), "cannot name a column offset"),
         (("--to", "x", "--to-format", "delta", "--table", "c.n.t"), "--to-format iceberg"),
         (("--to", "memory://b/x", "--to-format", "delta"), "directory that this machine has"),
+        (("--to", "file://host/x"), "File://host/x is not on this machine"),
+        (("--to", "x", "--staging", "s3://b/x"), "S3://b/x is not on this machine"),
     ],
 )
 def test_what_makes_no_sense_is_said(at: Run, words: tuple[str, ...], said: str) -> None:

@@ -13,7 +13,7 @@ from exported_files import a_run, empty
 
 from pk.spark.errors import DirectoryRefused, SparkMissing
 from pk.spark.export.manifest import MANIFEST, Manifest
-from pk.spark.export.url import NEW, ExportUrl, file_system, is_url, local_path, open_url
+from pk.spark.export.url import NEW, ExportUrl, file_system, open_url
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -122,9 +122,5 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     fsspec.register_implementation("lacking", Lacking, clobber=True)
     with pytest.raises(SparkMissing, match="lacking:// needs .* Install lackingfs"):
         file_system("lacking://x/y")
-
-
-def test_a_file_url_is_a_directory_of_this_machine() -> None:
-    assert not is_url("file:///data/out") and not is_url("out/orders") and is_url("s3://b/out")
-    assert local_path("file:///data/out") == Path("/data/out")
-    assert local_path("out") == Path.cwd() / "out"
+    with pytest.raises(DirectoryRefused, match="a URL begins with s3://"):
+        file_system("s3:/bucket/orders")  # fsspec takes it for a path of this machine

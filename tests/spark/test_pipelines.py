@@ -495,6 +495,92 @@ def test_check_names_the_place(world: World, old: str, new: str, said: str) -> N
     assert said in str(raised.value), str(raised.value)
 
 
+_DATABASE = 'jdbc = "jdbc:sqlite:shop.db"\ntable = "orders"'
+_CATALOG = 'iceberg = "a.b"\ncatalog = {{ type = "sql", uri = "{}" }}'
+
+
+_REFUSED = (
+    ('parquet = "s3://bucket/rows"', 'Spark cannot write to s3://bucket/rows: No FileSystem for scheme "s3"'),
+    ('parquet = "p.toml/rows"', "p.toml is not a directory"),
+    ('parquet = "rows"\npartition_by = ["day"]', "rows has no column 'day'; it has id, amount, offset"),
+    ('delta = "p.toml"', "p.toml is not a directory"),
+    ('delta = "table"\npartition_by = ["id"]', "the table in table is partitioned by other columns: none"),
+    (_CATALOG.format("sqlite:///none/catalog.db"), "there is no directory"),
+    (_CATALOG.format("sqlite:///p.toml"), "the catalog cannot be used: "),
+    (_CATALOG.format("nothing://host"), "the catalog cannot be used: "),
+    ('jdbc = "jdbc:nothing:x"\ntable = "t"', "no driver for this database"),
+    ('jdbc = "jdbc:sqlite:none/x.db"\ntable = "t"', "there is no directory"),
+    ('jdbc = "jdbc:sqlite:p.toml"\ntable = "t"', "file is not a database"),
+    (_DATABASE, "the table orders has no column 'amount'; it has id, total"),
+    (_DATABASE + '\nkey = ["nothing"]', "rows has no column 'nothing'; it has id, amount, offset"),
+    ('parquet = "rows"\n[[sink]]\nname = "x"\nfrom = "orders"\n' + _DATABASE.replace('"orders"', '"t"'), "the rows cannot be a table there: "),
+)  # fmt: skip
+
+
+def test_check_and_run_refuse_the_same_targets(world: World) -> None:
+    from deltalake import DeltaTable, Field, Schema
+    from deltalake.schema import PrimitiveType
+
+    world.topic("orders", ['{"id": 1}'])
+    DeltaTable.create(str(world.directory / "table"), Schema([Field("id", PrimitiveType("long"))]))
+    shop = sqlite3.connect(world.directory / "shop.db")
+    shop.executescript("CREATE TABLE orders (id BIGINT, total DOUBLE)")
+    shop.close()
+    for sink, said in _REFUSED:
+        shutil.rmtree(world.directory / "cp", ignore_errors=True)
+        pipeline = world.pipeline(JSON_TO.format(on_error="stop", more="", sink=sink))
+        before = sorted(world.directory.rglob("*"))
+        with pytest.raises(WrongPipeline) as checked:
+            world.check(pipeline)
+        assert re.match(r".*p\.toml:\d+:1: ", str(checked.value)) and said in str(checked.value)
+        assert sorted(world.directory.rglob("*")) == before, "it wrote nothing"
+        with pytest.raises(WrongPipeline) as run:
+            world.run(pipeline)
+        assert str(run.value) == str(checked.value)
+
+
+@pytest.mark.parametrize(
+    ("sink", "step", "said"),
+    [
+        ('parquet = "rows"', "SELECT value.id, offset AS ID FROM orders", "already exists"),
+        ('delta = "rows"', "SELECT value.id, offset AS ID FROM orders", "already exists"),
+        (_CATALOG.format("sqlite:///c.db"), "SELECT value.id, NULL AS x FROM orders", "Null type"),
+    ],
+)
+def test_check_finds_rows_that_no_file_can_have(
+    world: World, sink: str, step: str, said: str
+) -> None:
+    world.topic("orders", ['{"id": 1}'])
+    text = JSON_TO.format(on_error="stop", more="", sink=sink)
+    pipeline = world.pipeline(text.replace("SELECT value.*, offset FROM orders", step))
+    with pytest.raises(WrongPipeline, match=said):
+        world.check(pipeline)
+
+
+@pytest.mark.parametrize("every", ["soon", "-1 seconds"])
+def test_check_and_run_refuse_the_same_pause(world: World, every: str) -> None:
+    world.topic("orders", ['{"id": 1}'])
+    more = f'every = "{every}"'
+    text = JSON_TO.format(on_error="stop", more=more, sink='parquet = "rows"')
+    for work in (world.check, world.run):
+        with pytest.raises(WrongPipeline, match=f"every must look like '10 seconds'.*{every}"):
+            work(world.pipeline(text))
+
+
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+def test_a_file_url_is_a_directory_of_this_machine(world: World, sink: str) -> None:
+    world.topic("orders", ['{"id": 1}'])
+    for number, form in enumerate(("file://{}", "file:{}")):
+        place = form.format(world.directory / f"rows{number}")
+        text = JSON_TO.format(on_error="stop", more="", sink=f'{sink} = "{place}"')
+        text = text.replace('"cp"', f'"file://{world.directory}/cp{number}"')
+        world.run(world.pipeline(text))
+        files = f"'{world.directory}/rows{number}/**/*.parquet'"
+        assert duckdb(f"SELECT id FROM read_parquet({files})") == [(1,)]
+        assert (world.directory / f"cp{number}" / "pk").is_dir()
+    assert not (world.directory / "file:").exists()
+
+
 def test_check_shows_the_columns_and_samples_what_is_not_declared(world: World) -> None:
     world.topic("orders", ['{"id": 1, "who": {"name": "ada"}}', '{"more": [1.5]}'])
     text = JSON_TO.format(on_error="stop", more="", sink='parquet = "rows"')

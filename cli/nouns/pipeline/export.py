@@ -1,11 +1,11 @@
 """`pk pipeline export --declarative`: writes a pipeline as a project for another runner."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pk.cli.nouns.pipeline.pipeline_file import explained, read_pipeline, run_options
 from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.spark_errors import here
 from pk.spark.pipeline.declarative import write_project
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def export(context: Context, options: "ExportPipeline") -> None:
         raise Unusable("Give the project's directory: --to DIR.")
     pipeline = read_pipeline(context, options.file)
     kafka = run_options(context, pipeline, None).kafka
-    place = Path(options.to)
+    place = here(options.to)
     try:
         files = explained(context, lambda: write_project(pipeline, place, kafka))
     except OSError as e:

@@ -1,14 +1,13 @@
 """`pk spark package`: writes what the workers of a cluster need. `pk.spark.session.package` does
 the work."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pk.cli.nouns.spark.rows import FileRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
-from pk.cli.runtime.spark_errors import as_sentence
+from pk.cli.runtime.spark_errors import as_sentence, here
 
 if TYPE_CHECKING:
     from pk.cli.nouns.spark.options import Package
@@ -19,7 +18,7 @@ def package(context: Context, options: "Package") -> None:
     from pk.spark.errors import SparkError
     from pk.spark.session.package import DEPENDENCIES, ZIP, write_dependencies, write_zip
 
-    folder = Path(options.to)
+    folder = here(options.to)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         files = [write_zip(folder / ZIP), write_dependencies(folder / DEPENDENCIES)]

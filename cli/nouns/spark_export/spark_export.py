@@ -1,7 +1,6 @@
 """`pk spark-export`: exports topics to parquet files. `pk.spark.export.exporter` does the work;
 this module has the options, the progress bar and the summary."""
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.connect import run
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
-from pk.cli.runtime.spark_errors import as_sentence, spark_is_missing
+from pk.cli.runtime.spark_errors import as_sentence, here, spark_is_missing
 from pk.cli.runtime.spark_place import spark_place
 from pk.cli.schemas.reach import where
 from pk.cli.terminal.progress import Progress
@@ -27,6 +26,7 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.results import IsolationLevel
+from pk.spark.locations import is_remote, local_path, scheme
 from pk.spark.read.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -132,14 +132,24 @@ def export(context: Context, options: "SparkExport") -> None:
     if context.given("interval") and not options.follow:
         raise Unusable("--interval has no effect without --follow.")
     _check_follow(options, positions)
+    if not is_remote(options.to):
+        here(options.to)
+    if options.staging is not None:
+        here(options.staging)
     context.about = ConsumerConfig
     if context.change.dry_run:
         run(partial(_show_plan, options=options), context)
         return
-    replaces = "://" in options.to or (os.path.isdir(options.to) and os.listdir(options.to))
-    if options.overwrite and replaces:
+    if options.overwrite and _may_have_files(options.to):
         run(partial(_ask, options=options), context)
     _export(context, options, options.to, positions)
+
+
+def _may_have_files(to: str) -> bool:
+    if is_remote(to):
+        return True
+    directory = local_path(to)
+    return directory.is_dir() and any(directory.iterdir())
 
 
 def _check_follow(options: "SparkExport", positions: Positions) -> None:
@@ -155,7 +165,7 @@ def _check_follow(options: "SparkExport", positions: Positions) -> None:
 def _directory(options: "SparkExport", to: str, topic: str) -> Path | str:
     """Where a topic's export is."""
     place = to if len(options.topics) == 1 else f"{to.rstrip('/')}/{topic}"
-    return place if "://" in place else Path(place)
+    return place if scheme(place) is not None else Path(place)
 
 
 def _export(context: Context, options: "SparkExport", to: str, positions: Positions) -> None:
@@ -188,7 +198,7 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
             partition_by=options.partition_by,
             table=options.to_format,
             table_name=options.table,
-            staging=Path(options.staging) if options.staging is not None else None,
+            staging=options.staging,
             cores=options.cores,
             where=spark_place(options),
             fail_on_data_loss=not options.allow_data_loss,

@@ -1,0 +1,37 @@
+"""What a user names as a place for files: a path, or a URL.
+
+Every command and every file of a pipeline asks here, so that none makes a directory `s3:` of a URL
+that it does not know.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from pk.spark.errors import OptionError
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_FILE: Final = re.compile(r"file:(?://(?P<host>[^/]*))?(?P<path>/(?!/).*)", re.IGNORECASE | re.DOTALL)
+
+
+def scheme(place: str | Path) -> str | None:
+    """The scheme of a URL, in small letters; None for a path."""
+    match = _URL.match(place) if isinstance(place, str) else None
+    return None if match is None else match[1].lower()
+
+
+def is_remote(place: str | Path) -> bool:
+    """Whether a place is a URL of something else than a directory of this machine."""
+    return scheme(place) not in (None, "file")
+
+
+def local_path(place: str | Path, base: Path | None = None) -> Path:
+    """The absolute path of a place of this machine: a path, relative to `base` (or to the working
+    directory), or a `file:` URL. Raises OptionError for another URL."""
+    text = str(place)
+    if scheme(place) is None:
+        return (base or Path.cwd()) / Path(text).expanduser()
+    match = _FILE.fullmatch(text)
+    if match is None or match["host"] not in (None, "", "localhost"):
+        raise OptionError(f"{text} is not on this machine")
+    return Path(match["path"])

@@ -1,0 +1,161 @@
+"""Whether a pipeline's sinks can take its rows, asked before anything runs.
+
+`pk pipeline check` and each start of a pipeline ask the same function, so that nothing passes the
+one and is refused by the other. Nothing is written.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pk.spark.errors import SparkError, SparkFailed
+from pk.spark.locations import scheme
+from pk.spark.pipeline.definition import (
+    DeltaSink,
+    IcebergSink,
+    JdbcSink,
+    ParquetSink,
+    Pipeline,
+    Sink,
+    WrongPipeline,
+)
+from pk.spark.pipeline.jdbc_sink import Database, has_driver
+from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.relations import jdbc_sentence
+from pk.spark.pipeline.table_sinks import catalog_of, local_location
+from pk.spark.tables.lake_commit import delta_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def check_target(pipeline: Pipeline, places: Places, sink: Sink, frame: "DataFrame") -> None:
+    """Raises WrongPipeline if a sink's target cannot be written as the file says."""
+    names = getattr(sink, "partition_by", None) or getattr(sink, "key", None)
+    if isinstance(names, tuple):
+        _check_columns(pipeline, sink, frame, names)
+    if isinstance(sink, ParquetSink):
+        if scheme(sink.parquet) is not None:
+            _check_file_system(pipeline, sink, frame.sparkSession)
+        else:
+            _check_directory(pipeline, sink, "parquet", places.path(sink.parquet))
+    elif isinstance(sink, DeltaSink):
+        _check_directory(pipeline, sink, "delta", places.path(sink.delta))
+        _check_delta(pipeline, places, sink)
+    elif isinstance(sink, IcebergSink):
+        _check_iceberg(pipeline, places, sink)
+    elif isinstance(sink, JdbcSink):
+        _check_jdbc(pipeline, places, sink, frame)
+
+
+def check_every(pipeline: Pipeline, spark: "SparkSession") -> None:
+    """Raises WrongPipeline if `every` is not a time that Spark reads."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    if pipeline.every is None:
+        return
+    jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - Spark's own parser
+    try:
+        jvm.org.apache.spark.sql.streaming.Trigger.ProcessingTime(pipeline.every)
+    except (PySparkException, Py4JError):
+        message = f"every must look like '10 seconds' or '5 minutes', is {pipeline.every!r}"
+        raise pipeline.problem(("every",), message) from None
+
+
+def _check_columns(
+    pipeline: Pipeline, sink: Sink, frame: "DataFrame", names: tuple[str, ...]
+) -> None:
+    key = "key" if isinstance(sink, JdbcSink) else "partition_by"
+    known = {name.lower() for name in frame.columns}
+    for name in names:
+        if name.lower() not in known:
+            has = ", ".join(frame.columns)
+            raise pipeline.problem(
+                (*sink.path, key), f"{sink.source} has no column {name!r}; it has {has}"
+            )
+
+
+def _check_directory(pipeline: Pipeline, sink: Sink, key: str, directory: Path) -> None:
+    existing = next(each for each in (directory, *directory.parents) if each.exists())
+    wrong = None
+    if not existing.is_dir():
+        wrong = "is not a directory"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        wrong = "cannot be written to"
+    if wrong is not None:
+        raise pipeline.problem((*sink.path, key), f"{existing} {wrong}")
+
+
+def _check_file_system(pipeline: Pipeline, sink: ParquetSink, spark: "SparkSession") -> None:
+    """Whether Spark has the file system of a URL."""
+    from py4j.protocol import Py4JError
+
+    jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - Hadoop's file systems
+    session: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage]
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(sink.parquet)
+        path.getFileSystem(session.sessionState().newHadoopConf())
+    except Py4JError as e:
+        message = (
+            f"Spark cannot write to {sink.parquet}: {jdbc_sentence(e)}; [spark] names the jars of "
+            "its file system"
+        )
+        raise pipeline.problem((*sink.path, "parquet"), message) from e
+
+
+def _check_delta(pipeline: Pipeline, places: Places, sink: DeltaSink) -> None:
+    path = (*sink.path, "delta")
+    try:
+        columns = delta_columns(places.path(sink.delta))
+    except SparkError as e:
+        raise pipeline.problem(path, str(e)) from e
+    except Exception as e:  # deltalake has errors of its own
+        raise pipeline.problem(path, f"the table in {sink.delta} cannot be read: {e}") from e
+    if columns is not None and columns != sink.partition_by:
+        has = ", ".join(columns) or "none"
+        message = f"the table in {sink.delta} is partitioned by other columns: {has}"
+        raise pipeline.problem((*sink.path, "partition_by"), message)
+
+
+def _check_iceberg(pipeline: Pipeline, places: Places, sink: IcebergSink) -> None:
+    path = (*sink.path, "iceberg")
+    try:
+        catalog = catalog_of(sink, places, make=False)
+        if catalog is not None and catalog.table_exists(sink.iceberg):
+            local_location(catalog.load_table(sink.iceberg))
+    except SparkError as e:
+        raise pipeline.problem(path, str(e)) from e
+    except Exception as e:  # pyiceberg and its catalogs have errors of their own
+        said = " ".join(str(e).split()) or type(e).__name__
+        raise pipeline.problem(
+            (*sink.path, "catalog"), f"the catalog cannot be used: {said}"
+        ) from e
+
+
+def _check_jdbc(pipeline: Pipeline, places: Places, sink: JdbcSink, frame: "DataFrame") -> None:
+    spark, url = frame.sparkSession, places.jdbc(sink.jdbc)
+    path = (*sink.path, "jdbc")
+    try:
+        if not has_driver(spark, url, sink.options):
+            raise SparkFailed("No suitable driver")
+        if url.startswith("jdbc:sqlite:") and _missing_file(pipeline, sink, url):
+            return  # a connection would make it
+        with Database(spark, url, sink.options) as database:
+            database.check_rows(sink.table, frame)
+    except WrongPipeline:
+        raise
+    except SparkFailed as e:
+        raise pipeline.problem(path, jdbc_sentence(e)) from e
+
+
+def _missing_file(pipeline: Pipeline, sink: JdbcSink, url: str) -> bool:
+    """Whether a file of SQLite has still to be made. Raises WrongPipeline if it cannot be."""
+    name = url.removeprefix("jdbc:sqlite:").partition("?")[0]
+    file = Path(name)
+    if not file.is_absolute() or file.exists():
+        return False
+    _check_directory(pipeline, sink, "jdbc", file.parent)
+    if not file.parent.is_dir():
+        raise pipeline.problem((*sink.path, "jdbc"), f"there is no directory {file.parent}")
+    return True
