@@ -238,17 +238,19 @@ def _offset_row(
     error = next((a for a in (commit, end) if isinstance(a, Exception)), None)
     if error is not None:
         context.failed(error, f"{group} {partition_name(tp)}")
-    committed = commit.offset if isinstance(commit, r.OffsetAndMetadata) else None
+    at = commit.offset if isinstance(commit, r.OffsetAndMetadata) else None
+    shared = isinstance(commit, r.ShareGroupOffset)
     last = end.offset if isinstance(end, r.ListedOffset) else None
-    lag = None if committed is None or last is None else max(last - committed, 0)
-    if isinstance(commit, r.ShareGroupOffset):
+    lag = None if at is None or last is None else max(last - at, 0)
+    if shared:
         lag = commit.lag  # what is done with between the start offset and the end does not count
     metadata = commit.metadata if isinstance(commit, r.OffsetAndMetadata) else None
     return {
         "group": group,
         "topic": tp.topic,
         "partition": tp.partition,
-        "committed": committed,
+        "committed": None if shared else at,
+        "start_offset": at if shared else None,
         "end": last,
         "lag": lag,
         "time_lag_ms": 0 if lag == 0 else None,
@@ -262,6 +264,21 @@ def _offset_row(
     }
 
 
+def unread_from(row: OffsetRow) -> int | None:
+    """The offset of the next record that the group has not read; None if unknown."""
+    start = row["start_offset"]
+    if start is None:
+        return row["committed"]
+    return r.ShareGroupOffset(start, lag=row["lag"]).unread(row["end"])
+
+
+def unused_offset_columns(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The columns that only `wide` shows: of the start offsets that share groups have and the
+    committed offsets of all others, those that no row has."""
+    shared = {row["start_offset"] is not None for row in rows}
+    return {"committed"} if shared == {True} else set() if True in shared else {"start_offset"}
+
+
 async def add_time_lag(admin: Admin, rows: Sequence[OffsetRow]) -> None:
     """Adds the age of the next unread record to rows that lag: 0 if no record lies ahead, but
     markers of transactions; unknown stays None."""
@@ -270,7 +287,7 @@ async def add_time_lag(admin: Admin, rows: Sequence[OffsetRow]) -> None:
         if row["lag"]:
             tp = TopicPartition(row["topic"], row["partition"])
             # If retention has overtaken the group, the oldest record left is the next one.
-            offset = max(row["committed"] or 0, row["start"] or 0)
+            offset = max(unread_from(row) or 0, row["start"] or 0)
             unread.setdefault((tp, offset), []).append(row)
     if not unread:
         return

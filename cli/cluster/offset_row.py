@@ -19,6 +19,10 @@ class OffsetOfGroup(TypedDict):
     topic: str
     partition: Annotated[int, Shown("PART")]
     committed: int | None
+    start_offset: int | None
+    """Where a share group's deliveries begin, as Kafka's own tool calls it: such a group commits
+    nothing."""
+
     end: int | None
     lag: Annotated[int | None, Shown(show=show_count)]
     time_lag_ms: Annotated[int | None, Shown("TIME LAG", show=show_lag_time)]
@@ -28,7 +32,7 @@ class OffsetOfGroup(TypedDict):
     host: Annotated[str | None, Shown(wide=True)]
     member_id: Annotated[str | None, Shown(wide=True)]
     instance_id: Annotated[str | None, Shown(wide=True)]
-    start: Annotated[int | None, Shown(wide=True)]
+    start: Annotated[int | None, Shown("LOG START", wide=True)]
     metadata: Annotated[str | None, Shown(wide=True)]
     error: Annotated[str | None, Shown(wide=True)]
 

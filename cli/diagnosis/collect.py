@@ -377,14 +377,13 @@ class Collector:
         ]
 
     async def _expiring(self) -> None:
-        """The committed offsets at records that retention deletes soon, and the timestamps of those
-        records."""
+        """The groups' next records that retention deletes soon, with their timestamps."""
         now = now_ms()
         ends = self.offsets.get("end", {})
         kept: dict[TopicPartition, int] = {}
         for _, commits in self.groups.values():
             for tp, commit in commits.items():
-                if tp in kept or tp not in ends or commit.offset >= ends[tp].offset:
+                if tp in kept or tp not in ends or self._unread(tp, commit) >= ends[tp].offset:
                     continue
                 topic = self.topics.get(tp.topic)
                 if topic is None or tp.topic not in self.configs:
@@ -402,16 +401,24 @@ class Collector:
         places: set[tuple[TopicPartition, int]] = set()
         for name, (_, commits) in self.groups.items():
             for tp, commit in commits.items():
-                if tp not in fresh or commit.offset >= ends[tp].offset:
+                at = self._unread(tp, commit)
+                if tp not in fresh or at >= ends[tp].offset:
                     continue
-                if fresh[tp].offset < 0 or commit.offset < fresh[tp].offset:
+                if fresh[tp].offset < 0 or at < fresh[tp].offset:
                     self.expiring[name, tp] = None
-                    if tp in starts and commit.offset >= starts[tp].offset:
-                        places.add((tp, commit.offset))
+                    if tp in starts and at >= starts[tp].offset:
+                        places.add((tp, at))
         times = await self.admin.record_times(sorted(places)[:_PEEKS]) if places else {}
         for name, tp in self.expiring:
-            at = times.get((tp, self.groups[name][1][tp].offset))
+            at = times.get((tp, self._unread(tp, self.groups[name][1][tp])))
             self.expiring[name, tp] = at if isinstance(at, int) else None
+
+    def _unread(self, tp: TopicPartition, commit: r.OffsetAndMetadata) -> int:
+        """The offset of the next record that a group has not read."""
+        if not isinstance(commit, r.ShareGroupOffset):
+            return commit.offset
+        end = self.offsets.get("end", {}).get(tp)
+        return commit.unread(end.offset if end is not None else None)
 
     # The snapshot
 
@@ -496,7 +503,7 @@ class Collector:
             len(group.members),
             {
                 tp: Commit(
-                    o.offset,
+                    self._unread(tp, o),
                     (name, tp) in self.expiring,
                     self.expiring.get((name, tp)),
                     o.lag if isinstance(o, r.ShareGroupOffset) else None,

@@ -61,6 +61,15 @@ class Read(NamedTuple):
     """How many records a share group finished between the measurements, in or out of order."""
 
     @property
+    def unread(self) -> int | None:
+        """The offset of the next record that the group has not read."""
+        if self.told_lag is None or self.later is None or self.later_end is None:
+            return self.later
+        if self.committed == self.later and self.acknowledged > 0:
+            return self.later  # later records were acknowledged, and not that one
+        return max(self.later, self.later_end - self.told_lag)
+
+    @property
     def is_pinned(self) -> bool:
         """Whether an open transaction keeps the last stable offset below the log end."""
         return self.stable is not None and self.stable < (self.end or 0)

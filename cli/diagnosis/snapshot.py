@@ -92,7 +92,8 @@ class Topic(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A group's committed offset for a partition."""
+    """A group's committed offset for a partition; of a share group where its unread records
+    begin."""
 
     offset: int
     expiring: bool = False

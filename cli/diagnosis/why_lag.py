@@ -92,9 +92,9 @@ def _rebalancing(f: LagFacts) -> Iterator[Reason]:
 
 def _out_of_range(f: LagFacts) -> Iterator[Reason]:
     lost = {
-        tp: read.start - read.later
+        tp: read.start - at
         for tp, read in f.reads.items()
-        if read.later is not None and read.start is not None and read.later < read.start
+        if (at := read.unread) is not None and read.start is not None and at < read.start
         if (read.end or 0) > read.start
     }
     if lost:

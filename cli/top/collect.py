@@ -441,14 +441,16 @@ class Collector:
         model, needs = self.model, self.needs
         places: dict[tuple[TopicPartition, int], None] = {}
         if needs.tab == "group" and needs.subject is not None:
-            for tp, offset in model.commits.get(needs.subject, {}).items():
-                if model.lag(needs.subject, tp):
+            for tp in model.commits.get(needs.subject, {}):
+                offset = model.next_offset(needs.subject, tp)
+                if offset is not None and model.lag(needs.subject, tp):
                     places[tp, offset] = None
         else:
             for name in model.commits if needs.whole else needs.visible:
                 worst = model.worst(name)
-                if worst is not None:
-                    places[worst, model.commits[name][worst]] = None
+                offset = model.next_offset(name, worst) if worst is not None else None
+                if worst is not None and offset is not None:
+                    places[worst, offset] = None
         unknown = [p for p in places if p not in model.record_times and p[0] in model.partitions]
         asked = unknown if needs.whole else unknown[:_TIMES]
         if not asked:

@@ -16,7 +16,13 @@ from pk.cli.positions.times import show_time
 from pk.cli.top.meter import Cumulative, Meter, TimesMeter
 from pk.core.values import TopicPartition
 from pk.net.client.metadata import PartitionInfo, TopicInfo
-from pk.net.client.results import GroupListing, LogDirDescription, Node, PartitionDescription
+from pk.net.client.results import (
+    GroupListing,
+    LogDirDescription,
+    Node,
+    PartitionDescription,
+    ShareGroupOffset,
+)
 
 EVENTS_MAX = 1000
 SPARK_MAX = 60
@@ -255,7 +261,19 @@ class Model:
         for group, offsets in commits.items():
             self.commits[group] = dict(offsets)
             for tp, offset in offsets.items():
-                self.drains.see((group, tp), offset, now)
+                self.drains.see((group, tp), self._unread(group, tp, offset), now)
+
+    def _unread(self, group: str, tp: TopicPartition, offset: int) -> int:
+        """Where a group's unread records begin, from its offset and the lag that a share
+        coordinator gives."""
+        lag = self.reported_lags.get(group, {}).get(tp)
+        end = self.ends.value(tp)
+        return offset if lag is None else ShareGroupOffset(offset, lag=lag).unread(end)
+
+    def next_offset(self, group: str, tp: TopicPartition) -> int | None:
+        """The offset of the record that a group reads next in a partition; None while unknown."""
+        offset = self.commits.get(group, {}).get(tp)
+        return None if offset is None else self._unread(group, tp, offset)
 
     def lag(self, group: str, tp: TopicPartition) -> int | None:
         """Records of a partition that a group has not read; None while unknown."""
@@ -292,15 +310,19 @@ class Model:
     def next_time_ms(self, group: str, tp: TopicPartition) -> int | None:
         """The timestamp of the record that a group reads next in a partition; None while
         unknown."""
-        committed = self.commits.get(group, {}).get(tp)
-        return None if committed is None else self.record_times.get((tp, committed))
+        at = self.next_offset(group, tp)
+        return None if at is None else self.record_times.get((tp, at))
 
     def see_record_times(self, times: Mapping[tuple[TopicPartition, int], int | None]) -> None:
         """Timestamps of single records; drops those of records that no group reads next."""
         self.version += 1
         self.record_times.update(times)
         if len(self.record_times) > 4096:
-            places = {(tp, o) for c in self.commits.values() for tp, o in c.items()}
+            places = {
+                (tp, self._unread(group, tp, offset))
+                for group, offsets in self.commits.items()
+                for tp, offset in offsets.items()
+            }
             self.record_times = {k: v for k, v in self.record_times.items() if k in places}
 
     def readers(self) -> dict[str, dict[TopicPartition, float]]:

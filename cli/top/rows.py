@@ -180,7 +180,9 @@ class GroupOnScreen(_Group, LagOnScreen):
 class _GroupPartition(TypedDict):
     topic: str
     partition: Annotated[int, Drawn("PART")]
-    committed: Annotated[int, Drawn(show=show_count, drop=2, falling=True)]
+    offset: Annotated[int, Drawn(show=show_count, drop=2, falling=True)]
+    """The committed offset; the start offset of a share group, which commits nothing."""
+
     end: Annotated[int | None, Drawn(show=show_count, drop=1, falling=True)]
 
 

@@ -302,14 +302,14 @@ def _group_partition_rows(
     model: Model, group: str | None, now_ms: float
 ) -> list[GroupPartitionOnScreen]:
     rows: list[GroupPartitionOnScreen] = []
-    for tp, committed in sorted(model.commits.get(group or "", {}).items()):
+    for tp, offset in sorted(model.commits.get(group or "", {}).items()):
         assert group is not None
         lag = model.lag(group, tp)
         rows.append(
             {
                 "topic": tp.topic,
                 "partition": tp.partition,
-                "committed": committed,
+                "offset": offset,
                 "end": model.ends.value(tp),
                 **_lag_row(
                     lag,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import trio
 
-from pk.cli.cluster.groups import SHARE, types_of
+from pk.cli.cluster.groups import SHARE, types_of, unused_offset_columns
 from pk.cli.cluster.replicas import sizes_by_replica
 from pk.cli.output.formats import Listing
 from pk.cli.output.question_table import say_table
@@ -66,10 +66,16 @@ class Move(NamedTuple):
     """Deletes the committed offset: there was none before."""
 
     @property
+    def read_to(self) -> int | None:
+        """Where the group goes on without the change; None if it has no offset there."""
+        if isinstance(self.was, r.ShareGroupOffset):
+            return self.was.unread(self.span[1] if self.span else None)
+        return self.committed
+
+    @property
     def delta(self) -> int | None:
-        return (
-            None if self.committed is None or self.target is None else self.target - self.committed
-        )
+        at = self.read_to
+        return None if at is None or self.target is None else self.target - at
 
     @property
     def changes(self) -> bool:
@@ -96,7 +102,8 @@ def _rows(moves: Sequence[Move], times: Times, result: str) -> list[OffsetChange
             "group": m.group,
             "topic": m.tp.topic,
             "partition": m.tp.partition,
-            "committed": m.committed,
+            "committed": None if isinstance(m.was, r.ShareGroupOffset) else m.committed,
+            "start_offset": m.committed if isinstance(m.was, r.ShareGroupOffset) else None,
             "target": m.target,
             "delta": m.delta,
             "effect": effect(m),
@@ -199,6 +206,7 @@ def _listing(rows: Sequence[OffsetChangeRow], *, done: bool = False) -> Listing:
     """The plan, or what was `done`: the group only where there are several, no column that would be
     empty."""
     wide = {name for name in ("target_time", "note") if not any(row[name] for row in rows)}
+    wide |= unused_offset_columns(rows)
     if len({row["group"] for row in rows}) <= 1:
         wide.add("group")
     if not done:

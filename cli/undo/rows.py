@@ -36,6 +36,9 @@ class OffsetChangeRow(TypedDict):
     topic: str
     partition: Annotated[int, Shown("PART")]
     committed: int | None
+    start_offset: int | None
+    """That of a share group, which commits nothing."""
+
     target: int | None
     delta: Annotated[int | None, Shown("Δ RECORDS", show=_show_delta)]
     target_time: Annotated[str | None, Shown("TIME AT TARGET", show=_to_the_minute, right=True)]

@@ -452,6 +452,17 @@ class ShareGroupOffset(OffsetAndMetadata):
     lag: int | None = None
     """Records that are not done with; None where the broker does not know."""
 
+    def unread(self, end: int | None) -> int:
+        """Where the records that are not done with begin, if none after it is; `end` is the
+        partition's.
+
+        The start offset is stored with the next acknowledgement, so it lies before records that
+        are done with, and only the lag tells them apart.
+        """
+        if self.lag is None or end is None:
+            return self.offset
+        return max(self.offset, end - self.lag)
+
 
 @dataclass(frozen=True, slots=True)
 class MemberToRemove:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 
 import pytest
 from clients.fixtures import Kafka
@@ -11,6 +12,8 @@ from clients.pk_broker import running
 from group_parts import Fresh, Run
 
 WAIT = ("--timeout-ms", "60000")
+DAY_MS = 86_400_000
+NOW_MS = time.time_ns() // 1_000_000
 
 
 @pytest.fixture
@@ -66,7 +69,7 @@ def test_a_share_group_begins_elsewhere(at: Run, jobs: str) -> None:
     reset = at("groups", "reset-offsets", jobs, "-t", jobs, "--to", "4", "-y")
     assert reset.code == 0, reset.err
     (found,) = at("groups", "describe", jobs, "-f", "json").json
-    assert [(o["committed"], o["lag"]) for o in found["offsets"]] == [(4, 2)]
+    assert [(o["start_offset"], o["lag"]) for o in found["offsets"]] == [(4, 2)]
     read = at("consume", jobs, "-g", jobs, "-o", "committed..end")
     assert read.lines == ["e", "f"], read.err
     assert at("share-consume", jobs, "-g", jobs, "-n", "2", *WAIT).lines == ["e", "f"]
@@ -119,3 +122,50 @@ def test_an_interrupt_gives_back_what_was_not_shown(at: Run, kafka: Kafka, jobs:
         assert process.wait(60) == -signal.SIGINT
     at("produce", jobs, stdin=b"g\n")
     assert at("share-consume", jobs, "-g", jobs, "-n", "1", *WAIT).lines == ["g"]
+
+
+def old_jobs(at: Run, jobs: str) -> None:
+    """Takes all records of a group, the last ones with an acknowledgement of their own, so that the
+    stored start offset stays before records that are done with. They are a day old."""
+    lines = "\n".join(f'{{"value": "{i}", "timestamp": {NOW_MS - DAY_MS}}}' for i in range(4))
+    assert at("configs", "alter", "topic", jobs, "-c", "retention.ms=-1", "-y").code == 0
+    assert at("produce", jobs, "-f", "jsonl", stdin=lines.encode()).code == 0
+    for number in ("6", "4"):
+        assert at("share-consume", jobs, "-g", jobs, "-n", number, *WAIT).code == 0
+
+
+def test_a_start_offset_is_no_commit_and_what_is_done_with_beyond_it_no_lag(
+    at: Run, jobs: str
+) -> None:
+    old_jobs(at, jobs)
+    (row,) = at("groups", "lag", jobs, "-f", "json").json
+    start = row["start_offset"]
+    assert start < row["end"] == 10, "else this test shows nothing"
+    assert (row["committed"], row["lag"], row["time_lag_ms"]) == (None, 0, 0)
+    shown = at("groups", "describe", jobs)
+    assert "START-OFFSET" in shown.text and "COMMITTED" not in shown.text
+    (plan,) = at("groups", "reset-offsets", jobs, "--to", "end", "-d", "-f", "json").json
+    assert (plan["start_offset"], plan["committed"], plan["delta"]) == (start, None, 0)
+    (plan,) = at("groups", "reset-offsets", jobs, "--to", "0", "-d", "-f", "json").json
+    assert plan["delta"] == -10
+    at("produce", jobs, "new")
+    (row,) = at("groups", "lag", jobs, "-f", "json").json
+    assert (row["start_offset"], row["lag"]) == (start, 1)
+    assert row["time_lag_ms"] < DAY_MS // 2, "counted from a record that is done with"
+    (why,) = at("why", "lag", jobs, "-f", "json").json
+    assert not any(" h old" in e["what"] or " d old" in e["what"] for e in why["evidence"])
+    (plan,) = at("groups", "reset-offsets", jobs, "--to", "end", "-d", "-f", "json").json
+    assert (plan["delta"], plan["effect"]) == (1, "skip")
+    gone = at("groups", "delete-offsets", jobs, "-t", jobs, "-y", "-f", "json")
+    assert "This deletes the start offsets of group" in gone.err
+    assert (gone.json[0]["start_offset"], gone.json[0]["committed"]) == (start, None)
+
+
+def test_the_doctor_sees_no_loss_where_a_share_group_has_read_all(at: Run, jobs: str) -> None:
+    old_jobs(at, jobs)
+    assert at("topics", "trim", jobs, "-o", "10", "-y").code == 0
+    at("produce", jobs, "new")
+    found = at("doctor", "-f", "json").json
+    assert not [f for f in found if f["check"] == "offset-out-of-range" and jobs in f["what"]]
+    (why,) = at("why", "lag", jobs, "-f", "json").json
+    assert why["state"] == "no-members" and "deleted" not in why["verdict"]

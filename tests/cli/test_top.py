@@ -194,9 +194,10 @@ def test_the_lag_of_a_share_group_is_what_its_coordinator_counts() -> None:
         model.see_ends({a: 1000}, now)
         model.see_commits({"jobs": {a: start}}, now, {"jobs": {a: lag}})
     (row,) = rows(model, "groups")
-    assert (row["lag"], row["drain_rate"], row["trend"]) == (500, 10.0, "shrinking")
+    assert (row["lag"], row["drain_rate"], row["trend"]) == (500, 30.0, "shrinking")
+    assert model.next_offset("jobs", a) == 500
     (inside,) = rows(model, "group", "jobs")
-    assert (inside["committed"], inside["end"], inside["lag"]) == (200, 1000, 500)
+    assert (inside["offset"], inside["end"], inside["lag"]) == (200, 1000, 500)
     model.see_groups([])
     assert model.reported_lags == {}
 

@@ -7,6 +7,7 @@ from pk.cli.cluster.groups import (
     describe_existing,
     is_selected,
     selected,
+    unused_offset_columns,
     wanted_group,
 )
 from pk.cli.nouns.groups.kept_commits import keep_commits, say_how_to_undo
@@ -43,10 +44,8 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
     change_id = None
     answers: dict[TopicPartition, Exception | None] = {}
     if not trying:
-        context.say(
-            f"This deletes the committed offsets of group {name} for "
-            f"{join(list(map(str, commits)))}."
-        )
+        what = "start offsets" if is_share else "committed offsets"
+        context.say(f"This deletes the {what} of group {name} for {join(list(map(str, commits)))}.")
         await context.agree("Delete?", name=name)
         change_id = await keep_commits(context, admin, {name: commits})
         if is_share:
@@ -60,16 +59,19 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
         if error is not None:
             context.fail(error)
         done = "would be deleted" if trying else "deleted"
+        at = commit.offset if isinstance(commit, r.OffsetAndMetadata) else None
         rows.append(
             {
                 "group": name,
                 "topic": tp.topic,
                 "partition": tp.partition,
-                "committed": commit.offset if isinstance(commit, r.OffsetAndMetadata) else None,
+                "committed": None if is_share else at,
+                "start_offset": at if is_share else None,
                 "result": phrase(error) if error else done,
                 "error": error_name(error) if error else None,
             }
         )
     named = [(partition_name(tp), error) for tp, error in answers.items()]
-    show_results(context, listing(DeletedOffsetRow, rows), named, "partition")
+    wide = unused_offset_columns(rows)
+    show_results(context, listing(DeletedOffsetRow, rows, wide=wide), named, "partition")
     say_how_to_undo(context, change_id, deleted=any(answers.get(tp) is None for tp in commits))

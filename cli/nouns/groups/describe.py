@@ -9,6 +9,7 @@ from pk.cli.cluster.groups import (
     lag_style,
     longest_lag,
     offset_rows,
+    unused_offset_columns,
     wanted_groups,
 )
 from pk.cli.cluster.offset_row import OffsetOfGroup, OffsetRow
@@ -55,12 +56,15 @@ async def describe(context: Context, options: DescribeGroups) -> None:
     ]
     sections: list[Section] = []
     for group, state in zip(described, states, strict=True):
-        sections.append(Section(_title(state), listing(OffsetOfGroup, group["offsets"], lag_style)))
+        wide = unused_offset_columns(group["offsets"])
+        shown = listing(OffsetOfGroup, group["offsets"], lag_style, wide=wide)
+        sections.append(Section(_title(state), shown))
         topology = group["topology"]
         if topology is not None:
             title = f"{state['group']}: topology of epoch {topology['epoch']}"
             sections.append(Section(title, listing(SubtopologyRow, topology["subtopologies"])))
-    context.show_document(Document(described, sections, listing(OffsetRow, rows, lag_style)))
+    every = listing(OffsetRow, rows, lag_style, wide=unused_offset_columns(rows))
+    context.show_document(Document(described, sections, every))
 
 
 def _title(state: GroupStateRow) -> str:

@@ -6,7 +6,7 @@ within a minute, use the one before. `--fail-if` turns the answer into an exit c
 """
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
@@ -18,6 +18,8 @@ from pk.cli.cluster.groups import (
     lag_style,
     longest_lag,
     offset_rows,
+    unread_from,
+    unused_offset_columns,
 )
 from pk.cli.cluster.offset_row import OffsetRow
 from pk.cli.nouns.groups.options import GroupsLag
@@ -54,7 +56,8 @@ PartitionKey = tuple[str, str, int]
 
 
 class Sample(NamedTuple):
-    """(group, topic, partition) → committed offset and end, at a time in seconds."""
+    """(group, topic, partition) → offset of the next unread record and end, at a time in
+    seconds."""
 
     at: float
     offsets: Mapping[PartitionKey, tuple[int | None, int | None]]
@@ -89,7 +92,10 @@ async def lag(context: Context, options: GroupsLag) -> None:
         _LAST[context.session] = now
     lags = [_with_rates(row, before, now) for row in rows]
     shown: Sequence[Row] = lags if by == "partition" else _grouped(lags, by, groups)
-    listing = Listing(_columns(context, by, groups, rated=before is not None), shown, lag_style)
+    unused = unused_offset_columns(rows)
+    listing = Listing(
+        _columns(context, by, groups, unused, rated=before is not None), shown, lag_style
+    )
     context.show(listing)
     if options.topics and not rows:
         context.say(
@@ -103,16 +109,27 @@ async def lag(context: Context, options: GroupsLag) -> None:
 
 
 def _columns(
-    context: Context, by: str, groups: Sequence[r.GroupDescription], *, rated: bool
+    context: Context,
+    by: str,
+    groups: Sequence[r.GroupDescription],
+    unused: Collection[str],
+    *,
+    rated: bool,
 ) -> Sequence[Column]:
     """The columns, all of them in JSON; in a table the rates only where they are known, and then
     for less of the rest."""
     look = context.output
-    wide = set[str]() if rated else set(names(Outlook))
+    wide = {*unused, *(() if rated else names(Outlook))}
     if by != "group" and len(groups) == 1:
         wide.add("group")
     if rated and look.terminal and look.width < _ROOMY:
-        wide |= {"committed", "end", "client_id" if by == "partition" else "host", "worst"}
+        wide |= {
+            "committed",
+            "start_offset",
+            "end",
+            "client_id" if by == "partition" else "host",
+            "worst",
+        }
         wide |= {"state", "members", "topics"}
     return columns(_ROWS[by], wide=wide)
 
@@ -159,7 +176,7 @@ def _key(row: OffsetRow) -> PartitionKey:
 
 
 def _sample(rows: Iterable[OffsetRow]) -> Sample:
-    return Sample(trio.current_time(), {_key(row): (row["committed"], row["end"]) for row in rows})
+    return Sample(trio.current_time(), {_key(row): (unread_from(row), row["end"]) for row in rows})
 
 
 def _last(context: Context) -> Sample | None:
@@ -174,7 +191,7 @@ def _with_rates(row: OffsetRow, before: Sample | None, now: Sample) -> Partition
     read = write = None
     if before is not None and then is not None and now.at > before.at:
         seconds = now.at - before.at
-        read = _speed(then[0], row["committed"], seconds)
+        read = _speed(then[0], unread_from(row), seconds)
         write = _speed(then[1], row["end"], seconds)
     return part_of(PartitionLag, {**row, **outlook(row["lag"], read, write)})
 

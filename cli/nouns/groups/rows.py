@@ -156,6 +156,7 @@ class DeletedOffsetRow(TypedDict):
     topic: str
     partition: int
     committed: int | None
+    start_offset: int | None
     result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
@@ -218,6 +219,7 @@ class _Committed(TypedDict):
     topic: str
     partition: Annotated[int, Shown("PART")]
     committed: int | None
+    start_offset: int | None
     end: int | None
 
 
@@ -226,7 +228,7 @@ class _Reader(TypedDict):
     host: Annotated[str | None, Shown(wide=True)]
     member_id: Annotated[str | None, Shown(wide=True)]
     instance_id: Annotated[str | None, Shown(wide=True)]
-    start: Annotated[int | None, Shown(wide=True)]
+    start: Annotated[int | None, Shown("LOG START", wide=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
 

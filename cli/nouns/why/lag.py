@@ -183,7 +183,6 @@ async def _facts(
     isolation = r.IsolationLevel.READ_COMMITTED
     stable = await _offsets(admin, tps, r.LATEST, isolation) if waits else {}
     leaders = await _leaders(admin, tps)
-    ages = await _ages(admin, last, starts)
     if last.is_share:
         empty = {
             tp for tp, lag in last.lags.items() if _reaches(lag, last.ends.get(tp), stable.get(tp))
@@ -201,15 +200,16 @@ async def _facts(
             stable.get(tp),
             leaders.get(tp, -1),
             owners.get(tp),
-            ages.get(tp),
-            tp in empty,
-            pinned.get(tp),
-            last.lags.get(tp),
-            (last.done(tp) or 0) - (first.done(tp) or 0),
+            nothing_readable=tp in empty,
+            pinned_by=pinned.get(tp),
+            told_lag=last.lags.get(tp),
+            acknowledged=(last.done(tp) or 0) - (first.done(tp) or 0),
         )
         for tp in tps
         if tp in leaders
     }
+    for tp, at in (await _ages(admin, reads)).items():
+        reads[tp] = reads[tp]._replace(next_ms=at)
     members = [
         Member(
             m.member_id,
@@ -263,15 +263,11 @@ async def _leaders(admin: Admin, tps: Iterable[TopicPartition]) -> dict[TopicPar
     }
 
 
-async def _ages(admin: Admin, measured: _Measurement, starts: Offsets) -> dict[TopicPartition, int]:
+async def _ages(admin: Admin, reads: Mapping[TopicPartition, Read]) -> dict[TopicPartition, int]:
     """The timestamp of the next record in the partitions with most lag."""
-    lags = {
-        tp: measured.lags.get(tp, measured.ends[tp] - at)
-        for tp, at in measured.commits.items()
-        if tp in measured.ends and at < measured.ends[tp]
-    }
-    worst = sorted(lags, key=lambda tp: -lags[tp])[:_AGES]
-    places = [(tp, max(measured.commits[tp], starts.get(tp, 0))) for tp in worst]
+    lagging = [tp for tp, read in reads.items() if read.lag and read.unread is not None]
+    worst = sorted(lagging, key=lambda tp: -reads[tp].lag)[:_AGES]
+    places = [(tp, max(reads[tp].unread or 0, reads[tp].start or 0)) for tp in worst]
     times = await admin.record_times(places) if places else {}
     return {tp: at for (tp, _), at in times.items() if isinstance(at, int)}
 
