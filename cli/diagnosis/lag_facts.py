@@ -91,14 +91,20 @@ class Read(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Counted as in `pk groups lag`, including deleted records; 0 if nothing is left to
-        read."""
+        """Counted as in `pk groups lag` and Apache's tool: with records that were deleted unread,
+        also if nothing is left to read."""
         if self.told_lag is not None:
             return self.told_lag
         if self.later_end is None or self.later is None:
             return 0
-        unread = self.later_end > max(self.later, self.start or 0)
-        return self.later_end - self.later if unread else 0
+        return max(self.later_end - self.later, 0)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether all that the group has not read was deleted."""
+        if not self.lag or self.start is None or self.later_end is None:
+            return False
+        return self.start >= self.later_end
 
     @property
     def progress(self) -> int:

@@ -63,22 +63,31 @@ def out_of_range(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     beyond: dict[str, list[tuple[TopicPartition, int]]] = {}
     for name, tp, commit, _, p in _behind(snapshot):
         assert p.start is not None and p.end is not None
-        if commit.offset < p.start and p.end > p.start:
+        if commit.offset < p.start and commit.told_lag != 0:
             lost.setdefault(name, []).append((tp, p.start - commit.offset))
         elif commit.offset > p.end:
             beyond.setdefault(name, []).append((tp, commit.offset - p.end))
     for name, found in lost.items():
         total = sum(n for _, n in found)
         of_share = snapshot.groups[name].is_share
+        gone = snapshot.groups[name].state in _EMPTY_STATES and not _has_unread(snapshot, name)
+        leftover = (
+            f" If nothing reads with it any more, `pk groups delete {_word(name)}` removes it."
+            if gone
+            else ""
+        )
         yield Finding(
             "offset-out-of-range",
             ERROR,
             f"Group {name} has missed records: {total:,} were deleted before it read them "
             f"({names(tp for tp, _ in found)}).",
-            "It continues at the oldest record that is left."
-            if of_share
-            else "It continues where auto.offset.reset says: at the oldest record, at the newest "
-            "(skipping all others), or with an error.",
+            (
+                "It continues at the oldest record that is left."
+                if of_share
+                else "It continues where auto.offset.reset says: at the oldest record, at the "
+                "newest (skipping all others), or with an error."
+            )
+            + leftover,
             f"pk groups reset-offsets {_word(name)} {_topics(found)} --to start",
             (name, *(partition_name(tp) for tp, _ in found)),
         )
@@ -199,17 +208,27 @@ def duration(ms: int) -> str:
 def lag_of(snapshot: ClusterSnapshot, group: str) -> int:
     """How far a group's committed offsets are behind the log ends, counted as `pk groups lag` and
     Apache's tool do, with records that were deleted unread; of a share group what its coordinator
-    counts. 0 if nothing is left to read."""
-    total, unread = 0, False
+    counts."""
+    total = 0
     for tp, commit in snapshot.groups[group].commits.items():
         p = snapshot.partition(tp)
         if commit.told_lag is not None:
             total += commit.told_lag
-            unread |= commit.told_lag > 0
         elif p is not None and p.end is not None:
             total += max(p.end - commit.offset, 0)
-            unread |= p.end > max(commit.offset, p.start or 0)
-    return total if unread else 0
+    return total
+
+
+def _has_unread(snapshot: ClusterSnapshot, group: str) -> bool:
+    """Whether there are records that a group has not read: deleted ones are not."""
+    found = snapshot.groups[group].commits.items()
+    return any(
+        (p := snapshot.partition(tp)) is not None
+        and p.end is not None
+        and p.end > max(commit.offset, p.start or 0)
+        and commit.told_lag != 0
+        for tp, commit in found
+    )
 
 
 def groups_without_members(snapshot: ClusterSnapshot) -> Iterator[Finding]:
@@ -217,7 +236,9 @@ def groups_without_members(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     bad = {
         name: lag
         for name, group in snapshot.groups.items()
-        if group.state in _EMPTY_STATES and (lag := lag_of(snapshot, name))
+        if group.state in _EMPTY_STATES
+        and _has_unread(snapshot, name)
+        and (lag := lag_of(snapshot, name))
     }
     if bad:
         worst = sorted(bad, key=lambda name: -bad[name])
@@ -237,13 +258,15 @@ def _empty_or_gone(p: Partition | None) -> bool:
 
 
 def dead_groups(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Groups without members that have nothing to read, or whose topics are all deleted."""
+    """Groups without members that have read all of topics that are empty now, or whose topics are
+    all deleted. `out_of_range` reports those whose unread records were deleted."""
     bad = [
         name
         for name, group in sorted(snapshot.groups.items())
         if group.state in _EMPTY_STATES
         and group.commits
         and all(_empty_or_gone(snapshot.partition(tp)) for tp in group.commits)
+        and not lag_of(snapshot, name)
     ]
     if bad:
         yield Finding(

@@ -49,7 +49,7 @@ def _unmoved(f: LagFacts) -> Iterator[Reason]:
         if read.owner is not None
         and read.later is not None
         and read.committed == read.later
-        and not read.waits
+        and not (read.waits or read.is_deleted)
     }
     stuck = [tp for tp in sorted(still) if f.reads[tp].progress <= 0]
     if stuck:

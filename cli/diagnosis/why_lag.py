@@ -90,14 +90,40 @@ def _rebalancing(f: LagFacts) -> Iterator[Reason]:
         )
 
 
+def _all_deleted(f: LagFacts) -> Iterator[Reason]:
+    """Nothing is left to read, and the lag stays: before the reasons of a group that could read."""
+    gone = f.lagging
+    if not gone or not all(read.is_deleted for read in gone.values()):
+        return
+    then = (
+        "it goes on with the next record that is written"
+        if f.is_share
+        else "its lag stays until it reads there again, from where auto.offset.reset says, or is "
+        "reset"
+    )
+    yield Reason(
+        "all-deleted",
+        f"all that it had not read of {names(gone)} was deleted, by retention or a trim: "
+        f"nothing is left to read, and {then}",
+        tuple(
+            Evidence(
+                partition_name(tp),
+                f"{f.position} {gone[tp].later:,}, the log is empty and begins at "
+                f"{gone[tp].start:,}",
+            )
+            for tp in sorted(gone)[:3]
+        ),
+        (f"pk groups reset-offsets {_quoted(f.group)} --to start --dry-run",),
+    )
+
+
 def _out_of_range(f: LagFacts) -> Iterator[Reason]:
     lost = {
         tp: read.start - at
         for tp, read in f.reads.items()
         if (at := read.unread) is not None and read.start is not None and at < read.start
-        if (read.end or 0) > read.start
     }
-    if lost:
+    if lost and not all(read.is_deleted for read in f.lagging.values()):
         yield Reason(
             "lost-records",
             f"its {f.position} is no longer in the log of {names(lost)}: {sum(lost.values()):,} "
@@ -153,7 +179,11 @@ def _offline(f: LagFacts) -> Iterator[Reason]:
 def _unowned(f: LagFacts) -> Iterator[Reason]:
     if not f.members or f.state in _CHANGING:
         return
-    bad = {tp: read for tp, read in f.lagging.items() if read.owner is None and read.leader >= 0}
+    bad = {
+        tp: read
+        for tp, read in f.lagging.items()
+        if read.owner is None and read.leader >= 0 and not read.is_deleted
+    }
     if not bad:
         return
     gone = sorted({tp.topic for tp in bad} - f.subscribed) if f.subscribed else []
@@ -230,7 +260,7 @@ def _still(f: LagFacts) -> dict[TopicPartition, Read]:
         for tp, read in f.lagging.items()
         if read.owner is not None
         and read.committed == read.later
-        and not (read.waits or read.is_read_out)
+        and not (read.waits or read.is_read_out or read.is_deleted)
     }
 
 
@@ -240,7 +270,7 @@ def _stuck(f: LagFacts) -> Iterator[Reason]:
         mine = {
             tp
             for tp, read in f.lagging.items()
-            if tp in member.owned and not (read.waits or read.is_read_out)
+            if tp in member.owned and not (read.waits or read.is_read_out or read.is_deleted)
         }
         stood = sorted(mine & still.keys())
         if not stood:
@@ -339,6 +369,7 @@ def _idle(f: LagFacts) -> Iterator[Reason]:
 
 
 _COMMITTING_REASONS = (
+    _all_deleted,
     _stopped,
     _pipeline,
     _offline,
@@ -354,6 +385,7 @@ _COMMITTING_REASONS = (
     _idle,
 )
 _REASONS_OF_SHARE_GROUPS = (
+    _all_deleted,
     _stopped,
     _offline,
     _out_of_range,

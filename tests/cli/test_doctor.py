@@ -442,13 +442,24 @@ def test_what_a_silent_broker_alone_knows_is_not_taken_for_nothing() -> None:
 
 
 def test_the_doctor_counts_lag_as_groups_lag_does() -> None:
-    """Also the records that were deleted unread; a group with nothing left to read lags behind
-    nothing."""
+    """Also the records that were deleted unread."""
     behind = snapshot(topics=holding(100, 200), groups=group(40, state="Empty"))
     (found,) = [f for f in diagnose(behind) if f.check == "groups-without-members"]
     assert "billing (lag 160)" in found.what
-    done = snapshot(topics=holding(200, 200), groups=group(40, state="Empty"))
-    assert not [f for f in diagnose(done) if f.check == "groups-without-members"]
+
+
+def test_a_group_whose_unread_records_were_all_deleted_has_missed_them() -> None:
+    """It lags for `pk groups lag` and for Apache's tool, so it is not proposed for deletion."""
+    gone = snapshot(topics=holding(200, 200), groups=group(40, state="Empty"))
+    (found,) = diagnose(gone)
+    assert (found.check, found.fix) == (
+        "offset-out-of-range",
+        "pk groups reset-offsets billing -t orders --to start",
+    )
+    assert "160 were deleted before it read them" in found.what
+    assert "`pk groups delete billing` removes it" in found.why
+    read = snapshot(topics=holding(200, 200), groups=group(200, state="Empty"))
+    assert [f.check for f in diagnose(read)] == ["dead-groups"]
 
 
 def test_the_doctor_counts_the_lag_of_a_share_group_as_its_coordinator_does() -> None:

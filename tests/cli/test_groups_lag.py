@@ -281,3 +281,21 @@ def test_over_takes_both_looks(at: Run, group: str) -> None:
     assert ran.code == 0
     assert "READ/S" in ran.lines[0] and "it stays" in ran.err
     assert "READ/S" not in at("groups", "lag", group).lines[0]
+
+
+def test_all_unread_records_deleted_is_the_same_lag_everywhere(at: Run, fresh: Fresh) -> None:
+    name = fresh("emptied")
+    at("topics", "create", name, "-p", "1")
+    at("produce", name, stdin=b"x\n" * 40)
+    at("groups", "reset-offsets", name, "-t", name, "--to", "5", "-y")
+    assert at("topics", "trim", name, "-o", "end", "-y").code == 0
+    (row,) = at("groups", "lag", name, "-f", "json").json
+    assert (row["lag"], row["time_lag_ms"]) == (35, 0)
+    (why,) = at("why", "lag", name, "-f", "json").json
+    assert (why["state"], why["lag"]) == ("all-deleted", 35)
+    waited = at("wait", "lag", name, "--max", "0", "--timeout", "1s")
+    assert waited.code == 124 and "35" in waited.err
+    found = [f for f in at("doctor", "-f", "json").json if name in f["what"]]
+    assert "dead-groups" not in {f["check"] for f in found}
+    (lost,) = [f for f in found if f["check"] == "offset-out-of-range"]
+    assert f"Group {name} has missed records: 35 were deleted" in lost["what"]

@@ -249,6 +249,21 @@ LAGS: dict[str, tuple[LagFacts, str, str]] = {
         "lost-records",
         "45 records were deleted unread",
     ),
+    "all-deleted": (
+        lag({TP0: read(5, 5, 40, start=40), TP1: read(7, 7, 7)}, state="Empty"),
+        "all-deleted",
+        "lags by 35 records: all that it had not read of orders/0 was deleted, by retention or a",
+    ),
+    "all deleted, with a member": (
+        lag({TP0: read(5, 5, 40, start=40)}, ONE),
+        "all-deleted",
+        "from where auto.offset.reset says",
+    ),
+    "deleted in one partition, stuck in another": (
+        lag({TP0: read(5, 5, 40, start=40), TP1: read(5, 5, 9, owner="m1")}, BOTH),
+        "lost-records",
+        "of orders/0: 35 records were deleted unread",
+    ),
     "beyond-the-end": (lag({TP0: read(95, 95, 90)}, ONE), "beyond-the-end", "created again"),
     "offline": (lag({TP0: read(5, 5, 9, leader=-1)}, ONE), "offline", "no leader"),
     "unassigned": (
@@ -471,7 +486,7 @@ def test_a_reader_that_may_not_begin_has_no_commit() -> None:
 def test_records_deleted_unread_count_as_in_groups_lag() -> None:
     trimmed = read(5, 5, 9)._replace(start=7)
     assert lag({TP0: trimmed}, ONE, between_s=3.0).lag == 4
-    assert lag({TP0: trimmed._replace(start=9)}, ONE, between_s=3.0).lag == 0
+    assert lag({TP0: trimmed._replace(start=9)}, ONE, between_s=3.0).lag == 4
 
 
 def test_a_commit_that_stood_still_for_a_moment_proves_nothing() -> None:
