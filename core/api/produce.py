@@ -20,6 +20,7 @@ coordinator's state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -45,6 +46,7 @@ from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.broker.requests.record_validation import (
+    ANY_TIME,
     INLINE_RECORDS,
     Admitted,
     admit,
@@ -53,6 +55,8 @@ from pk.core.broker.requests.record_validation import (
     is_small,
     is_small_set,
     read_one_batch,
+    refusal,
+    time_bounds,
 )
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
@@ -65,6 +69,7 @@ from pk.core.record.batch import (
     MAGIC_AT,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    Timestamps,
 )
 from pk.core.record.compress import Codec
 from pk.core.turns import AT_ONCE, Pace, Turns, at_once, emptied
@@ -321,7 +326,7 @@ def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]
             small = _is_small(data.records, header, partition.config)
             if not small or looked_at > INLINE_RECORDS or produce.must_verify(partition, header):
                 return Holding(_continue(produce, items[i:]))
-            admitted = _admit_inline(data.records, header, partition.config)
+            admitted = _admit(admit_inline, data.records, header, partition, produce.now_ms)
             if admitted is None:
                 return Holding(_continue(produce, items[i:]))
             produce.append(partition, admitted, answer)
@@ -349,13 +354,14 @@ async def _continue(produce: _Produce, items: list[Item]) -> Any:
     async for name, data, answer in in_turns(items):
         try:
             partition, header = produce.find(name, data)
-            config = partition.config
+            looked_at = data.records, header, partition, produce.now_ms
             admitted = None
-            if _is_small(data.records, header, config):
-                admitted = _admit_inline(data.records, header, config)
+            if _is_small(data.records, header, partition.config):
+                admitted = _admit(admit_inline, *looked_at)
                 await trio.lowlevel.checkpoint()
             if admitted is None:
-                admitted = await offload(_admit, data.records, header, config)
+                admitted = await offload(_admit, admit, *looked_at)
+                assert admitted is not None
             produce.append(partition, admitted, answer)
         except KafkaError as e:
             produce.answer.refuse(answer, e, name)
@@ -386,20 +392,30 @@ def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
 
 
 def _is_small(records: memoryview | None, header: BatchHeader | None, config: TopicConfig) -> bool:
-    """Whether `_admit_inline` may be called on the loop."""
+    """Whether `_admit` may be called on the loop, with `admit_inline`."""
     return is_small_set(records) if header is None else is_small(header, config)
 
 
-def _admit_inline(records: Any, header: BatchHeader | None, config: TopicConfig) -> Admitted | None:
-    """What to append; None where `_admit` has to find out in a thread."""
+def _admit(
+    look: Callable[[memoryview, BatchHeader, TopicConfig, Timestamps], Admitted | None],
+    records: Any,
+    header: BatchHeader | None,
+    partition: Partition,
+    now_ms: int,
+) -> Admitted | None:
+    """What to append: the batch, after a `look` into it, or the one that messages of an old format
+    become; None where the look would take too long here. Raises KafkaError, RefusedRecords."""
+    config, tp = partition.config, partition.tp
+    bounds = time_bounds(config, now_ms)
     if header is None:
-        return admit_messages(records, config)
-    return admit_inline(records, header, config)
-
-
-def _admit(records: Any, header: BatchHeader | None, config: TopicConfig) -> Admitted:
-    """What to append: the batch, looked into, or the one that messages of an old format become."""
-    return admit_messages(records, config) if header is None else admit(records, header, config)
+        return admit_messages(records, config, bounds, tp)
+    try:
+        return look(records, header, config, bounds)
+    except KafkaError as e:
+        refused = refusal(e, records, header, config, bounds, tp)
+        if refused is not None:
+            raise refused from None
+    return look(records, header, config, ANY_TIME)
 
 
 def _error_response(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse:

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
+from pk.core.broker.requests.record_validation import RefusedRecords
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from pk.core.record.compress import Codec
-from pk.core.record.walk import RecordError
 from pk.core.turns import emptied
 from pk.core.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -68,11 +68,10 @@ class ProduceAnswer:
             )
             return
         self.fail(answer, error)
-        if isinstance(error, RecordError):
+        if isinstance(error, RefusedRecords):
             answer.record_errors = [
-                BatchIndexAndErrorMessage(
-                    batch_index=error.batch_index, batch_index_error_message=error.message
-                )
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=what)
+                for index, what in error.records
             ]
         if (
             error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -43,6 +43,8 @@ from pk.core.values import NO_EPOCH, new_tuple
 SPECIAL_BITS: Final = CONTROL_BIT | TRANSACTIONAL_BIT | LOG_APPEND_TIME_BIT
 """Attributes of batches that are appended one by one."""
 
+_NEVER_MS: Final = 1 << 63
+"""Later than any timestamp."""
 _new = new_tuple
 
 RECALLED_SEGMENTS: Final = 2
@@ -101,9 +103,7 @@ class Appender:
     """Appends to one log, on the event loop."""
 
     __slots__ = (
-        "_after_max_ms",
         "_append_time",
-        "_before_max_ms",
         "_interval",
         "_log",
         "_message_bytes_max",
@@ -120,8 +120,6 @@ class Appender:
         self._interval = config.index_interval_bytes
         self._message_bytes_max = config.max_message_bytes
         self._append_time = config.message_timestamp_type == LOG_APPEND_TIME
-        self._before_max_ms = config.message_timestamp_before_max_ms
-        self._after_max_ms = config.message_timestamp_after_max_ms
 
     def append_as_leader(
         self,
@@ -170,12 +168,6 @@ class Appender:
             assign(batch, 0, base_offset, leader_epoch, now_ms)
         else:
             log_append_time_ms = -1
-            if (
-                latest > now_ms + self._after_max_ms
-                or attributes & LOG_APPEND_TIME_BIT
-                or now_ms > self._before_max_ms
-            ):
-                self._check_timestamps(header, timestamps, now_ms)
             if latest == header.max_timestamp:
                 assign(batch, 0, base_offset, leader_epoch)
             else:
@@ -215,14 +207,14 @@ class Appender:
         if log.dead is not None:
             raise log.dead
         segment = log.segments[-1]
-        if self._append_time or now_ms > self._before_max_ms or not segment.active:
+        if self._append_time or not segment.active:
             return []
         position, first_timestamp = segment.size, segment.first_timestamp
         if not position or first_timestamp is None:
             return []
-        latest_max = now_ms + self._after_max_ms
+        latest_max = _NEVER_MS
         if first_timestamp >= 0:
-            latest_max = min(latest_max, first_timestamp + shape.roll_ms)
+            latest_max = first_timestamp + shape.roll_ms
         elif now_ms - segment.created_ms > shape.roll_ms:
             return []
         if segment.index_bytes >= shape.index_bytes_max:
@@ -515,25 +507,6 @@ class Appender:
                 "(segment.bytes)"
             ),
         )
-
-    def _check_timestamps(
-        self, header: BatchHeader, timestamps: Timestamps | None, now_ms: int
-    ) -> None:
-        if header.attributes & LOG_APPEND_TIME_BIT:
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
-        latest = header.max_timestamp if timestamps is None else timestamps.latest
-        earliest = latest if timestamps is None else timestamps.earliest
-        for timestamp in (earliest, latest):
-            if timestamp != -1 and not (
-                now_ms - self._before_max_ms <= timestamp <= now_ms + self._after_max_ms
-            ):
-                raise KafkaError(
-                    ErrorCode.INVALID_TIMESTAMP,
-                    (
-                        f"timestamp {timestamp} is out of the range that {self._log.tp} takes at "
-                        f"{now_ms}"
-                    ),
-                )
 
 
 def _check_replicated(batches: memoryview, position: int, header: BatchHeader) -> None:

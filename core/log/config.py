@@ -22,8 +22,6 @@ class LogConfig:
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588
     message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = LONG_MAX
-    message_timestamp_after_max_ms: int = 3_600_000
     file_delete_delay_ms: int = 60_000
     preallocate: bool = False
     producer_id_expiration_ms: int = 86_400_000

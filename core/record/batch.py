@@ -314,10 +314,11 @@ def validate_records(
 
     Refused with KafkaError(INVALID_RECORD): a base offset other than 0, a control batch, a producer
     id without a sequence, a count or last offset that is not that of the records, offset deltas
-    other than 0, 1, 2…, lengths that do not add up, bytes left over, a null key where the topic is
-    compacted; INVALID_TIMESTAMP: log append time claimed by the producer; what `body` raises. The
-    CRC is not looked at. Raises TooUnlike as `walk` does. Returns the timestamps that are really
-    there: the caller holds them against the topic's bounds and corrects `max_timestamp` (`assign`).
+    other than 0, 1, 2…, lengths that do not add up, bytes left over; NoKey: a null key where the
+    topic is compacted; INVALID_TIMESTAMP: log append time claimed by the producer; what `body`
+    raises. The CRC is not looked at. Raises TooUnlike as `walk` does. Returns the timestamps that
+    are really there: the caller holds them against the topic's bounds and corrects `max_timestamp`
+    (`assign`).
     """
     count = header.count
     if header.base_offset:

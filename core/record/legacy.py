@@ -34,7 +34,6 @@ from zlib import crc32
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import DECOMPRESSED_BYTES_MAX, CorruptBatch, Record
 from pk.core.record.compress import Codec, compress, decompress
-from pk.core.record.walk import RecordError
 
 Buffer = bytes | bytearray | memoryview
 Row = tuple[int, int, bytes | None, bytes | None]
@@ -186,7 +185,7 @@ def flat_rows(data: bytes, magic: int, *, producing: bool = False) -> list[Row]:
     and sound.
 
     `producing`: log append time is refused. Raises CorruptBatch (CRC, lengths, what is cut off),
-    RecordError for another format or compression within, KafkaError(INVALID_TIMESTAMP).
+    KafkaError: INVALID_RECORD for another format or compression within, INVALID_TIMESTAMP.
     """
     rows: list[Row] = []
     add, until_key, integer = rows.append, _UNTIL_KEY[magic].unpack_from, _INT32.unpack_from
@@ -230,9 +229,11 @@ def flat_rows(data: bytes, magic: int, *, producing: bool = False) -> list[Row]:
 
 def _out_of_place(index: int, magic: int, found: int, attributes: int) -> KafkaError:
     if found != magic:
-        return RecordError(index, f"message {index} is of format v{found}, the first of v{magic}")
+        what = f"message {index} is of format v{found}, the first of v{magic}"
+        return KafkaError(ErrorCode.INVALID_RECORD, what)
     if attributes & CODEC_BITS:
-        return RecordError(index, f"message {index} is compressed and not alone")
+        what = f"message {index} is compressed and not alone"
+        return KafkaError(ErrorCode.INVALID_RECORD, what)
     return KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
 
 

@@ -66,12 +66,20 @@ class TooUnlike(Exception):
 
 
 class RecordError(KafkaError):
-    """INVALID_RECORD on account of one record: `batch_index` is its number in the batch
-    (ProduceResponse names it)."""
+    """INVALID_RECORD on account of one record: `batch_index` is its number in the batch."""
 
     def __init__(self, batch_index: int, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
         self.batch_index = batch_index
+
+
+class NoKey(RecordError):
+    """The topic is compacted, and the record has no key. Up to there the batch is well-formed."""
+
+    def __init__(self, batch_index: int) -> None:
+        super().__init__(
+            batch_index, f"record {batch_index} has no key, and the topic is compacted"
+        )
 
 
 def invalid_record(index: int, what: str) -> RecordError:
@@ -93,8 +101,8 @@ def walk(
     Where `body` is a view of `frame` that begins at byte `at`, to give these saves a copy.
 
     Raises RecordError or KafkaError(INVALID_RECORD) where they do not fill it, or are not numbered
-    0, 1, 2…; TooUnlike where more than `unlike_max` must be walked one by one, or lie in too many
-    stretches.
+    0, 1, 2…; NoKey at the first without a key, where that is `compacted`; TooUnlike where more than
+    `unlike_max` must be walked one by one, or lie in too many stretches.
     """
     if count * RECORD_BYTES_MIN > len(body):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records in {len(body)} bytes")
@@ -379,7 +387,7 @@ def _record(data: memoryview, start: int, index: int, compacted: bool) -> tuple[
             raise invalid_record(index, f"has offset delta {offset_delta}")
         size, position = _skip(data, position, -1, index)
         if size < 0 and compacted:
-            raise invalid_record(index, "has no key, and the topic is compacted")
+            raise NoKey(index)
         _, position = _skip(data, position, -1, index)
         headers, position = read_varint(data, position, INT_BYTES_MAX)
         if not 0 <= headers <= stop - position:

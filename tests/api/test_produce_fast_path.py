@@ -145,7 +145,6 @@ TAKEN: dict[str, Frames] = {
     "acks=0 out of sequence": each(idempotent(0, 0, 907), idempotent(9, 0, 907), acks=0),
     "a wrong CRC": one(harmed(70, b"?", crc=False)),
     "a wrong CRC with acks=0": one(harmed(70, b"?", crc=False), acks=0),
-    "a timestamp in the future": one(harmed(BASE_TIMESTAMP_AT, b"\x01" * 16)),
     "keys for a compacted topic": one(batch(), "compacted"),
     "log append time": one(batch(), "stamped"),
     "the codec that the topic has": one(batch(codec=Codec.GZIP), "zipped"),
@@ -159,6 +158,7 @@ TAKEN: dict[str, Frames] = {
 }  # fmt: skip
 
 REFUSED: dict[str, Frames] = {
+    "a timestamp in the future": one(harmed(BASE_TIMESTAMP_AT, b"\x01" * 16)),
     "an unknown topic": one(batch(), "missing"),
     "an unknown partition": one(batch(), "t", 9),
     "a negative partition": one(batch(), "t", -1),

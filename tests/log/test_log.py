@@ -225,35 +225,10 @@ def test_what_is_wrong_with_a_batch_is_reported() -> None:
     assert log.size == 0
 
 
-@pytest.mark.parametrize(
-    ("timestamp", "taken"),
-    [
-        (NOW, True),
-        (NOW + 100, True),
-        (NOW + 101, False),
-        (NOW - 200, True),
-        (NOW - 201, False),
-        (-1, True),
-    ],
-)
-def test_timestamps_have_bounds(timestamp: int, taken: bool) -> None:
-    log = open_log(
-        config=LogConfig(message_timestamp_before_max_ms=200, message_timestamp_after_max_ms=100)
-    )
-    batch = make_batch(timestamp=timestamp)
-    if taken:
-        append(log, batch)
-    else:
-        assert code_of(log, batch) == ErrorCode.INVALID_TIMESTAMP
-
-
 def test_the_timestamps_that_were_found_inside_count() -> None:
-    log = open_log(config=LogConfig(message_timestamp_before_max_ms=200))
+    log = open_log()
     batch = make_batch(timestamps=[NOW - 300, NOW])
     header = read_header(batch)
-    with pytest.raises(KafkaError) as raised:
-        log.append_as_leader(batch, header, 0, NOW, timestamps=Timestamps(NOW - 300, NOW))
-    assert raised.value.code == ErrorCode.INVALID_TIMESTAMP
     log.append_as_leader(batch, header, 0, NOW, timestamps=Timestamps(NOW - 100, NOW - 50))
     assert headers_of(log)[0].max_timestamp == NOW - 50
     log.append_as_follower(_moved(headers_of(log)[0].size, log), NOW)

@@ -50,6 +50,7 @@ from pk.core.broker.requests.record_validation import (
     admit_inline,
     is_small,
     read_one_batch,
+    time_bounds,
 )
 from pk.core.errors import KafkaError, ProtocolError
 from pk.core.meta.image import MetadataImage
@@ -146,7 +147,7 @@ class ProduceFastPath:
                 config = run.partition.config
                 batch = view[at:stop]
                 header = read_one_batch(batch, config)
-                admitted = self._last_record.admit(data, at, batch, header, config)
+                admitted = self._last_record.admit(data, at, batch, header, config, run.bounds)
                 if admitted is None:
                     small = is_small(header, config)
                     records += header.count if small else header.count // ALIKE
@@ -157,7 +158,7 @@ class ProduceFastPath:
                     ):
                         break
                     admit = admit_inline if small else admit_alike
-                    admitted = admit(batch, header, config, data, at)
+                    admitted = admit(batch, header, config, run.bounds, data, at)
                     if admitted is None:
                         break
                     self._last_record.note(batch, header, config)
@@ -200,7 +201,8 @@ class ProduceFastPath:
         if partition is None or not partition.leads or partition.offline is not None:
             return None
         counted = state.metrics.topic(partition.tp.topic)
-        run = self._runs[topic, index] = Run(partition, counted)
+        bounds = time_bounds(partition.config, self._context.broker.clock.now_ms())
+        run = self._runs[topic, index] = Run(partition, counted, bounds)
         return run
 
     def cost(self) -> tuple[Context, int]:

@@ -9,6 +9,7 @@ from pk.core.broker.requests.record_validation import Admitted
 from pk.core.errors import KafkaError
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Appended, Origin
+from pk.core.record.batch import Timestamps
 
 Outcome = int | Appended | Exception
 """What became of a batch: its base offset, where it went if it was not simply appended, or why it
@@ -18,10 +19,12 @@ was refused."""
 class Run:
     """What was taken for one partition, in order."""
 
-    __slots__ = ("_counted", "batches", "log_start_offset", "outcomes", "partition")
+    __slots__ = ("_counted", "batches", "bounds", "log_start_offset", "outcomes", "partition")
 
-    def __init__(self, partition: Partition, counted: TopicMetrics) -> None:
+    def __init__(self, partition: Partition, counted: TopicMetrics, bounds: Timestamps) -> None:
         self.partition = partition
+        self.bounds = bounds
+        """Between which times the topic takes records, as of the run's begin."""
         self._counted = counted
         self.batches: list[Admitted] = []
         self.outcomes: list[Outcome] = []

@@ -7,8 +7,13 @@ do not inflate to much more; large batches and those that the topic wants in ano
 
 Message sets of the formats v0 and v1, which producers of 0.10 and before send, become a batch here:
 the log holds v2 only.
+
+A batch that is well-formed may still hold records that the topic does not take: they have no key
+where it is compacted, or their times are out of its bounds. To find that out takes no longer than a
+look at the batch; to name each such record (KIP-467) takes another, which `refusal` does.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from pk.core.config import TopicConfig
@@ -17,9 +22,12 @@ from pk.core.record.batch import (
     CODEC_BITS,
     DECOMPRESSED_BYTES_MAX,
     BatchHeader,
+    CorruptBatch,
     Timestamps,
     check_crc,
+    iter_headers,
     read_header,
+    records,
     validate_records,
 )
 from pk.core.record.compress import Codec
@@ -27,8 +35,8 @@ from pk.core.record.convert import batch_of
 from pk.core.record.framing import Framing, framing_of
 from pk.core.record.legacy import ATTRIBUTES_AT, OVERHEAD, produced_rows
 from pk.core.record.recode import recode
-from pk.core.record.walk import RecordError, TooUnlike
-from pk.core.values import new_tuple
+from pk.core.record.walk import NoKey, TooUnlike
+from pk.core.values import TopicPartition, new_tuple
 
 INLINE_RECORDS: Final = 4096
 """Batches up to so many records are looked at on the loop: a few milliseconds at the worst."""
@@ -49,19 +57,43 @@ INLINE_WRAPPER_BYTES: Final = 512
 """Compressed ones up to this size: they may hold a thousand times as much, in messages of 26
 bytes."""
 
+NAMED_MAX: Final = 10_000
+"""An answer names at most so many of the records for which a batch is refused: a batch of 128 MiB
+has room for millions, and an answer would be larger than what it answers."""
+QUOTED_MAX: Final = 3
+"""How many of them the message about the batch quotes."""
+NO_TIMESTAMP: Final = -1
+
 GZIP_DEFAULT: Final = -1
 
 PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
 
 _AS_THEY_ARE: Final = frozenset({PRODUCER, UNCOMPRESSED})
+ANY_TIME: Final = Timestamps(-(1 << 64), 1 << 64)
+"""The bounds of a topic that stamps the records itself."""
 
 _new = new_tuple
 
 
+class RefusedRecords(KafkaError):
+    """INVALID_RECORD or INVALID_TIMESTAMP on account of some records of a well-formed batch;
+    `records` has the number of each in the batch, and what is wrong with it."""
+
+    def __init__(self, code: int, message: str, records: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.records = records
+
+
+class OutOfRange(KafkaError):
+    """INVALID_TIMESTAMP: some time in the batch is out of the topic's bounds."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.INVALID_TIMESTAMP)
+
+
 class Admitted(NamedTuple):
-    """A batch that may be appended, and the times of its records, which the log holds against the
-    topic's bounds."""
+    """A batch that may be appended, and the times of its records."""
 
     batch: bytearray | memoryview
     header: BatchHeader
@@ -73,7 +105,14 @@ def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHead
     too much."""
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without a record batch")
-    header = read_header(records, 0)
+    try:
+        header = read_header(records, 0)
+    except CorruptBatch as e:
+        # What is not there, or is of an old format, is no better when it is sent again.
+        old = e.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        if old or next(iter_headers(records), None) is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, e.message) from None
+        raise
     if header.size != len(records):
         raise KafkaError(ErrorCode.INVALID_RECORD, "more or less than one record batch")
     if header.size > config.max_message_bytes:
@@ -82,6 +121,21 @@ def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHead
             f"a batch of {header.size} bytes: max.message.bytes is {config.max_message_bytes}",
         )
     return header
+
+
+def time_bounds(config: TopicConfig, now_ms: int) -> Timestamps:
+    """Between which times a topic takes records at `now_ms`."""
+    if config.log_append_time:
+        return ANY_TIME
+    return Timestamps(
+        now_ms - config.message_timestamp_before_max_ms,
+        now_ms + config.message_timestamp_after_max_ms,
+    )
+
+
+def _check_times(timestamps: Timestamps, bounds: Timestamps) -> None:
+    if timestamps[0] < bounds[0] or timestamps[1] > bounds[1]:
+        raise OutOfRange
 
 
 def is_small(header: BatchHeader, config: TopicConfig) -> bool:
@@ -98,6 +152,7 @@ def admit_inline(
     batch: memoryview,
     header: BatchHeader,
     config: TopicConfig,
+    bounds: Timestamps,
     frame: bytearray | None = None,
     at: int = 0,
 ) -> Admitted | None:
@@ -105,9 +160,10 @@ def admit_inline(
     loop should look at. `frame` and `at` are those of `validate_records`."""
     if config.compression_type == PRODUCER and not header.attributes & CODEC_BITS:
         timestamps = validate_records(batch, header, compacted=config.compact, frame=frame, at=at)
+        _check_times(timestamps, bounds)
         return _new(Admitted, (batch, header, timestamps))
     try:
-        return admit(batch, header, config, INLINE_INFLATED_BYTES)
+        return admit(batch, header, config, bounds, INLINE_INFLATED_BYTES)
     except KafkaError as e:
         if e.code == ErrorCode.MESSAGE_TOO_LARGE:
             return None
@@ -137,6 +193,7 @@ class LastRecord:
         batch: memoryview,
         header: BatchHeader,
         config: TopicConfig,
+        bounds: Timestamps,
     ) -> Admitted | None:
         """`batch`, which begins at `start` in `data`, as `admit` would return it; None where that
         must look into it."""
@@ -168,6 +225,8 @@ class LastRecord:
         ):
             return None
         timestamp = base_timestamp + framing.timestamp_delta
+        if not bounds[0] <= timestamp <= bounds[1]:
+            return None
         return _new(Admitted, (batch, header, _new(Timestamps, (timestamp, timestamp))))
 
     def note(self, batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:
@@ -187,6 +246,7 @@ def admit_alike(
     batch: memoryview,
     header: BatchHeader,
     config: TopicConfig,
+    bounds: Timestamps,
     frame: bytearray | None = None,
     at: int = 0,
 ) -> Admitted | None:
@@ -201,6 +261,7 @@ def admit_alike(
         )
     except TooUnlike:
         return None
+    _check_times(timestamps, bounds)
     return Admitted(batch, header, timestamps)
 
 
@@ -208,17 +269,20 @@ def admit(
     batch: memoryview,
     header: BatchHeader,
     config: TopicConfig,
+    bounds: Timestamps,
     inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> Admitted:
     """Look into a batch; what to append in its place: itself, unless the topic wants another codec.
+    `bounds` are the topic's `time_bounds`.
 
     Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, CORRUPT_MESSAGE,
     UNSUPPORTED_COMPRESSION_TYPE, MESSAGE_TOO_LARGE where it inflates to more than
-    `inflated_bytes_max`.
+    `inflated_bytes_max`; what it raises is for `refusal`, before a client hears of it.
     """
     timestamps = validate_records(
         batch, header, compacted=config.compact, decompressed_bytes_max=inflated_bytes_max
     )
+    _check_times(timestamps, bounds)
     if config.compression_type == PRODUCER:
         return _new(Admitted, (batch, header, timestamps))
     codec = _codec_wanted(config, header)
@@ -229,6 +293,69 @@ def admit(
     return Admitted(changed, read_header(changed, 0), timestamps)
 
 
+def refusal(
+    error: KafkaError,
+    batch: memoryview,
+    header: BatchHeader,
+    config: TopicConfig,
+    bounds: Timestamps,
+    tp: TopicPartition,
+) -> KafkaError | None:
+    """What a producer hears after `admit` has raised `error` for a batch: that it was damaged on
+    the way, that it is malformed, or which of its records the topic does not take (RefusedRecords).
+    None where every record without a time is all that was wrong. As Apache Kafka, in this order."""
+    try:
+        check_crc(batch, 0, header)
+        if not isinstance(error, (NoKey, OutOfRange)):
+            return error
+        if isinstance(error, NoKey):
+            validate_records(batch, header)
+    except KafkaError as e:
+        return e
+    rows = ((record.timestamp, record.key) for record in records(batch, header))
+    return _refused(rows, config, bounds, tp)
+
+
+def _refused(
+    rows: Iterable[tuple[int, bytes | None]],
+    config: TopicConfig,
+    bounds: Timestamps,
+    tp: TopicPartition,
+) -> RefusedRecords | None:
+    """The refusal on account of those of `rows`, the time and key of each record, that the topic
+    does not take; None where it takes all. The words are Apache Kafka's."""
+    named: list[tuple[int, str]] = []
+    count, code = 0, ErrorCode.INVALID_RECORD
+    earliest, latest = bounds
+    for index, (timestamp, key) in enumerate(rows):
+        if key is None and config.compact:
+            what = f"Compacted topic cannot accept message without key in topic partition {tp}"
+        elif timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            code = ErrorCode.INVALID_TIMESTAMP
+            what = (
+                f"Timestamp {timestamp} of message with offset {index} is out of range. "
+                f"The timestamp should be within [{earliest}, {latest}]"
+            )
+        else:
+            continue
+        count += 1
+        if count <= NAMED_MAX:
+            named.append((index, what))
+    if not count:
+        return None
+    message = "One or more records have been rejected due to invalid timestamp"
+    if code == ErrorCode.INVALID_RECORD:
+        quoted = ", ".join(
+            f"RecordError(batchIndex={index}, message='{what}')"
+            for index, what in named[:QUOTED_MAX]
+        )
+        message = (
+            f"One or more records have been rejected due to {count} record errors in total, and "
+            f"only showing the first three errors at most: [{quoted}]"
+        )
+    return RefusedRecords(code, message, named)
+
+
 def is_small_set(records: memoryview | None) -> bool:
     """Whether `admit_messages` may run on the loop."""
     if not records or len(records) < OVERHEAD[0]:
@@ -237,19 +364,20 @@ def is_small_set(records: memoryview | None) -> bool:
     return len(records) <= (INLINE_WRAPPER_BYTES if compressed else INLINE_SET_BYTES)
 
 
-def admit_messages(records: memoryview | None, config: TopicConfig) -> Admitted:
+def admit_messages(
+    records: memoryview | None, config: TopicConfig, bounds: Timestamps, tp: TopicPartition
+) -> Admitted:
     """The batch that a message set of format v0 or v1 becomes, in the codec that the topic wants.
 
     Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE for a
-    message or the batch, UNSUPPORTED_COMPRESSION_TYPE.
+    message or the batch, UNSUPPORTED_COMPRESSION_TYPE; RefusedRecords.
     """
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without messages")
     rows, codec = produced_rows(bytes(records), config.max_message_bytes)
-    if config.compact:
-        keyless = next((i for i, row in enumerate(rows) if row[2] is None), None)
-        if keyless is not None:
-            raise RecordError(keyless, f"record {keyless} has no key, and the topic is compacted")
+    refused = _refused(((row[1], row[2]) for row in rows), config, bounds, tp)
+    if refused is not None:
+        raise refused
     level = None
     if config.compression_type != PRODUCER:
         codec = Codec.from_name(config.compression_type)

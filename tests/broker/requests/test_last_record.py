@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from record.strategies import Row, rows
 
 from pk.core.broker.requests import record_validation
-from pk.core.broker.requests.record_validation import LastRecord, admit_inline
+from pk.core.broker.requests.record_validation import ANY_TIME, LastRecord, admit_inline
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import KafkaError
 from pk.core.record.batch import HEADER_BYTES, BatchHeader, read_header
@@ -21,7 +21,7 @@ NOW_MS = 1_700_000_000_000
 def note(last: LastRecord, batch: bytearray, config: TopicConfig = CONFIG) -> None:
     """`batch` passes, and is the client's last."""
     header = read_header(batch)
-    assert admit_inline(memoryview(batch), header, config) is not None
+    assert admit_inline(memoryview(batch), header, config, ANY_TIME) is not None
     last.note(memoryview(batch), header, config)
 
 
@@ -37,7 +37,7 @@ def outcome(last: LastRecord, batch: bytearray, config: TopicConfig = CONFIG) ->
     """What is admitted of a batch that begins a few bytes into the buffer, or None."""
     buffer = bytearray(b"???") + batch
     view = memoryview(buffer)[3:]
-    return last.admit(buffer, 3, view, read_header(view), config)
+    return last.admit(buffer, 3, view, read_header(view), config, ANY_TIME)
 
 
 def one(key: bytes | None, value: bytes | None, timestamp_ms: int = NOW_MS) -> bytearray:
@@ -59,7 +59,7 @@ def test_any_change_is_judged_as_by_admit_inline(row: Row, changes: list[tuple[i
         return
     found = outcome(last, batch)
     if found is not None:
-        assert found == admit_inline(memoryview(batch), header, CONFIG)
+        assert found == admit_inline(memoryview(batch), header, CONFIG, ANY_TIME)
 
 
 @given(rows, st.binary(min_size=80, max_size=80))
@@ -73,7 +73,7 @@ def test_another_content_is_known(row: Row, content: bytes) -> None:
     if headers:
         assert found is None
     else:
-        assert found == admit_inline(memoryview(other), read_header(other), CONFIG)
+        assert found == admit_inline(memoryview(other), read_header(other), CONFIG, ANY_TIME)
 
 
 @pytest.mark.parametrize(

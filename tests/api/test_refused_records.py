@@ -1,0 +1,199 @@
+"""Why a batch is refused, and which of its records are to blame (KIP-467), on each way that a batch
+takes: what Apache Kafka says.
+
+The golden lines are what Apache Kafka said; to write them again: PK_WRITE_GOLDEN=1 pytest -m peer
+tests/api/test_refused_records.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from api.refused_records import CASES, CODECS, POLICIES, VERSIONS, Case, answered, request
+from clients.fixtures import Kafka, fresh_name
+from nodes import Caller, caller_of, make_topic, running_node, trio_test
+
+from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
+from pk.core.errors import ErrorCode
+from pk.core.record.compress import Codec
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "refused_records.jsonl"
+TRIED_AGAIN = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+}
+"""A topic that was just made may not be everywhere yet."""
+
+STRICTER = {
+    "offset delta": "Apache appends it, or fails with UNKNOWN_SERVER_ERROR where it is compressed",
+    "key length -2": "Apache takes it for null",
+    "value length -2": "Apache takes it for null",
+    "log append time": "Apache ignores the claim",
+}
+COMPRESSED_STRICTER = {
+    name: "Apache does not compare the length with the fields of a record that is compressed"
+    for name in ("too long", "too short", "a negative length", "no key, and one is too long")
+}
+"""Where pk refuses a batch as malformed, or with an error of its own, and Apache Kafka does not."""
+
+
+async def answers(
+    caller: Caller,
+    case: Case,
+    topic: str,
+    policy: str,
+    codec: Codec,
+    versions: Iterable[int] = VERSIONS,
+    count: int = 100,
+) -> dict[str, Any]:
+    """What each version answers, the first of those that answer alike."""
+    configs = {key.replace(".", "__"): value for key, value in case.configs.items()}
+    topic_id = await make_topic(caller, topic, 1, cleanup__policy=policy, **configs)
+    found: dict[str, Any] = {}
+    last: dict[str, Any] | None = None
+    batch = case.batch(codec, count)
+    for version in versions:
+        while True:
+            response = await caller.call(request(topic, topic_id, batch, version), version)
+            answer = response.responses[0].partition_responses[0]
+            if answer.error_code not in TRIED_AGAIN:
+                break
+        if (said := answered(answer, topic)) != last:
+            found[str(version)] = last = said
+    return found
+
+
+def golden() -> dict[tuple[str, str, str], dict[str, Any]]:
+    """What Apache Kafka said, by case, policy and codec."""
+    lines = map(json.loads, GOLDEN.read_text().splitlines())
+    return {(line["case"], line["policy"], line["codec"]): line["answers"] for line in lines}
+
+
+@pytest.mark.peer
+@trio_test
+async def test_their_answers(apache: Kafka) -> None:
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    async with await trio.open_tcp_stream(apache.host, apache.port) as stream:
+        caller = Caller(stream)
+        for case in CASES:
+            for policy in POLICIES:
+                for codec in CODECS:
+                    said = await answers(caller, case, fresh_name("refused"), policy, codec)
+                    found[case.name, policy, codec.name] = said
+    if os.environ.get("PK_WRITE_GOLDEN"):
+        lines = [
+            json.dumps({"case": case, "policy": policy, "codec": codec, "answers": said})
+            for (case, policy, codec), said in found.items()
+        ]
+        GOLDEN.write_text("\n".join(lines) + "\n")
+    assert found == golden()
+
+
+def stricter(case: Case, codec: Codec) -> bool:
+    """Whether pk refuses what Apache Kafka takes, or refuses in another way."""
+    return case.name in STRICTER or (codec != Codec.NONE and case.name in COMPRESSED_STRICTER)
+
+
+OTHER_CODE = {"unknown codec": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
+"""Where Apache Kafka says UNKNOWN_SERVER_ERROR."""
+
+
+def check(case: Case, codec: Codec, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Hold an answer of ours against theirs. Where their message is about no record it is for their
+    own logs, if there is one; ours says what is wrong."""
+    if theirs["error"] == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
+        assert ours["error"]  # pk may have found something else before the codec
+        return
+    if stricter(case, codec):
+        assert ours["error"] in (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+        assert not ours["records"]
+        return
+    assert ours["error"] == OTHER_CODE.get(case.name, theirs["error"])
+    assert ours["records"] == theirs["records"]
+    if theirs["records"]:
+        assert ours["message"] == theirs["message"]
+
+
+@asynccontextmanager
+async def caller_on(way: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Caller]:
+    """A connection whose Produce requests go this way."""
+    taken = 0
+    take = ProduceFastPath.take
+
+    def counted(self: ProduceFastPath, data: bytearray, start: int, end: int) -> bool:
+        nonlocal taken
+        found = way == "fast" and take(self, data, start, end)
+        taken += found
+        return found
+
+    monkeypatch.setattr(ProduceFastPath, "take", counted)
+    async with running_node() as node, caller_of(node) as caller:
+        yield caller
+    assert (taken > 0) == (way == "fast")
+
+
+@pytest.mark.parametrize(
+    ("way", "codecs", "versions", "count"),
+    [
+        ("fast", CODECS, (3, 7, 8, 13), 100),
+        ("general", CODECS, (3, 7, 8, 13), 100),
+        ("thread", (Codec.NONE, Codec.ZSTD), (13,), 10_000),
+    ],
+    ids=["fast", "general", "thread"],
+)
+def test_our_answers_on_each_way(
+    way: str,
+    codecs: Iterable[Codec],
+    versions: Iterable[int],
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batches of ten thousand records are looked at in a thread: they have ten bad ones too, a
+    hundred times as far in."""
+
+    @trio_test
+    async def run() -> None:
+        expected = golden()
+        async with caller_on(way, monkeypatch) as caller:
+            for case, policy, codec in product(CASES, POLICIES, codecs):
+                topic = fresh_name("refused")
+                ours = await answers(caller, case, topic, policy, codec, versions, count)
+                theirs = expected[case.name, policy, codec.name]
+                for version in versions:
+                    said = _moved(_at(version, theirs), count)
+                    check(case, codec, _at(version, ours), said)
+
+    run()
+
+
+def _moved(said: dict[str, Any], count: int) -> dict[str, Any]:
+    """What was answered, if the batch had had `count` records instead of a hundred."""
+    if not said["records"]:
+        return said
+
+    def move(index: int) -> int:
+        return 4 + (index - 4) * count // 100
+
+    def moved(found: re.Match[str]) -> str:
+        return f"batchIndex={move(int(found[1]))},"
+
+    return {
+        "error": said["error"],
+        "message": re.sub(r"batchIndex=(\d+),", moved, said["message"]),
+        "records": {what: [move(n) for n in numbers] for what, numbers in said["records"].items()},
+    }
+
+
+def _at(version: int, said: dict[str, Any]) -> dict[str, Any]:
+    """What was answered in a version: as in the last one in which the answer changed."""
+    return said[str(max(int(first) for first in said if int(first) <= version))]
