@@ -1,12 +1,18 @@
 """`sasl.jaas.config`: a login in Java's notation, `CLASS required KEY="VALUE" … ;`.
 
+The text is read as Apache Kafka reads it, with the rules of `java.io.StreamTokenizer`: `/* … */`,
+`// …` and `/ …` are comments, a quoted value may hold escapes (`\\n`, the octal `\\101`), and a
+value that is not quoted is a word of letters, digits and `_ $ . -`. A number is not a word: it
+needs quotation marks.
+
 Nothing of the text is quoted in an error: it holds passwords.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from pk.core.lazy_dataclass import dataclass
 
@@ -16,11 +22,11 @@ SCRAM_LOGIN: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 KERBEROS_LOGIN: Final = "com.sun.security.auth.module.Krb5LoginModule"
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 
-_TOKEN: Final = re.compile(
-    r"""\s*(?:"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|([^\s"'=;]+)|([=;]))"""
-)
-_ESCAPE: Final = re.compile(r"\\(.)")
-_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_OCTAL: Final = "01234567"
+_DIGITS: Final = "0123456789.-"
+_ALSO_IN_WORDS: Final = "_$-"
+_NUMBER: Final = re.compile(r"-?(?=[0-9.])[0-9]*\.?[0-9]*")
 
 
 class JaasError(ValueError):
@@ -56,19 +62,25 @@ class Login:
 
 def parse_jaas(text: str) -> Login:
     """The login that `text` says. Raises JaasError."""
-    tokens = _tokens(text)
+    tokens = list(_tokens(text))
     if len(tokens) < 3:
         raise JaasError('a login is CLASS required KEY="VALUE" … ;')
-    (module, _), (flag, _), *rest = tokens
-    if flag.lower() not in FLAGS:
+    module, flag, *rest = tokens
+    if module.word is None:
+        raise JaasError("a login begins with the name of a class")
+    if flag.word is None or flag.word.lower() not in FLAGS:
         raise JaasError("Invalid login module control flag in the JAAS config: use required")
     options: dict[str, str] = {}
     position = 0
-    while position < len(rest) and rest[position] != (";", True):
-        chunk = rest[position : position + 3]
-        if len(chunk) < 3 or chunk[0][1] or chunk[1] != ("=", True) or chunk[2][1]:
-            raise JaasError("Value not specified for a key, or no ; at the end of the JAAS config")
-        options[chunk[0][0]] = chunk[2][0]
+    while position < len(rest) and rest[position].sign != ";":
+        key, *after = rest[position : position + 3]
+        if len(after) < 2 or key.word is None or after[0].sign != "=" or after[1].word is None:
+            raise JaasError(
+                "Value not specified for a key, or no ; at the end of the JAAS config. A value "
+                "that is a number, or has other signs than letters, digits and _ $ . -, needs "
+                "quotation marks"
+            )
+        options[key.word] = after[1].word
         position += 3
     if position == len(rest):
         raise JaasError("JAAS config entry not terminated by semi-colon")
@@ -76,22 +88,81 @@ def parse_jaas(text: str) -> Login:
         raise JaasError(
             "JAAS config property contains more than 1 login module, should be 1 module"
         )
-    return Login(module, options)
+    return Login(module.word, options)
 
 
-def _tokens(text: str) -> list[tuple[str, bool]]:
-    """The words of `text`, and whether each is a = or ; that stands for itself."""
-    found: list[tuple[str, bool]] = []
-    position = 0
-    while text[position:].strip():
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise JaasError("a quotation mark without its partner in the JAAS config")
-        double, single, word, sign = match.groups()
-        quoted = double if double is not None else single
-        if quoted is not None:
-            found.append((_ESCAPE.sub(lambda m: _ESCAPED.get(m[1], m[1]), quoted), False))
+class _Token(NamedTuple):
+    """A word or a quoted text, else a sign that stands for itself; a number is neither."""
+
+    word: str | None = None
+    sign: str | None = None
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """What `java.io.StreamTokenizer` makes of `text`, set up as Kafka's JaasConfig does it."""
+    position, end = 0, len(text)
+    while position < end:
+        char = text[position]
+        if char <= " ":
+            position += 1
+        elif char == "/":
+            position = _after_comment(text, position)
+        elif char in "\"'":
+            word, position = _quoted(text, position)
+            yield _Token(word=word)
+        elif number := _NUMBER.match(text, position):
+            position = number.end()
+            yield _Token()
+        elif _is_alpha(char) and char != "-":
+            start = position
+            while position < end and (_is_alpha(text[position]) or text[position] in _DIGITS):
+                position += 1
+            yield _Token(word=text[start:position])
         else:
-            found.append((word or sign, sign is not None))
-        position = match.end()
-    return found
+            position += 1
+            yield _Token(sign=char)
+
+
+def _is_alpha(char: str) -> bool:
+    return (char.isascii() and char.isalpha()) or char in _ALSO_IN_WORDS or char >= "\xa0"
+
+
+def _after_comment(text: str, position: int) -> int:
+    """Where the comment ends that begins at `position`."""
+    if text.startswith("/*", position):
+        end = text.find("*/", position + 2)
+        return len(text) if end < 0 else end + 2
+    # Java reads the character behind a slash without a look at it: a line may end there.
+    position += 2
+    while position < len(text) and text[position] not in "\r\n":
+        position += 1
+    return position
+
+
+def _quoted(text: str, position: int) -> tuple[str, int]:
+    """The text in quotation marks that begins at `position`, and where it ends: with its line at
+    the latest."""
+    quote, found = text[position], list[str]()
+    position += 1
+    while position < len(text) and text[position] not in (quote, "\n", "\r"):
+        char = text[position]
+        position += 1
+        if char == "\\":
+            char, position = _escaped(text, position)
+        found.append(char)
+    return "".join(found), position + (text[position : position + 1] == quote)
+
+
+def _escaped(text: str, position: int) -> tuple[str, int]:
+    """The character that is written behind a backslash, and where it ends."""
+    char = text[position : position + 1]
+    if not char:
+        raise JaasError("a quotation mark without its partner in the JAAS config")
+    if char not in _OCTAL:
+        return _ESCAPED.get(char, char), position + 1
+    # Three digits from 0 to 3 on, else two: a byte holds no more.
+    end = position + 1
+    last = min(position + (3 if char <= "3" else 2), len(text))
+    while end < last and text[end] in _OCTAL:
+        end += 1
+    return chr(int(text[position:end], 8)), end

@@ -5,7 +5,7 @@ Rules are tried in order. `DEFAULT` takes the first part of a name of the defaul
 `RULE:[N:FORMAT](PATTERN)s/FROM/TO/g` fits names of N parts: FORMAT makes a text of them (`$0` the
 realm, `$1` and `$2` the parts), PATTERN must match all of it, and `s/FROM/TO/` replaces the first
 match in it, with `g` every match. `/L` or `/U` at the end make it lower or upper case. Pattern and
-replacement may be left out.
+replacement may be left out. The patterns are Java's (`core/java_regex.py`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from pk.core.auth.principal_mapping import RuleError
+from pk.core.java_regex import JavaRegex, JavaRegexError, Replacement
 from pk.core.lazy_dataclass import dataclass
 
 _NAME: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
 _RULE: Final = re.compile(
-    r"(DEFAULT)|RULE:\[(\d*):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?/?([LU]?)"
+    r"(DEFAULT)|RULE:\[([0-9]{1,9}):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?/?([LU]?)"
 )
-_PARAMETER: Final = re.compile(r"\$(\d*)")
-_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
+_PARAMETER: Final = re.compile(r"\$([0-9]*)")
 _NOT_SIMPLE: Final = re.compile(r"[/@]")
 
 
@@ -50,36 +50,25 @@ class KerberosName(NamedTuple):
 class _Rule:
     parts: int
     form: str
-    pattern: re.Pattern[str] | None
-    replaced: re.Pattern[str] | None
-    replacement: str
+    pattern: JavaRegex | None
+    replaced: JavaRegex | None
+    replacement: Replacement
     every: bool
     case: str
 
     def apply(self, values: Sequence[str]) -> str | None:
-        """`values` are the realm and the parts. Raises RuleError."""
+        """`values` are the realm and the parts. Raises RuleError where the name is none."""
         if len(values) - 1 != self.parts:
             return None
 
-        def value(match: re.Match[str]) -> str:
-            if not match[1] or int(match[1]) >= len(values):
-                raise RuleError(f"the format {self.form!r} names a part that a name lacks")
-            return values[int(match[1])]
-
-        text = _PARAMETER.sub(value, self.form)
-        if self.pattern is not None and not self.pattern.fullmatch(text):
+        text = _PARAMETER.sub(lambda match: values[int(match[1])], self.form)
+        if self.pattern is not None and not self.pattern.matches(text):
             return None
         if self.replaced is not None:
-            text = self.replaced.sub(self._replace, text, count=0 if self.every else 1)
+            text = self.replaced.replace(text, self.replacement, every=self.every)
         if _NOT_SIMPLE.search(text):
             raise RuleError(f"Non-simple name {text!r} after a rule of auth_to_local")
         return {"L": text.lower(), "U": text.upper()}.get(self.case, text)
-
-    def _replace(self, match: re.Match[str]) -> str:
-        try:
-            return _REFERENCE.sub(lambda m: m[1] or match[int(m[2])] or "", self.replacement)
-        except IndexError as e:
-            raise RuleError(f"{self.replacement!r} names a group that its rule lacks") from e
 
 
 @lru_cache(maxsize=32)
@@ -93,18 +82,22 @@ def _rule(text: str) -> _Rule | None:
         raise RuleError(f"Invalid rule: {text[:80]!r}")
     if match[1]:
         return None
+    parts = int(match[2])
+    if any(not one or int(one) > parts for one in _PARAMETER.findall(match[3])):
+        raise RuleError(f"Invalid rule: {text[:80]!r}: it names a part that a name lacks")
     try:
+        replaced = None if match[5] is None else JavaRegex(match[5])
         return _Rule(
-            parts=int(match[2] or 0),
+            parts=parts,
             form=match[3],
-            pattern=None if match[4] is None else re.compile(match[4]),
-            replaced=None if match[5] is None else re.compile(match[5]),
-            replacement=match[6] or "",
+            pattern=None if match[4] is None else JavaRegex(match[4]),
+            replaced=replaced,
+            replacement=Replacement(()) if replaced is None else replaced.replacement(match[6]),
             every=bool(match[7]),
             case=match[8],
         )
-    except re.error as e:
-        raise RuleError(f"Invalid rule: {text[:80]!r}: {e}") from e
+    except JavaRegexError as e:
+        raise RuleError(f"Invalid rule: {text[:80]!r}: {e}") from None
 
 
 def check_short_name_rules(rules: Sequence[str]) -> None:

@@ -2,8 +2,10 @@
 (KIP-371).
 
 Rules are tried in order, `RULE:PATTERN/REPLACEMENT/` with `L` or `U` behind it for lower or upper
-case; `DEFAULT` is the subject as it is. A pattern must match the whole subject; `$1` in the
-replacement is its first group.
+case; `DEFAULT` is the subject as it is. A pattern is Java's (`core/java_regex.py`) and must match
+the whole subject; then every match in it is replaced, so that `.*` is replaced twice: the subject,
+and nothing at its end. `$1` in the replacement is its first group; a number that no group has
+stands for itself, as long as there are groups.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from pk.core.java_regex import JavaRegex, JavaRegexError, Replacement
 from pk.core.lazy_dataclass import dataclass
 
-_RULE: Final = re.compile(
-    r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?))\s*(?:,|$)"
-)
-_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
+_RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)"
+_WHOLE_RULE: Final = re.compile(_RULE)
+_NEXT_RULE: Final = re.compile(rf"[ \t-\r]*({_RULE}.*?|(.*?))[ \t-\r]*(,[ \t-\r]*|$)")
+_REFERENCE: Final = re.compile(r"\$([0-9]{1,9})")
 
 
 class RuleError(ValueError):
@@ -26,39 +29,53 @@ class RuleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    pattern: re.Pattern[str]
-    replacement: str
+    pattern: JavaRegex
+    replacement: Replacement
     case: str
 
     def apply(self, subject: str) -> str | None:
-        match = self.pattern.fullmatch(subject)
-        if match is None:
+        if not self.pattern.matches(subject):
             return None
-        try:
-            name = _REFERENCE.sub(lambda m: m[1] or match[int(m[2])] or "", self.replacement)
-        except IndexError as e:
-            raise RuleError(f"{self.replacement!r} names a group that its rule lacks") from e
+        name = self.pattern.replace(subject, self.replacement, every=True)
         return {"L": name.lower(), "U": name.upper()}.get(self.case, name)
 
 
 @lru_cache(maxsize=32)
 def _rules(text: str) -> tuple[_Rule | None, ...]:
     found: list[_Rule | None] = []
-    position = 0
-    while position < len(text):
-        match = _RULE.match(text, position)
-        if match is None or match.end() == position:
-            raise RuleError(f"Invalid rule: {text[position:][:80]!r}")
-        position = match.end()
-        if match[1]:
-            found.append(None)
-            continue
-        try:
-            pattern = re.compile(match[2].replace("\\/", "/"))
-        except re.error as e:
-            raise RuleError(f"Invalid rule: {match[2]!r}: {e}") from e
-        found.append(_Rule(pattern, match[3].replace("\\/", "/"), match[4]))
-    return tuple(found) or (None,)
+    for rule in (match[1] for match in _NEXT_RULE.finditer(text.strip(" \t\n\r\f"))):
+        match = _WHOLE_RULE.fullmatch(rule)
+        if match is not None:
+            found.append(None if match[1] else _rule(rule, *match.group(2, 3, 4)))
+        elif rule:
+            raise RuleError(f"Invalid rule: {rule[:80]!r}")
+    if not found:
+        raise RuleError("there is no rule, so no certificate would be taken")
+    return tuple(found)
+
+
+def _rule(rule: str, pattern: str, replacement: str, case: str) -> _Rule:
+    try:
+        compiled = JavaRegex(pattern)
+        replaces = compiled.replacement(_with_literals(replacement, compiled.groups))
+    except JavaRegexError as e:
+        raise RuleError(f"Invalid rule: {rule[:80]!r}: {e}") from None
+    return _Rule(compiled, replaces, case)
+
+
+def _with_literals(replacement: str, groups: int) -> str:
+    """The replacement with a backslash before a `$NUMBER` that names no group, where there are
+    groups. As in Kafka, a second one is not found where it is by then, and fails."""
+    if not groups:
+        return replacement
+    text = replacement
+    for match in _REFERENCE.finditer(replacement):
+        number = int(match[1])
+        while number > groups and number >= 10:
+            number //= 10
+        if number > groups and not match[1].startswith("0"):
+            text = f"{text[: match.start()]}\\{text[match.start() :]}"
+    return text
 
 
 def check_rules(text: str) -> None:

@@ -26,6 +26,7 @@ from pk.core.config import (
 )
 from pk.core.config.security_promises import check_changed_key
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.java_regex import JavaRegex
 from pk.core.machine import Decision
 from pk.core.meta import elections
 from pk.core.meta.describe import (
@@ -224,8 +225,8 @@ def _check_client_metrics(own: Mapping[str, str]) -> None:
         try:
             if name.strip() not in _MATCH_KEYS or not expression.strip():
                 raise ValueError
-            re.compile(expression.strip())
-        except (re.error, ValueError, OverflowError, RecursionError):
+            JavaRegex(expression.strip())
+        except ValueError:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 f"Illegal client matching pattern: {pattern}",

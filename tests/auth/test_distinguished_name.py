@@ -64,13 +64,18 @@ def test_no_subject_and_no_certificate() -> None:
     ("rules", "name"),
     [
         ("DEFAULT", "CN=Alice,OU=people,O=example"),
-        ("", "CN=Alice,OU=people,O=example"),
+        (",DEFAULT,,", "CN=Alice,OU=people,O=example"),
         ("RULE:^CN=(.*?),.*$/$1/", "Alice"),
         ("RULE:^CN=(.*?),.*$/$1/L", "alice"),
         ("RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/U, DEFAULT", "ALICE@PEOPLE"),
         ("RULE:^OU=(.*)$/$1/,RULE:^CN=([^,]*),.*$/user-$1/,DEFAULT", "user-Alice"),
         ("RULE:^OU=(.*)$/$1/,DEFAULT", "CN=Alice,OU=people,O=example"),
         ("RULE:^CN=(.*?),.*$/a\\/$1/", "a/Alice"),
+        ("RULE:.*/x/", "xx"),
+        ("RULE:^CN=(?<name>[^,]*).*$/${name}/", "Alice"),
+        ("RULE:^CN=(\\p{Alnum}+).*$/$1@$2/", "Alice@$2"),
+        ("RULE:^CN=([A-Za-z&&[^x]]+),.*$/$1/L", "alice"),
+        ("RULE:^CN=(\\w+),.*$/$1/", "Alice"),
     ],
 )
 def test_a_rule_names_the_principal(rules: str, name: str) -> None:
@@ -78,13 +83,33 @@ def test_a_rule_names_the_principal(rules: str, name: str) -> None:
     assert mapped_name(rules, "CN=Alice,OU=people,O=example") == name
 
 
-@pytest.mark.parametrize("rules", ["RULE:^OU=(.*)$/$1/", "RULE:CN=/$1/"])
+@pytest.mark.parametrize("rules", ["RULE:^OU=(.*)$/$1/", "RULE:(CN)=/$1/"])
 def test_no_rule_fits(rules: str) -> None:
     with pytest.raises(RuleError, match="No rules apply"):
         mapped_name(rules, "CN=Alice")
 
 
-@pytest.mark.parametrize("rules", ["RULE:a", "default", "RULE:(/x/", "RULE:a/b/X", "DEFAULT;"])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "",
+        ",",
+        "RULE:CN=/$1/",
+        "RULE:a",
+        "default",
+        "RULE:(/x/",
+        "RULE:a/b/X",
+        "DEFAULT;",
+        "RULE:(a)/$2$3/",
+    ],
+)
 def test_what_is_no_rule(rules: str) -> None:
     with pytest.raises(RuleError):
         check_rules(rules)
+
+
+def test_a_letter_beyond_ascii_is_no_letter_of_java_s() -> None:
+    rules = "RULE:^CN=(\\w+)$/$1/"
+    assert mapped_name(rules, "CN=muller") == "muller"
+    with pytest.raises(RuleError, match="No rules apply"):
+        mapped_name(rules, "CN=müller")

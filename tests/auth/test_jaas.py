@@ -15,6 +15,17 @@ from pk.core.auth.jaas import PLAIN_LOGIN, JaasError, parse_jaas
         ),
         (f'{PLAIN_LOGIN} required user_a="x;y=z \\"q\\"";', {"user_a": 'x;y=z "q"'}),
         (f"{PLAIN_LOGIN} required;", {}),
+        (f'{PLAIN_LOGIN} required password="p\\101ss";', {"password": "pAss"}),
+        (
+            f'{PLAIN_LOGIN} required a="\\7\\0x\\477" b="\\a\\v\\q\\\\";',
+            {"a": "\7\0x'7", "b": "\a\vq\\"},
+        ),
+        (
+            f"/* all */ {PLAIN_LOGIN} // what\n required a='/*' /**/ b=c; // end",
+            {"a": "/*", "b": "c"},
+        ),
+        (f"{PLAIN_LOGIN} required a=b-1.2$_ü/ a slash too\n;", {"a": "b-1.2$_ü"}),
+        (f'{PLAIN_LOGIN} required a="ends with its line\n;', {"a": "ends with its line"}),
     ],
 )
 def test_a_login(text: str, options: dict[str, str]) -> None:
@@ -39,6 +50,10 @@ def test_the_users_of_plain() -> None:
         f'{PLAIN_LOGIN} required username="hush;',
         f"{PLAIN_LOGIN} required username hush;",
         f"{PLAIN_LOGIN} required username=;",
+        f"{PLAIN_LOGIN} required password=12345;",
+        f"{PLAIN_LOGIN} required password=hush!;",
+        f"# no comment\n{PLAIN_LOGIN} required;",
+        f"{PLAIN_LOGIN} required /* username=hush;",
         f'{PLAIN_LOGIN} required username="hush"; {PLAIN_LOGIN} required;',
     ],
 )

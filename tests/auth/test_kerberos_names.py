@@ -56,7 +56,7 @@ def test_what_a_rule_makes(rule: str, name: str) -> None:
         (["RULE:[1:$1](admin)"], "administrator@REALM", "No rules apply"),
         (["RULE:[1:$1@$0]"], "user@REALM", "Non-simple name"),
         (["RULE:[1:$2]"], "user@REALM", "names a part that a name lacks"),
-        (["RULE:[1:$1]s/x*/$3/"], "user@REALM", "names a group"),
+        (["RULE:[1:$1]s/x*/$3/"], "user@REALM", "No group 3"),
         (["RULE:[1:$1](.*)s/.*//"], "user@REALM", "No rules apply"),
         (["DEFAULT"], "a/b/c@REALM", "Malformed Kerberos name"),
         (["DEFAULT"], "a@b@REALM", "Malformed Kerberos name"),

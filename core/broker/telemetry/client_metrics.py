@@ -12,7 +12,7 @@ Numbers of clients and of values are bounded: those who come too late are refuse
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from random import Random
@@ -23,6 +23,7 @@ from pk.core.broker.clock import Clock
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.otlp import Attributes, Malformed, Pushed, read_metrics
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.java_regex import JavaRegex, JavaRegexError
 from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import CLIENT_METRICS
 from pk.core.metrics import Metric, Sample
@@ -289,10 +290,20 @@ def _matches(patterns: str, fields: Mapping[str, str]) -> bool:
     """Whether all `name=expression` pairs fit."""
     return all(
         (name := pair.partition("=")[0].strip()) in fields
-        and compiled(pair.partition("=")[2].strip()).fullmatch(fields[name]) is not None
+        and _fits(pair.partition("=")[2].strip(), fields[name])
         for pair in patterns.split(",")
         if pair.strip()
     )
 
 
-compiled: Callable[[str], re.Pattern[str]] = lru_cache(maxsize=1024)(re.compile)
+def _fits(expression: str, field: str) -> bool:
+    """Nothing fits an expression that only another program could read, which has stored it."""
+    try:
+        return _compiled(expression).matches(field)
+    except JavaRegexError:
+        return False
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> JavaRegex:
+    return JavaRegex(expression)
