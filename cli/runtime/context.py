@@ -294,25 +294,28 @@ class Context:
         unasked = values.get("yes")
         if guard == "none" or (unasked and guard != "insist"):
             return
-        if not self.streams.in_terminal or not self.streams.err_terminal:
+        terminal = self.streams.in_terminal and self.streams.err_terminal
+        if guard == "insist" and not terminal:
             raise Refused(
-                "Nothing was changed: there is no terminal to ask on; "
-                + (
-                    (
-                        f"the profile of {self.settings.cluster_name} insists on an answer, which "
-                        "-y does not give."
-                    )
-                    if guard == "insist"
-                    else "-y does it without asking."
-                )
+                "Nothing was changed: there is no terminal to ask on; the profile of "
+                f"{self.settings.cluster_name} insists on an answer, which -y does not give."
             )
-        if guard in ("type-name", "insist"):
+        if terminal and guard in ("type-name", "insist"):
             several = name is None or name == self.settings.bootstrap
             wanted = profile.name if several and profile else name or "yes"
             answer = await self.ask(f"{question} Type {wanted} to continue: ")
             if answer.strip() != wanted:
                 raise Refused("Nothing was changed.")
             return
+        await self.ask_yes(question)
+
+    async def ask_yes(self, question: str) -> None:
+        """Returns if the answer is yes. Raises Refused if it is no, or if there is no terminal to
+        ask on."""
+        if not self.streams.in_terminal or not self.streams.err_terminal:
+            raise Refused(
+                "Nothing was changed: there is no terminal to ask on; -y does it without asking."
+            )
         answer = await self.ask(f"{question} [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
             raise Refused("Nothing was changed.")

@@ -1,6 +1,6 @@
 """Enforces what a profile forbids, for every command: talking to a cluster other than its own, and,
-if it is read-only, every request that changes something. Commands check and explain this themselves
-before they change anything; this catches one that forgot.
+if it is read-only, every request that is not known to change nothing. Commands check and explain
+this themselves before they change anything; this catches one that forgot.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -13,63 +13,17 @@ from pk.cli.runtime.settings import Settings
 from pk.net.client.connection import FORBIDS
 
 METADATA: Final = 3
-CHANGING: Final = frozenset(
-    (
-        0,  # Produce
-        8,  # OffsetCommit
-        11,  # JoinGroup: a new member triggers a rebalance
-        13,  # LeaveGroup
-        19,  # CreateTopics
-        20,  # DeleteTopics
-        21,  # DeleteRecords
-        22,  # InitProducerId
-        24,  # AddPartitionsToTxn
-        25,  # AddOffsetsToTxn
-        26,  # EndTxn
-        27,  # WriteTxnMarkers
-        28,  # TxnOffsetCommit
-        30,  # CreateAcls
-        31,  # DeleteAcls
-        33,  # AlterConfigs
-        34,  # AlterReplicaLogDirs
-        37,  # CreatePartitions
-        38,  # CreateDelegationToken
-        39,  # RenewDelegationToken
-        40,  # ExpireDelegationToken
-        42,  # DeleteGroups
-        43,  # ElectLeaders
-        44,  # IncrementalAlterConfigs
-        45,  # AlterPartitionReassignments
-        47,  # OffsetDelete
-        49,  # AlterClientQuotas
-        51,  # AlterUserScramCredentials
-        57,  # UpdateFeatures
-        64,  # UnregisterBroker
-        68,  # ConsumerGroupHeartbeat
-        76,  # ShareGroupHeartbeat
-        78,  # ShareFetch: what is acquired is locked
-        79,  # ShareAcknowledge
-        80,  # AddRaftVoter
-        81,  # RemoveRaftVoter
-        85,  # WriteShareGroupState
-        86,  # DeleteShareGroupState
-        88,  # StreamsGroupHeartbeat
-        91,  # AlterShareGroupOffsets
-        92,  # DeleteShareGroupOffsets
-    )
-)
-"""The APIs whose requests change something, unless they only validate."""
 
 
 def forbid_changes(context: Context) -> Callable[[Any], None]:
-    """A check of each request before it is sent: refuses one that changes something, and lets none
-    create a topic."""
+    """A check of each request before it is sent: refuses one that may change something, and lets
+    none create a topic."""
 
     def check(request: Any) -> None:
         if request.API_KEY == METADATA:
             # Asking for a missing topic would create it, if brokers auto-create topics.
             request.allow_auto_topic_creation = False
-        if request.API_KEY in CHANGING and not getattr(request, "validate_only", False):
+        if not request.changes_nothing():
             context.allow()
 
     return check

@@ -12,6 +12,9 @@ from pk.cli.terminal.styles import COLOURS
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 GUARDS = ("none", "confirm", "type-name", "insist", "readonly")
+"""From the weakest to the strongest."""
+
+DEFAULT_GUARD = "confirm"
 KEYS = (
     "bootstrap",
     "guard",
@@ -33,7 +36,7 @@ class Profile(NamedTuple):
     name: str
     bootstrap: str | None = None
     properties: Mapping[str, str] = {}
-    guard: str = "confirm"
+    guard: str = DEFAULT_GUARD
     colour: str | None = None
     cluster_id: str | None = None
     """The id of the expected cluster; commands refuse to run on another."""
@@ -60,7 +63,7 @@ class Settings(NamedTuple):
 
     @property
     def guard(self) -> str:
-        return self.profile.guard if self.profile else "confirm"
+        return self.profile.guard if self.profile else DEFAULT_GUARD
 
     @property
     def cluster_name(self) -> str:
@@ -116,7 +119,7 @@ def profile_in(tables: dict[str, Any], name: str, path: str) -> Profile:
     CommandError if it is invalid."""
     whose = f"profile {name!r}"
     table = _table(path, tables, name, "profiles")
-    guard = table.get("guard", "confirm")
+    guard = table.get("guard", DEFAULT_GUARD)
     if guard not in GUARDS:
         raise CommandError(
             f"{path}: the guard of {whose} must be one of {', '.join(GUARDS)}, not {guard!r}."

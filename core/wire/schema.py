@@ -165,6 +165,14 @@ class Request(Message, Generic[R]):
     """A request, and in the brackets what answers it."""
 
     __slots__ = ()
+    READS: ClassVar[bool] = False
+    """Whether the API is known to change nothing that others see. Of an API that does not say so it
+    is assumed that it does.
+    """
+
+    def changes_nothing(self) -> bool:
+        """Whether this request only reads, or only validates a change."""
+        return self.READS or getattr(self, "validate_only", False)
 
 
 class Response(Message):
@@ -181,9 +189,15 @@ def struct(cls: type[T]) -> type[T]:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def message(
-    *, versions: tuple[int, int], flexible: int | None = None, key: int = -1, record_type: int = -1
+    *,
+    versions: tuple[int, int],
+    flexible: int | None = None,
+    key: int = -1,
+    record_type: int = -1,
+    reads: bool = False,
 ) -> Callable[[type[T]], type[T]]:
-    """Make a class a message of these versions, compact from version `flexible` on."""
+    """Make a class a message of these versions, compact from version `flexible` on. `reads` is
+    `Request.READS`."""
 
     def make(cls: type[T]) -> type[T]:
         return _build(
@@ -195,6 +209,7 @@ def message(
                 "FLEXIBLE_SINCE": flexible,
                 "ENCODERS": {},
                 "DECODERS": {},
+                **({"READS": True} if reads else {}),
             },
         )
 

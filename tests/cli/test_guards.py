@@ -16,8 +16,17 @@ from clients.fixtures import Kafka, fresh_name
 from clients.pk_cluster import PkCluster
 from terminal import on_terminal
 
+from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.tree import commands, tree
 from pk.cli.main import main
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import Refused
+from pk.cli.runtime.guards import forbid_changes
+from pk.cli.runtime.settings import Profile, Settings
+from pk.cli.terminal.streams import Streams
+from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.pk_faults import PkFaultsRequest
+from pk.core.wire.schema import Request, Response, message
 
 Run = Callable[..., Any]
 
@@ -127,6 +136,55 @@ def test_no_change_is_missing() -> None:
         assert words.split()[-1] in (root / file).read_text()
 
 
+READING = """
+ApiVersions ConsumerGroupDescribe DescribeAcls DescribeClientQuotas DescribeCluster
+DescribeConfigs DescribeDelegationToken DescribeGroups DescribeLogDirs DescribeProducers
+DescribeQuorum DescribeShareGroupOffsets DescribeTopicPartitions DescribeTransactions
+DescribeUserScramCredentials Fetch FetchSnapshot FindCoordinator GetTelemetrySubscriptions
+ListConfigResources ListGroups ListOffsets ListPartitionReassignments ListTransactions Metadata
+OffsetFetch OffsetForLeaderEpoch ReadShareGroupState ReadShareGroupStateSummary SaslAuthenticate
+SaslHandshake ShareGroupDescribe StreamsGroupDescribe
+"""
+CHANGING = """
+AddOffsetsToTxn AddPartitionsToTxn AddRaftVoter AllocateProducerIds AlterClientQuotas
+AlterConfigs AlterPartition AlterPartitionReassignments AlterReplicaLogDirs
+AlterShareGroupOffsets AlterUserScramCredentials AssignReplicasToDirs BeginQuorumEpoch
+BrokerHeartbeat BrokerRegistration ConsumerGroupHeartbeat ControllerRegistration CreateAcls
+CreateDelegationToken CreatePartitions CreateTopics DeleteAcls DeleteGroups DeleteRecords
+DeleteShareGroupOffsets DeleteShareGroupState DeleteTopics ElectLeaders EndQuorumEpoch EndTxn
+Envelope ExpireDelegationToken Heartbeat IncrementalAlterConfigs InitProducerId
+InitializeShareGroupState JoinGroup LeaveGroup OffsetCommit OffsetDelete PkFaults Produce
+PushTelemetry RemoveRaftVoter RenewDelegationToken ShareAcknowledge ShareFetch
+ShareGroupHeartbeat StreamsGroupHeartbeat SyncGroup TxnOffsetCommit UnregisterBroker
+UpdateFeatures UpdateRaftVoter Vote WriteShareGroupState WriteTxnMarkers
+"""
+
+
+def test_every_api_is_known_to_read_or_is_forbidden_to_a_reader() -> None:
+    assert sorted(f"{READING} {CHANGING}".split()) == sorted(api.name for api in MESSAGES.values())
+    profile = Profile("ro", guard="readonly")
+    context = Context(Values(), ("topics", "list"), Streams())
+    context.use(Settings("127.0.0.1:9092", {}, {}, profile))
+    check = forbid_changes(context)
+    for api in MESSAGES.values():
+        if api.name in READING.split():
+            check(api.request())
+            continue
+        with pytest.raises(Refused, match="read-only by its profile"):
+            check(api.request())
+        if "validate_only" in api.request.FIELDS:
+            check(api.request(validate_only=True))
+    check(PkFaultsRequest(action="list"))
+
+
+def test_an_api_that_says_nothing_is_taken_for_one_that_changes_something() -> None:
+    @message(versions=(0, 0), key=9999)
+    class NewRequest(Request[Response]):
+        name: str = ""
+
+    assert not NewRequest().changes_nothing()
+
+
 class World(NamedTuple):
     """A cluster with a topic and a group to be changed, and a profile for it under each guard."""
 
@@ -134,7 +192,7 @@ class World(NamedTuple):
     names: dict[str, str]
 
     def tried(self, change: Change, guard: str, *more: str) -> Any:
-        self.run("profile", "add", SEVERAL, "--guard", guard)
+        self.run("profile", "add", SEVERAL, "--guard", guard, "-y")
         return self.run(*self.words(change), *more, "--profile", SEVERAL, stdin=change.stdin)
 
     def words(self, change: Change) -> list[str]:

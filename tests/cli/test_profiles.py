@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
-from terminal import Terminal
+from terminal import Terminal, on_terminal
 
+from pk.cli.main import main
 from pk.cli.runtime import secrets
 from pk.core.values import SASL_MECHANISMS
 
@@ -75,6 +76,30 @@ def test_a_profile_s_life(pk: Run) -> None:
     gone = pk("profile", "delete", "prod", "-y")
     assert (gone.code, "commands now use 127.0.0.1:9092" in gone.err) == (0, True)
     assert pk("profile", "list", "-f", "json").json == []
+
+
+def test_a_guard_is_not_lowered_without_an_answer(pk: Run) -> None:
+    def guard() -> str:
+        return pk("profile", "show", "prod", "-f", "json").json[0]["guard"]
+
+    def lower(*words: str, typed: str) -> Any:
+        return on_terminal(main, ("profile", "add", "prod", *words), typed=typed)
+
+    pk("profile", "add", "prod", "-b", "k1:9092", "--guard", "readonly")
+    for words in (("--guard", "none"), ("--guard", "insist", "--colour", "red")):
+        refused = pk("profile", "add", "prod", *words)
+        assert refused.code == 5 and "-y does it without asking" in refused.err
+        assert guard() == "readonly"
+    said_no = lower("--guard", "none", typed="n\n")
+    assert said_no.code == 5
+    assert "Lower the guard of profile prod from readonly to none? [y/N]" in said_no.screen
+    assert guard() == "readonly"
+    assert lower("--guard", "type-name", typed="y\n").code == 0 and guard() == "type-name"
+    assert pk("profile", "add", "prod", "--guard", "none", "-y").code == 0 and guard() == "none"
+    assert pk("profile", "add", "prod", "--guard", "confirm").code == 0, "raising it asks nothing"
+    assert pk("profile", "add", "prod", "-b", "k2:9092").code == 0 and guard() == "confirm"
+    pk("profile", "add", "plain", "-b", "k1:9092")
+    assert pk("profile", "add", "plain", "--guard", "none").code == 5, "confirm is the default"
 
 
 @pytest.mark.parametrize("words", [("profile", "edit"), ("configs", "edit", "topic", "t")])

@@ -63,8 +63,8 @@ def show(
     ),
     notes=(
         "Guards apply to every command: `readonly` also forbids producing records and joining "
-        "groups. TLS and SASL are set by Kafka's keys, as in "
-        "`-X security.protocol=SASL_SSL --secret sasl.password=prompt`."
+        "groups. Lowering a profile's guard asks first. TLS and SASL are set by Kafka's keys, as "
+        "in `-X security.protocol=SASL_SSL --secret sasl.password=prompt`."
     ),
 )
 def add(context: "Context", options: AddProfile) -> Running:
@@ -101,13 +101,11 @@ def edit(context: "Context") -> int | None:
     return edit(context)
 
 
-@PROFILE.command(
-    "delete", "rm", takes=(Change, Debug), examples=("pk profile delete old -y",), blocking=True
-)
+@PROFILE.command("delete", "rm", takes=(Change, Debug), examples=("pk profile delete old -y",))
 def delete(
     context: "Context",
     name: Annotated[str, Argument("NAME", help="The profile.", complete="profile")],
-) -> int | None:
+) -> Running:
     """Delete a profile."""
     from pk.cli.nouns.profile.profile import delete
 

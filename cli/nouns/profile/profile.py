@@ -10,11 +10,13 @@ from pk.cli.nouns.profile.rows import ProfileRow
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import field_listing, listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.paths import make_user_dir
 from pk.cli.runtime.profile_file import read_document, write_document
 from pk.cli.runtime.settings import (
     DEFAULT_BOOTSTRAP,
+    DEFAULT_GUARD,
+    GUARDS,
     Profile,
     check_address,
     check_secret,
@@ -26,7 +28,6 @@ from pk.cli.runtime.settings import (
     read_profiles,
     settings_from,
 )
-from pk.cli.terminal.stdin import wait_for_input
 
 _SECRET = re.compile(
     r"password|secret|jaas\.config|keystore\.key|oauthbearer.*assertion", re.IGNORECASE
@@ -99,6 +100,12 @@ async def add(context: Context, options: AddProfile) -> None:
     profiles = document.setdefault("profiles", tomlkit.table(is_super_table=True))
     known = options.name in profiles
     table = profiles.setdefault(options.name, tomlkit.table())
+    if known and options.guard and not context.given("yes"):
+        present = str(table.get("guard", DEFAULT_GUARD))
+        if options.guard in GUARDS[: GUARDS.index(present)]:
+            await context.ask_yes(
+                f"Lower the guard of profile {options.name} from {present} to {options.guard}?"
+            )
     for key, value in (
         ("bootstrap", options.bootstrap_server),
         ("guard", options.guard),
@@ -173,22 +180,14 @@ def use(context: Context, name: str) -> None:
     context.say("No current profile now." if name == "-" else f"Commands now use profile {name}.")
 
 
-def delete(context: Context, name: str) -> None:
+async def delete(context: Context, name: str) -> None:
     """`pk profile delete`."""
     profile_named(name)
     if context.change.dry_run:
         context.say(f"Profile {name} would be deleted.")
         return
-    if not context.change.yes:
-        if not context.streams.in_terminal or not context.streams.err_terminal:
-            raise Refused(
-                "Nothing was changed: there is no terminal to ask on; -y does it without asking."
-            )
-        context.streams.err.write(f"Delete profile {name}? [y/N] ")
-        context.streams.err.flush()
-        wait_for_input(context.streams.stdin)
-        if context.streams.stdin.readline().strip().lower() not in (b"y", b"yes"):
-            raise Refused("Nothing was changed.")
+    if not context.given("yes"):
+        await context.ask_yes(f"Delete profile {name}?")
     document = read_document()
     document["profiles"].pop(name)
     chosen = document.get("use") == name

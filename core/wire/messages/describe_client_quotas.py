@@ -16,7 +16,7 @@ class ComponentData(Struct):
     match: str | None = field(default="", nullable=0)
 
 
-@message(versions=(0, 1), flexible=1, key=48)
+@message(versions=(0, 1), flexible=1, key=48, reads=True)
 class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     """The request of DescribeClientQuotas."""
 

@@ -31,6 +31,10 @@ class PkFaultsRequest(Request["PkFaultsResponse"]):
     shift_ms: Int64 = 0
     """How far the broker's time of day is ahead of the machine's, in ms."""
 
+    def changes_nothing(self) -> bool:
+        """Whether this request only reads."""
+        return self.action == "list"
+
 
 @struct
 class FaultInForce(Struct):
