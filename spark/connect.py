@@ -16,6 +16,7 @@ from pk.spark.session.package import ZIP, archive_name, sources, write_zip
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.session import SparkSession as ConnectSession
+    from pyspark.sql.types import StructType
 
     from pk.spark.session.local import Where
 
@@ -66,9 +67,19 @@ def functions_of(frame: Any) -> Any:
     return functions
 
 
-def ddl_of(spark: Any, text: str) -> Any:
-    """The data type that a server reads in `text`. Raises PySparkException."""
-    return spark.client._analyze(method="ddl_parse", ddl_string=text).parsed
+def struct_of(spark: Any, text: str) -> "StructType":
+    """The columns that DDL names, as `id BIGINT, name STRING`. Raises PySparkException for what is
+    none, ValueError for a type without columns."""
+    from pyspark.sql.types import StructType
+
+    if is_connect(spark):
+        # The server parses it.
+        found = spark.client._analyze(method="ddl_parse", ddl_string=text).parsed
+    else:
+        found = StructType.fromDDL(text)
+    if isinstance(found, StructType):
+        return found
+    raise ValueError(f"{text!r} names no columns")
 
 
 def register(spark: "ConnectSession") -> None:

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pk.spark.connect import SparkOfOurs, cancel, ddl_of, functions_of, is_connect
+from pk.spark.connect import SparkOfOurs, cancel, struct_of
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.export.options import CODECS, ExportOptions, Progress
 from pk.spark.read.ranges import OffsetRange, total_offsets
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
     from pk.spark.export.schemas import Decoding
     from pk.spark.export.unknown_fields import UnknownFields
-
-_TEXTS: Final = ("string", "json")
-
-CORRUPT: Final = "_corrupt_record"
-"""The field for what is not a JSON object."""
 
 
 class Job:
@@ -115,11 +110,12 @@ class Job:
         return columns
 
     def _frame(self, spark: "SparkSession", samples: dict[str, list[bytes]]) -> "DataFrame":
-        from pk.spark.export.task import SCHEMA, ReadRanges
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        from pk.spark.export.task import RECORD, JsonTexts, ReadRanges
         from pk.spark.export.unknown_fields import known_fields
 
         options = self.options
-        key_text, value_text = options.key in _TEXTS, options.value in _TEXTS
         schemas = {
             name: self._json_schema(spark, name, given, samples)
             for name, given in (("key", options.key_schema), ("value", options.value_schema))
@@ -130,20 +126,25 @@ class Job:
             for name, schema in schemas.items()
             if name not in self.chosen and (known := known_fields(schema.jsonValue()))
         }
-        decoding = self.decoding
-        task = ReadRanges(
-            self.ranges, options.read, key_text, value_text, self.states, counted, decoding
+        given = RECORD if self.decoding is None else self.decoding.schema
+        types = {
+            name: StringType() if kind == "string" else schemas.get(name)
+            for name, kind in (("key", options.key), ("value", options.value))
+        }
+        schema = StructType(
+            [StructField(each.name, types.get(each.name) or each.dataType) for each in given.fields]
         )
-        types = {True: "string", False: "binary"}
-        schema = SCHEMA.format(key=types[key_text], value=types[value_text])
-        if decoding is not None:
-            texts = (("key", key_text), ("value", value_text))
-            schema = _with_texts(decoding.schema, [name for name, is_text in texts if is_text])
+        task = ReadRanges(
+            self.ranges,
+            options.read,
+            frozenset(name for name, kind in types.items() if isinstance(kind, StringType)),
+            JsonTexts(schemas, spark.conf.get("spark.sql.session.timeZone") or "UTC"),
+            self.states,
+            counted,
+            self.decoding,
+        )
         count = len(self.ranges)
         frame = spark.range(0, count, 1, count).mapInArrow(lambda rows: task(rows), schema)
-        for name, fields in schemas.items():
-            how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-            frame = frame.withColumn(name, functions_of(frame).from_json(name, fields, how))
         return with_columns(frame, self.layout) if self.layout else frame
 
     def _decoding(self) -> "Decoding | None":
@@ -182,6 +183,8 @@ class Job:
     ) -> Any:
         from pyspark.sql.types import StringType, StructField, StructType
 
+        from pk.spark.export.task import CORRUPT
+
         if self.known:
             return StructType.fromJson(self.known)[name].dataType
         if given is not None:
@@ -218,23 +221,12 @@ class Job:
         return Progress(stage, records, total_offsets(self.ranges), self.options.topic)
 
 
-def _with_texts(schema: "StructType", names: list[str]) -> "StructType":
-    """The columns of decoded records, with those that become texts."""
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    fields = [StructField(f.name, StringType()) if f.name in names else f for f in schema.fields]
-    return StructType(fields)
-
-
 def _parse_schema(spark: "SparkSession", name: str, text: str) -> "StructType":
     from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
 
     try:
-        # A server of Spark Connect parses it itself.
-        found = ddl_of(spark, text) if is_connect(spark) else StructType.fromDDL(text)
+        return struct_of(spark, text)
     except PySparkException as e:
         raise OptionError(f"the schema of the {name} is not one that Spark reads: {e}") from e
-    if not isinstance(found, StructType):
-        raise OptionError(f"the schema of the {name} must name columns, is {text!r}")
-    return found
+    except ValueError as e:
+        raise OptionError(f"the schema of the {name} must name columns: {e}") from e

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import types as t
 
 from pk.core.errors import KafkaError
 from pk.spark.errors import DataLost, SparkFailed
@@ -23,6 +24,7 @@ from pk.spark.export.unknown_fields import FieldCounter, Fields, UnknownFields, 
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.read.read_options import ReadOptions
 from pk.spark.read.reader import read
+from pk.spark.text.json_reader import JsonReader, fields_of, load_all
 
 if TYPE_CHECKING:
     from pk.spark.export.schemas import Decoding
@@ -31,10 +33,24 @@ _STATE: Final = struct.Struct("<q?")
 _ERROR: Final = ".error"
 _FIELDS: Final = ".fields"
 
-SCHEMA: Final = (
-    "key {key}, value {value}, topic string, partition int, offset long, timestamp timestamp,"
-    " timestampType int, headers array<struct<key:string,value:binary>>"
+CORRUPT: Final = "_corrupt_record"
+"""The field for a text that is not a JSON object of the column's fields."""
+
+RECORD: Final = (
+    t.StructType()
+    .add("key", t.BinaryType())
+    .add("value", t.BinaryType())
+    .add("topic", t.StringType())
+    .add("partition", t.IntegerType())
+    .add("offset", t.LongType())
+    .add("timestamp", t.TimestampType())
+    .add("timestampType", t.IntegerType())
+    .add(
+        "headers",
+        t.ArrayType(t.StructType().add("key", t.StringType()).add("value", t.BinaryType())),
+    )
 )
+"""The columns of records, keys and values as bytes."""
 
 
 class TaskState(NamedTuple):
@@ -45,13 +61,32 @@ class TaskState(NamedTuple):
 
 
 @dataclass(frozen=True)
+class JsonTexts:
+    """How keys and values that are JSON become structs."""
+
+    schemas: Mapping[str, t.StructType]
+    """By column, its fields; the last is `_corrupt_record`."""
+
+    zone: str
+
+    def readers(self) -> dict[str, JsonReader]:
+        """Raises OptionError for a type that JSON lacks."""
+        return {
+            name: JsonReader(fields_of(t.StructType(schema.fields[:-1])), self.zone)
+            for name, schema in self.schemas.items()
+        }
+
+
+@dataclass(frozen=True)
 class ReadRanges:
     """A function for `mapInArrow`: takes the indexes of ranges, yields their records."""
 
     ranges: tuple[OffsetRange, ...]
     options: ReadOptions
-    key_text: bool
-    value_text: bool
+    texts: frozenset[str]
+    """Which of key and value become text."""
+
+    json: JsonTexts
     states: Path
     fields: Mapping[str, Fields]
     """The JSON columns and their known fields; other fields are counted."""
@@ -69,15 +104,19 @@ class ReadRanges:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         records = 0
         counters = {name: FieldCounter(known) for name, known in self.fields.items()}
+        readers = self.json.readers()
         try:
             os.pwrite(descriptor, _STATE.pack(0, False), 0)
             found_rows = read(self.ranges[number], self.options)
             for rows in found_rows if self.decoding is None else self.decoding.rows(found_rows):
                 records += rows.num_rows
                 os.pwrite(descriptor, _STATE.pack(records, False), 0)
-                for name, counter in counters.items():
-                    counter.see(rows.column(name))
-                yield self._texts(rows)
+                for name, reader in readers.items():
+                    rows = _with_json(rows, name, reader, counters.get(name))
+                for name in self.texts:
+                    at = rows.schema.get_field_index(name)
+                    rows = rows.set_column(at, name, text(rows.column(at)))
+                yield rows
             found = {name: counter.found for name, counter in counters.items() if counter.records}
             path.with_suffix(_FIELDS).write_text(json.dumps(found), encoding="utf-8")
             os.pwrite(descriptor, _STATE.pack(records, True), 0)
@@ -87,12 +126,28 @@ class ReadRanges:
         finally:
             os.close(descriptor)
 
-    def _texts(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        for name, wanted in (("key", self.key_text), ("value", self.value_text)):
-            if wanted:
-                at = rows.schema.get_field_index(name)
-                rows = rows.set_column(at, name, text(rows.column(at)))
-        return rows
+
+def _with_json(
+    rows: pa.RecordBatch, name: str, reader: JsonReader, counter: FieldCounter | None
+) -> pa.RecordBatch:
+    """The rows with the JSON of a column as a struct. A text that does not fit is whole in
+    `_corrupt_record`, beside the fields that do."""
+    at = rows.schema.get_field_index(name)
+    column = rows.column(at)
+    texts = column.to_pylist()
+    objects, reasons = load_all(texts)
+    if counter is not None:
+        counter.see(objects)
+    fields = reader.columns(objects, reasons)
+    corrupt = [
+        None if reason is None else given for given, reason in zip(texts, reasons, strict=True)
+    ]
+    whole = pa.StructArray.from_arrays(
+        [*fields, text(pa.array(corrupt, pa.binary()))],
+        fields=[*reader.schema, pa.field(CORRUPT, pa.string())],
+        mask=column.is_null(),
+    )
+    return rows.set_column(at, name, whole)
 
 
 def text(column: pa.Array) -> pa.Array:

@@ -1,16 +1,12 @@
-"""Counts JSON fields that an export has no column for, because Spark drops them silently.
+"""Counts JSON fields that an export has no column for, which would be dropped silently.
 
 The columns come from a sample of the records or from earlier runs, and other records may have more
-fields. To find them, each text is parsed again with Python's own parser: pyarrow's is faster, but
-some inputs crash the process.
+fields.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
 
 NAMED_MAX: Final = 20
 """The number of fields to name."""
@@ -52,18 +48,11 @@ class FieldCounter:
     records: int = 0
     names: set[str] = field(default_factory=set[str])
 
-    def see(self, column: pa.Array) -> None:
-        """Checks keys or values, as bytes."""
-        known, loads = self.known, json.loads
-        for text in column.to_pylist():
-            if text is None:
-                continue
-            try:
-                value = loads(text)
-            except (ValueError, RecursionError):
-                continue  # not JSON: the text is kept as it is
+    def see(self, objects: Iterable[Mapping[str, object]]) -> None:
+        """Checks objects."""
+        for value in objects:
             names: set[str] = set()
-            _collect(known, value, "", names)
+            _collect(self.known, value, "", names)
             if names:
                 self.records += 1
                 self.names |= names

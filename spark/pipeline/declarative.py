@@ -44,6 +44,9 @@ from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from pk.spark.text.json_columns import json_parser
+from pk.spark.text.json_writing import MICROSECONDS
+
 KAFKA = {kafka!r}
 
 
@@ -120,7 +123,8 @@ def _refuse(pipeline: Pipeline) -> None:
 
 
 def _relation(pipeline: Pipeline, places: Places, relation: Relation) -> str:
-    lines = [f"@dp.temporary_view(name={relation.name!r})", f"def view_{relation.name}():"]
+    lines = _parser(relation) if isinstance(relation, TopicSource) else []
+    lines += [f"@dp.temporary_view(name={relation.name!r})", f"def view_{relation.name}():"]
     if isinstance(relation, TopicSource):
         lines += _topic(pipeline, relation)
     elif isinstance(relation, FileSource):
@@ -134,6 +138,14 @@ def _relation(pipeline: Pipeline, places: Places, relation: Relation) -> str:
     return "\n".join([*lines, "    return rows"]) + "\n"
 
 
+def _parser(source: TopicSource) -> list[str]:
+    """What parses a topic's JSON, made outside of the view, in which Spark is not to be asked."""
+    if source.value != "json":
+        return []
+    fields = " ".join((source.fields or "").split())
+    return [f"parse_{source.name} = json_parser(spark(), {fields!r})", "", ""]
+
+
 def _topic(pipeline: Pipeline, source: TopicSource) -> list[str]:
     """A topic's rows; of JSON those whose value parses."""
     options = {**source.options, "startingOffsets": source.start, "subscribe": source.topic}
@@ -141,33 +153,25 @@ def _topic(pipeline: Pipeline, source: TopicSource) -> list[str]:
         '    rows = spark().readStream.format("pk").options(**KAFKA)',
         f"    rows = rows.options(**{options!r}).load()",
     ]
+    if source.value == "json":
+        lines.append(f'    rows = rows.withColumn("json", parse_{source.name}("value"))')
     if source.key == "string":
         lines.append('    rows = rows.withColumn("key", f.col("key").cast("string"))')
     if source.value == "string":
         lines.append('    rows = rows.withColumn("value", f.col("value").cast("string"))')
     if source.value != "json":
         return lines
-    fields = " ".join((source.fields or "").split()) + ", _corrupt_record STRING"
-    lines += [
-        '    rows = rows.withColumn("text", f.col("value").cast("string"))',
-        f'    rows = rows.withColumn("value", f.from_json("text", {fields!r}))',
-        '    is_object = f.ltrim("text").startswith("{")',
-        '    parses = is_object & f.col("value._corrupt_record").isNull()',
-        '    good = f.col("text").isNull() | parses',
-    ]
+    lines.append('    error = f.col("json.error")')
     if pipeline.on_error == "skip":
-        lines.append("    rows = rows.where(good)")
+        lines.append("    rows = rows.where(error.isNull())")
     else:
         lines += [
-            '    place = f.concat_ws(" ", "topic", "partition", "offset", f.lit("does not parse"))',
-            '    failed = f.raise_error(place).cast("boolean")',
-            "    rows = rows.where(f.when(good, True).otherwise(failed))",
+            '    said = f.lit("does not parse:")',
+            '    said = f.concat_ws(" ", "topic", "partition", "offset", said, error)',
+            '    failed = f.raise_error(said).cast("boolean")',
+            "    rows = rows.where(f.when(error.isNull(), True).otherwise(failed))",
         ]
-    return [
-        *lines,
-        '    fields = f.col("value").dropFields("_corrupt_record")',
-        '    rows = rows.withColumn("value", fields).drop("text")',
-    ]
+    return [*lines, '    rows = rows.withColumn("value", f.col("json.value")).drop("json")']
 
 
 def _files(pipeline: Pipeline, places: Places, source: FileSource) -> list[str]:
@@ -207,7 +211,8 @@ def _sink(pipeline: Pipeline, sink: Sink) -> str:
         )
     assert isinstance(sink, TopicSink)
     key = [] if sink.key is None else [f"f.expr({sink.key!r}).cast('string').alias('key')"]
-    value = f"f.expr({sink.value!r})" if sink.value is not None else "f.to_json(f.struct('*'))"
+    whole = "f.to_json(f.struct('*'), MICROSECONDS)"
+    value = whole if sink.value is None else f"f.expr({sink.value!r})"
     columns = ", ".join([*key, f"{value}.alias('value')"])
     name = sink.name.replace("-", "_").replace(".", "_")
     options = {**sink.options, "topic": sink.topic}

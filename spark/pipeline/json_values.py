@@ -1,9 +1,8 @@
-"""How JSON values become columns: what parses, what does not and why, and which fields are new.
+"""Fields of JSON values that a pipeline does not know yet, and how a batch says that it failed.
 
-Spark's parser drops what it does not know and makes a null of what does not fit. A pipeline must do
-neither silently. So each record gets, beside its parsed value, the reason why it does not parse;
-and fields that the schema lacks fail the batch with NEW_FIELDS, so that the driver can widen the
-schema and run the batch again.
+Fields that the schema lacks fail the batch with NEW_FIELDS, so that the driver can widen the schema
+and run the batch again. A value that does not parse (pk.spark.text.json_columns) fails it with
+BAD_RECORD, if the pipeline stops at such values.
 
 All of it is SQL of Spark's own, evaluated in the JVM.
 """
@@ -14,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -27,41 +26,6 @@ _SAID: Final = re.compile(rf"{NEW_FIELDS}:(\w+):([A-Za-z0-9+/=\s]*):")
 _BAD: Final = re.compile(rf"{BAD_RECORD}:(.*?):{BAD_RECORD}", re.DOTALL)
 _SHOWN_MAX: Final = 200_000
 """The longest value that goes along in an error message, in characters."""
-
-
-def parsed(text: "Column", schema: StructType) -> "Column":
-    """The JSON in `text` as a struct; its field `_corrupt_record` is null if all of it parsed."""
-    whole = StructType([*schema.fields, StructField(CORRUPT, StringType())])
-    return f.from_json(text, whole, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT})
-
-
-def is_bad(text: "Column", value: "Column") -> "Column":
-    """Whether a value does not parse. A null value is none that does not."""
-    is_object = f.ltrim(text).startswith("{")
-    return text.isNotNull() & (~is_object | value[CORRUPT].isNotNull())
-
-
-def reason(text: "Column", value: "Column", schema: StructType) -> "Column":
-    """Why a value does not parse."""
-    wrong: list[Column] = []
-    for field in schema.fields:
-        given = f.get_json_object(text, _path(field.name))
-        says = f"{field.name} is not {field.dataType.simpleString().upper()}: "
-        message = f.concat(f.lit(says), f.substring(given, 1, 100))
-        missing = value[field.name].isNull()
-        if isinstance(field.dataType, StructType | ArrayType):
-            # A part of it may be wrong, and the rest may have been kept.
-            message = f.when(missing, message)
-            wrong.append(f.when(given.isNotNull(), message))
-        else:
-            wrong.append(f.when(given.isNotNull() & missing, message))
-    found = f.array_join(f.array_compact(f.array(*wrong)), "; ") if wrong else f.lit("")
-    return (
-        f.when(~f.ltrim(text).startswith("{"), f.lit("the value is not a JSON object"))
-        .when(f.try_parse_json(text).isNull(), f.lit("the value is not JSON"))
-        .when(found != "", found)
-        .otherwise(f.lit("the value does not have the fields' types"))
-    )
 
 
 def new_fields(text: "Column", schema: StructType) -> "Column":

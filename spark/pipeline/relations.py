@@ -35,6 +35,7 @@ from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import has_bytes, source_options
 from pk.spark.read.options import parse_options
 from pk.spark.schemas.options import split_options
+from pk.spark.text.json_columns import json_parser
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,6 +45,7 @@ HEADER: Final = "__pk.errors."
 `__streams.errors.`"""
 
 _POSITION: Final = re.compile(r"line (\d+),? pos (\d+)")
+_JSON: Final = "_pk_json"
 _RECORD: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 
@@ -182,9 +184,10 @@ class Builder:
         elif source.value == "string":
             columns["value"] = f.col("value").cast("string")
         elif source.value == "json":
-            raw = self._without_new_fields(source, raw)
-            columns["value"], found = self._json(source)
-            bad.append(found)
+            raw = self._json(source, self._without_new_fields(source, raw))
+            columns["value"] = f.col(_JSON)["value"]
+            error = f.col(_JSON)["error"]
+            bad.append(_Bad(error.isNotNull(), error))
         if bad:
             raw = self._good(source, raw, bad)
         return raw.select(*_named(columns))
@@ -198,14 +201,13 @@ class Builder:
         known = ~json_values.new_fields(text, self._schemas[source.name])
         return raw.where(f.when(known, f.lit(True)).otherwise(raised))
 
-    def _json(self, source: TopicSource) -> "tuple[Column, _Bad]":
-        """JSON values as structs, and which do not parse."""
-        schema = self._schemas[source.name]
-        text = f.col("value").cast("string")
-        whole = json_values.parsed(text, schema)
-        bad = json_values.is_bad(text, whole)
-        why = json_values.reason(text, whole, schema)
-        return whole.dropFields(json_values.CORRUPT), _Bad(bad, why)
+    def _json(self, source: TopicSource, raw: "DataFrame") -> "DataFrame":
+        """The records, and beside each its JSON value as a struct, or why it does not parse."""
+        try:
+            fields = self._schemas[source.name]
+            return raw.withColumn(_JSON, json_parser(self._spark, fields)("value"))
+        except OptionError as e:
+            raise self._pipeline.problem((*source.path, "fields"), str(e)) from e
 
     def _good(self, source: TopicSource, raw: "DataFrame", found: "Sequence[_Bad]") -> "DataFrame":
         """The records that parse; what becomes of the others, `on_error` says."""

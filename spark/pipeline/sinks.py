@@ -10,7 +10,7 @@ transaction. Without such a sink they get a query of their own.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
@@ -36,6 +36,7 @@ from pk.spark.pipeline.table_sinks import write_delta, write_iceberg, write_parq
 from pk.spark.pipeline.targets import check_every, check_target
 from pk.spark.schemas.options import split_options
 from pk.spark.sink.options import check_columns, parse_sink_options
+from pk.spark.text.json_writing import as_bytes, as_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -110,7 +111,7 @@ def _records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFr
         elif isinstance(types.get("value"), StringType | BinaryType):
             columns["value"] = f.col("value")
         else:
-            columns["value"] = f.to_json(f.struct("*"))
+            columns["value"] = as_json(f.struct("*"))
         if sink.value is None and not isinstance(types.get("value"), StringType | BinaryType):
             for name in ("headers", "partition"):  # a source's own, not where a record goes
                 columns.pop(name, None)
@@ -123,8 +124,8 @@ def _records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFr
         rows = plain.select(
             *(
                 f.col(name)
-                if isinstance(kinds[name], BinaryType) or name in sink.formats
-                else _binary(name)
+                if name in sink.formats
+                else as_bytes(f.col(name), kinds[name]).alias(name)
                 for name in ("key", "value")
                 if name in names
             ),
@@ -141,10 +142,6 @@ def _records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFr
         raise pipeline.problem(path, sentence(e)) from e
     except ValueError as e:
         raise pipeline.problem((*sink.path, "from"), str(e)) from e
-
-
-def _binary(name: str) -> Any:
-    return f.encode(f.col(name).cast("string"), "utf-8").alias(name)
 
 
 def start(

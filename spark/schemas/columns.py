@@ -96,10 +96,13 @@ def encoded(
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType
 
+    from pk.spark.text.json_writing import MICROSECONDS
+
     schema_id, schema = Schemas(registry, user=user, password=password).of_subject(subject, version)
     encoder(schema, schema_id, message)  # so that a schema that cannot be used fails here
     if not isinstance(frame.schema[column].dataType, StringType):
-        frame = frame.withColumn(column, F.to_json(column, {"ignoreNullFields": "false"}))
+        how = {"ignoreNullFields": "false", **MICROSECONDS}
+        frame = frame.withColumn(column, F.to_json(column, how))
     return _map(frame, column, "binary", _Encoding(schema, schema_id, message))
 
 

@@ -240,12 +240,16 @@ def test_strings_and_json_become_columns(
         b"not json",
         None,
         b'{"id": 3, "deep": {"er": 1.5}}',
+        b'{"id": 4} trailing',
+        b"",
+        b"[1]",
+        b'{"id": 5, "name": "\xff"}',
     ]
     made = [Made(0, n, b"k\xff" if n == 1 else b"k%d" % n, v, ()) for n, v in enumerate(values)]
     produce(apache, topic, made)
     export(options(apache, topic, tmp_path / "json", key="string", value="json"), spark=spark)
     found = table(tmp_path / "json")
-    assert found.column("key").to_pylist() == ["k0", "k�", "k2", "k3", "k4"]
+    assert found.column("key").to_pylist() == ["k0", "k�", *(f"k{n}" for n in range(2, 9))]
     nothing = {"deep": None, "id": None, "name": None, "tags": None, "_corrupt_record": None}
     assert found.column("value").to_pylist() == [
         nothing | {"id": 1, "name": "a", "tags": ["x"]},
@@ -253,6 +257,10 @@ def test_strings_and_json_become_columns(
         nothing | {"_corrupt_record": "not json"},
         None,
         nothing | {"id": 3, "deep": {"er": 1.5}},
+        nothing | {"_corrupt_record": '{"id": 4} trailing'},
+        nothing | {"_corrupt_record": ""},
+        nothing | {"_corrupt_record": "[1]"},
+        nothing | {"_corrupt_record": '{"id": 5, "name": "\ufffd"}'},
     ]
     produce(apache, topic, [Made(0, 9, None, b'{"id": 9, "new": 1}', ())])
     again = options(apache, topic, tmp_path / "json", mode="resume", key="string", value="json")
@@ -268,7 +276,7 @@ def test_strings_and_json_become_columns(
         "new": 1,
         "_corrupt_record": None,
     }
-    with pytest.raises(OptionError, match="no key among 5 looked at is a JSON object"):
+    with pytest.raises(OptionError, match="no key among 9 looked at is a JSON object"):
         export(options(apache, topic, tmp_path / "no", key="json"), spark=spark)
     with pytest.raises(OptionError, match="not one that Spark reads"):
         wrong = options(apache, topic, tmp_path / "no", value="json", value_schema="a b c")

@@ -297,7 +297,7 @@ def test_good_records_and_dead_letters_are_the_input_in_the_same_transactions(wo
     key, value, headers = letters[0]
     assert value == b"{broken"
     assert headers["__pk.errors.pipeline"] == b"p" and headers["__pk.errors.topic"] == b"orders"
-    assert headers["__pk.errors.message"] == b"the value is not JSON"
+    assert headers["__pk.errors.message"].startswith(b"the value is not JSON: ")
     at = TopicPartition(
         "orders", int(headers["__pk.errors.partition"]), int(headers["__pk.errors.offset"])
     )
@@ -308,6 +308,33 @@ def test_good_records_and_dead_letters_are_the_input_in_the_same_transactions(wo
     consumer.close()
     # One query wrote both: each batch is in both topics, or in neither.
     assert [query["name"] for query in status["queries"]] == ["rows"]
+
+
+def test_what_passes_is_exact_and_what_cannot_be_is_a_dead_letter(world: World) -> None:
+    good = (
+        '{"id": 1, "price": 1.10, "at": "2026-01-01T00:00:00.123456Z", "any": {"b": 1.0, "a": []}}'
+    )
+    bad = [
+        '{"id": 2} trailing',
+        '{"id": 3, "price": 1.005}',
+        '{"id": 4, "id": 5}',
+        '{"id": 6, "at": "2026-01-01T00:00:00.1234567Z"}',
+        "",
+        '[{"id": 7}]',
+    ]
+    world.topic("orders", [good, *bad])
+    for name in ("good", "dead"):
+        world.topic(name)
+    text = JSON_TO.format(on_error="dlq", more=DLQ, sink='topic = "good"')
+    fields = 'fields = "id BIGINT, price DECIMAL(12,2), at TIMESTAMP, any STRING"'
+    text = re.sub("^fields = .*", fields, text, flags=re.MULTILINE)
+    pipeline = world.pipeline(text.replace("value.*, offset", "value.*, struct(value.at) AS deep"))
+    assert world.run(pipeline)["dead_letters"] == len(bad)
+    [(_, value, _)] = world.committed("good")
+    at = '"at":"2026-01-01T00:00:00.123456Z"'
+    wanted = f'{{"id":1,"price":1.10,{at},"any":"{{\\"b\\":1.0,\\"a\\":[]}}","deep":{{{at}}}}}'
+    assert value == wanted.encode()
+    assert sorted(v.decode() for _, v, _ in world.committed("dead") if v is not None) == sorted(bad)
 
 
 def test_a_new_field_appears_in_a_delta_table_and_a_wrong_one_follows_on_error(
