@@ -171,7 +171,13 @@ class TransactionMachine:
             "partitions": frozenset(),
             "started_ms": NO_TIMESTAMP,
         }
-        if known.is_epoch_exhausted and (expected is None or expected.epoch == known.epoch):
+        # The largest epoch is only used to fence. It is not given to a producer.
+        exhausted = known.is_epoch_exhausted and (
+            expected is None
+            or expected.epoch == known.epoch
+            or (known.epoch == EPOCH_MAX and expected.epoch == known.last_epoch)
+        )
+        if exhausted:
             if fresh_id is None:
                 return Decision(reply=NEEDS_PRODUCER_ID)
             return self._given(
@@ -180,7 +186,7 @@ class TransactionMachine:
                     now_ms,
                     producer_id=fresh_id,
                     epoch=0,
-                    last_epoch=NO_PRODUCER_EPOCH if expected is None else known.epoch,
+                    last_epoch=NO_PRODUCER_EPOCH if expected is None else expected.epoch,
                     **begun,
                 )
             )
@@ -371,13 +377,14 @@ class TransactionMachine:
         return self._prepared(after, reply)
 
     def _fence_and_abort(self, txn: Transaction, now_ms: int) -> Decision[Record]:
-        """End what is open, under an epoch that its producer has not."""
+        """Abort the open transaction under the next epoch, which fences its producer. The producer
+        may still ask for a new epoch under the one that it has, as with Apache Kafka."""
         second = self.transaction_version >= SECOND_PROTOCOL
         after = txn.moved(
             State.PREPARE_ABORT,
             now_ms,
             epoch=min(txn.epoch + 1, EPOCH_MAX),
-            last_epoch=NO_PRODUCER_EPOCH,
+            last_epoch=txn.epoch,
             client_version=self.transaction_version if second else FIRST_PROTOCOL,
         )
         return self._prepared(after, None)

@@ -464,4 +464,64 @@ async def internal_topics(c: Conversation) -> None:
     await c.end(p, "end", 3, commit=False)
 
 
-SCRIPTS = (second_protocol, first_protocol, sequence_used_twice, strangers, internal_topics)
+async def its_own_epoch(c: Conversation) -> None:
+    """A producer asks for a new epoch under its own id and epoch (KIP-360), also while its
+    transaction is open, and others do between."""
+    for version, name in ((12, "second"), (11, "first")):
+
+        async def opened(p: Producer, version: int = version) -> tuple[int, int]:
+            if version < 12:
+                await c.add(p, "add", again=True)
+            await c.produce(p, "produce", version, again=True)
+            return p.producer_id, p.epoch
+
+        a = await c.producer(f"{name}-a")
+        await c.init(a, f"{name}: init", again=True)
+        own = await opened(a)
+        await c.init(a, "own while open", expected=own)
+        await c.init(a, "own", expected=own, again=True)
+        await c.init(a, "own, repeated", expected=own, again=True)
+        second = a.producer_id, a.epoch
+        await c.init(a, "the new one", expected=second, again=True)
+        await c.init(a, "own, too late", expected=own, again=True)
+        third = await opened(a)
+        await c.init(a, "the one before, while open", expected=second)
+        await c.init(a, "the one before", expected=second, again=True)
+        await c.init(a, "own", expected=third, again=True)
+        await c.init(a, "somebody", again=True)
+        await c.init(a, "own, too late", expected=third, again=True)
+
+        b = await c.producer(f"{name}-b")
+        await c.init(b, f"{name}: init", again=True)
+        own = await opened(b)
+        await c.init(b, "somebody while open")
+        await c.settle(b)
+        await c.init(b, "own", expected=own, again=True)
+        await c.init(b, "somebody", again=True)
+        await c.init(b, "own", expected=own, again=True)
+
+        d = await c.producer(f"{name}-d")
+        await c.init(d, f"{name}: init", again=True)
+        own = await opened(d)
+        await c.init(d, "own while open", expected=own)
+        await c.init(d, "somebody", again=True)
+        await c.init(d, "own, too late", expected=own, again=True)
+
+        e = await c.producer(f"{name}-e")
+        await c.init(e, f"{name}: init", again=True)
+        await opened(e)
+        await c.end(e, "commit", 5 if version == 12 else 3, again=True)
+        await c.settle(e)
+        own = await opened(e)
+        await c.init(e, "own while open", expected=own)
+        await c.init(e, "own", expected=own, again=True)
+
+
+SCRIPTS = (
+    second_protocol,
+    first_protocol,
+    sequence_used_twice,
+    strangers,
+    internal_topics,
+    its_own_epoch,
+)

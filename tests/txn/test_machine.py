@@ -72,6 +72,39 @@ def test_an_open_transaction_is_aborted_first(version: int) -> None:
     assert c.init() == ProducerKey(1000, 2)
 
 
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("timed_out", [False, True])
+def test_a_producer_whose_transaction_was_aborted_goes_on_under_its_own_id(
+    version: int, timed_out: bool
+) -> None:
+    c = Coordinator(transaction_version=version)
+    own = begun(c, A, client_version=version)
+    if timed_out:
+        c.after(TIMEOUT_MS)
+        c.after(10_000)
+    else:
+        assert c.init(producer=own) == E.CONCURRENT_TRANSACTIONS
+    assert c.init(producer=own) == E.CONCURRENT_TRANSACTIONS
+    c.mark()
+    assert c.init(producer=own) == ProducerKey(1000, 1)
+    assert c.init(producer=own) == ProducerKey(1000, 1)  # its answer was lost
+    assert c.init() == ProducerKey(1000, 2)
+    assert c.init(producer=own) == E.PRODUCER_FENCED
+
+
+def test_a_producer_goes_on_under_another_id_after_its_last_epoch_was_aborted(
+    c: Coordinator,
+) -> None:
+    c.init()
+    own = ProducerKey(1000, EPOCH_MAX - 1)
+    c.set(epoch=own.epoch)
+    assert c.add(own, A) == E.NONE
+    assert c.init(producer=own) == E.CONCURRENT_TRANSACTIONS
+    c.mark()
+    assert c.init(producer=own) == ProducerKey(1001, 0)
+    assert c.init(producer=own) == ProducerKey(1001, 0)  # its answer was lost
+
+
 def test_a_producer_goes_on_after_an_error_under_its_own_id(c: Coordinator) -> None:
     first = c.init()
     assert isinstance(first, ProducerKey)

@@ -8,9 +8,9 @@ do not inflate to much more; large batches and those that the topic wants in ano
 Message sets of the formats v0 and v1, which producers of 0.10 and before send, become a batch here:
 the log holds v2 only.
 
-A batch that is well-formed may still hold records that the topic does not take: they have no key
-where it is compacted, or their times are out of its bounds. To find that out takes no longer than a
-look at the batch; to name each such record (KIP-467) takes another, which `refusal` does.
+A topic may refuse records of a well-formed batch: those without a key if it is compacted, and those
+whose times are out of its bounds. The check of the batch finds out that there are some. `refusal`
+then reads the records one by one to name them (KIP-467).
 """
 
 from collections.abc import Iterable
@@ -58,8 +58,8 @@ INLINE_WRAPPER_BYTES: Final = 512
 bytes."""
 
 NAMED_MAX: Final = 10_000
-"""An answer names at most so many of the records for which a batch is refused: a batch of 128 MiB
-has room for millions, and an answer would be larger than what it answers."""
+"""How many refused records an answer names at most. A batch of 128 MiB has room for millions, and
+the answer would be larger than the request."""
 QUOTED_MAX: Final = 3
 """How many of them the message about the batch quotes."""
 NO_TIMESTAMP: Final = -1
@@ -301,9 +301,10 @@ def refusal(
     bounds: Timestamps,
     tp: TopicPartition,
 ) -> KafkaError | None:
-    """What a producer hears after `admit` has raised `error` for a batch: that it was damaged on
-    the way, that it is malformed, or which of its records the topic does not take (RefusedRecords).
-    None where every record without a time is all that was wrong. As Apache Kafka, in this order."""
+    """The error for the producer after `admit` has raised `error` for a batch. In Apache Kafka's
+    order: the batch was damaged on its way, it is malformed, or the topic does not take some of its
+    records (RefusedRecords). None if the only times out of bounds are those of records without a
+    time: the topic takes them."""
     try:
         check_crc(batch, 0, header)
         if not isinstance(error, (NoKey, OutOfRange)):
@@ -322,8 +323,8 @@ def _refused(
     bounds: Timestamps,
     tp: TopicPartition,
 ) -> RefusedRecords | None:
-    """The refusal on account of those of `rows`, the time and key of each record, that the topic
-    does not take; None where it takes all. The words are Apache Kafka's."""
+    """The error that names the records that the topic does not take; None if it takes all. `rows`
+    are the time and the key of each. The sentences are Apache Kafka's."""
     named: list[tuple[int, str]] = []
     count, code = 0, ErrorCode.INVALID_RECORD
     earliest, latest = bounds
