@@ -11,7 +11,9 @@ from typing import Final
 from pk.spark.errors import OptionError
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
-_FILE: Final = re.compile(r"file:(?://(?P<host>[^/]*))?(?P<path>/(?!/).*)", re.IGNORECASE | re.DOTALL)
+_FILE: Final = re.compile(
+    r"file:(?://(?P<host>[^/]*))?(?P<path>/(?!/).*)", re.IGNORECASE | re.DOTALL
+)
 
 
 def scheme(place: str | Path) -> str | None:

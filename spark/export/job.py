@@ -9,6 +9,7 @@ from pk.spark.connect import SparkOfOurs, cancel, struct_of
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.export.options import CODECS, ExportOptions, Progress
 from pk.spark.read.ranges import OffsetRange, total_offsets
+from pk.spark.reasons import reason
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.session.background import in_background
 from pk.spark.tables.layout import parse_layout, with_columns
@@ -105,7 +106,7 @@ class Job:
             writer.parquet(f"file://{self.data}")
         except (PySparkException, Py4JError) as e:
             # Format it now: a Java exception's text is still in its JVM.
-            failures = [*errors(self.states), SparkFailed(f"Spark failed: {e}")]
+            failures = [*errors(self.states), SparkFailed(f"Spark failed: {reason(e)}")]
             raise failures[0] from e
         return columns
 

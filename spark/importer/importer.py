@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pk.core.errors import KafkaError
 from pk.core.values import uuid_text
 from pk.net.client.admin import Admin
 from pk.net.client.config import AdminConfig, parse
@@ -34,6 +33,7 @@ from pk.spark.importer.options import (
 from pk.spark.importer.portions import Portion, open_source, portions_of
 from pk.spark.java import require_pyspark
 from pk.spark.read.plan import describe
+from pk.spark.reasons import reason
 from pk.spark.session.background import in_background
 from pk.spark.session.cores import cores
 from pk.spark.session.interrupts import QuietPy4j
@@ -146,7 +146,7 @@ class _Run:
         try:
             return self._import(self._spark, ledger)
         except (PySparkException, Py4JError) as e:
-            raise SparkFailed(f"Spark failed: {_reason(e)}") from e
+            raise SparkFailed(f"Spark failed: {reason(e)}") from e
 
     def _about(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -319,8 +319,3 @@ def _files(portions: Sequence[Portion], marks: Mapping[str, Mark]) -> tuple[File
 
 def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
-
-
-def _reason(error: Exception) -> str:
-    text = str(error)
-    return text if isinstance(error, KafkaError) else text.partition("\n\nJVM stacktrace")[0]

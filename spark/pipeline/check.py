@@ -106,8 +106,8 @@ def _not_parquet(
     write, so files without rows are written and removed."""
     from pyspark.errors import PySparkException
 
-    from pk.spark.pipeline.relations import sentence
     from pk.spark.pipeline.table_sinks import check_iceberg_columns
+    from pk.spark.reasons import sentence
 
     names = () if isinstance(sink, IcebergSink) else sink.partition_by
     with tempfile.TemporaryDirectory(prefix="pk-check-") as folder:
@@ -128,7 +128,7 @@ def _unsupported(spark: "SparkSession", frame: Any, mode: str) -> str | None:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from pk.spark.pipeline.relations import sentence
+    from pk.spark.reasons import sentence
 
     jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - the only way to Spark's own rules
     catalyst = jvm.org.apache.spark.sql.catalyst

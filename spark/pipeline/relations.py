@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
@@ -34,6 +34,7 @@ from pk.spark.pipeline.document import Problem
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import has_bytes, source_options
 from pk.spark.read.options import parse_options
+from pk.spark.reasons import jdbc_sentence, sentence
 from pk.spark.schemas.options import split_options
 from pk.spark.text.json_columns import json_parser
 
@@ -381,32 +382,3 @@ def _contexts(error: PySparkException) -> list[int]:
         return [c.startIndex() for c in error.getQueryContext() if c.fragment()]
     except (AttributeError, NotImplementedError, PySparkException):
         return []
-
-
-def sentence(error: BaseException) -> str:
-    """The first line of Spark's error, without its code and without the plan that follows."""
-    text = str(error).strip()
-    text = re.split(
-        (
-            r"\s*(?:\n|;?\s*line \d+,? pos \d+|SQLSTATE: \w+|==+ SQL|=== Streaming "
-            r"Query|;\n|\n\n|JVM stacktrace)"
-        ),
-        text,
-    )[0]
-    text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
-    text = " ".join(text.split())
-    return text.rstrip(".") or type(error).__name__
-
-
-def jdbc_sentence(error: BaseException) -> str:
-    """What a database's driver said; if there is no driver, how to name one."""
-    text = str(error)
-    if "No suitable driver" in text or "ClassNotFoundException" in text:
-        return (
-            "no driver for this database: give the path of its JDBC driver's jar as"
-            " jars = ['DRIVER.jar'] in [spark]"
-        )
-    if isinstance(error, AnalysisException):
-        return sentence(error)
-    match = re.search(r"(?:\w+\.)+\w*(?:Exception|Error): ([^\n]+)", text)
-    return " ".join((match[1] if match else sentence(error)).split())

@@ -6,7 +6,6 @@ A stop, by `pk pipeline stop`, Ctrl-C or SIGTERM, waits for the end of the runni
 """
 
 import json
-import re
 import signal
 import threading
 import time
@@ -23,6 +22,7 @@ from pk.spark.pipeline.definition import JdbcSource, Pipeline
 from pk.spark.pipeline.group_offsets import GroupOffsets
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import Lock, Status, StatusFile, rows_of
+from pk.spark.reasons import reason
 from pk.spark.session.interrupts import QuietPy4j
 from pk.spark.session.local import HERE, OwnSpark, Where, launch
 
@@ -220,14 +220,12 @@ class _Run:
         """Whether it was asked to stop. Raises PipelineFailed as long as Spark can say why."""
         from py4j.protocol import Py4JError
 
-        from pk.spark.pipeline.relations import sentence
-
         try:
             return self._run()
         except Py4JError as e:
             if self._killed:
                 raise KeyboardInterrupt from e
-            raise PipelineFailed(_reason(str(e), sentence)) from e
+            raise PipelineFailed(reason(e)) from e
 
     def _run(self) -> bool:
         from pk.spark.pipeline.fields import Fields
@@ -386,7 +384,6 @@ class _Run:
         """The schemas with which to start again. Raises PipelineFailed if that would not help."""
         from pk.spark.pipeline import json_values
         from pk.spark.pipeline.registry_sources import is_new_version
-        from pk.spark.pipeline.relations import sentence
         from pk.spark.pipeline.shared_variables import HAS_GROWN
 
         if self._killed:
@@ -417,40 +414,7 @@ class _Run:
             self._grown += 1
             self._options.say(f"{failure}; it starts again from its checkpoint.")
             return dict(schemas)
-        raise PipelineFailed(_reason(failure, sentence))
-
-
-_RAISED: Final = re.compile(r"(?m)^(?:: |Caused by: )?(?:[\w$]+\.)*(\w+): (.+)$")
-_NO_SOURCE: Final = "ClassNotFoundException: pk.DefaultSource"
-"""Spark asked its Python for data sources, got no answer, and looked for a class in Java."""
-
-_WRAPPERS: Final = frozenset(
-    (
-        "Py4JException",
-        "Py4JJavaError",
-        "SparkException",
-        "StreamingQueryException",
-        "PySparkException",
-    )
-)
-
-
-def _reason(failure: str, sentence: Callable[[BaseException], str]) -> str:
-    """The part of a failed query's message that says why: the innermost error, in Java or in
-    Python."""
-    plan = failure.partition("=== Streaming Query")[0]
-    if _NO_SOURCE in plan:
-        return (
-            "Spark's Python does not find the data source pk: its path lacks the module pyspark_pk,"
-            " or has another module pyspark_… that fails to load"
-        )
-    lines = [
-        text
-        for name, text in _RAISED.findall(plan)
-        if name not in _WRAPPERS
-        and name.endswith(("Error", "Exception", "Failed", "Lost", "Missing", "Refused", "TooOld"))
-    ]
-    return sentence(Exception(lines[-1] if lines else plan))
+        raise PipelineFailed(reason(failure))
 
 
 def _batch(query: "StreamingQuery") -> int | None:
@@ -487,7 +451,7 @@ class _Watcher:
 
     def look(self) -> None:
         """Takes over what has changed. Raises WrongPipeline."""
-        from pk.spark.pipeline.relations import jdbc_sentence
+        from pk.spark.reasons import jdbc_sentence
 
         try:
             self._changes.look()
@@ -504,7 +468,7 @@ class _Watcher:
             self._thread.join()
 
     def _run(self) -> None:
-        from pk.spark.pipeline.relations import jdbc_sentence
+        from pk.spark.reasons import jdbc_sentence
 
         while not self._end.wait(self._pause_s):
             try:

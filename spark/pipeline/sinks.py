@@ -31,9 +31,10 @@ from pk.spark.pipeline.definition import (
 from pk.spark.pipeline.jdbc_sink import write_jdbc
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import check_encoders, sink_options
-from pk.spark.pipeline.relations import Relations, sentence
+from pk.spark.pipeline.relations import Relations
 from pk.spark.pipeline.table_sinks import write_delta, write_iceberg, write_parquet
 from pk.spark.pipeline.targets import check_every, check_target
+from pk.spark.reasons import sentence
 from pk.spark.schemas.options import split_options
 from pk.spark.sink.options import check_columns, parse_sink_options
 from pk.spark.text.json_writing import as_bytes, as_json

@@ -21,8 +21,8 @@ from pk.spark.pipeline.definition import (
 )
 from pk.spark.pipeline.jdbc_sink import Database, has_driver
 from pk.spark.pipeline.places import Places
-from pk.spark.pipeline.relations import jdbc_sentence
 from pk.spark.pipeline.table_sinks import catalog_of, local_location
+from pk.spark.reasons import jdbc_sentence
 from pk.spark.tables.lake_commit import delta_columns
 
 if TYPE_CHECKING:

@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 
 from pk.spark.errors import SparkFailed
 from pk.spark.java import Java, find_java, require_pyspark
+from pk.spark.reasons import reason
 from pk.spark.session.class_archive import ClassArchive, archive_of
 from pk.spark.session.local import launch
 
@@ -95,7 +96,7 @@ def _make(archive: ClassArchive) -> None:
         except BaseException as e:
             own.kill()  # it would write an archive first
             if isinstance(e, (PySparkException, Py4JError)):
-                raise SparkFailed(f"Spark failed: {e}") from e
+                raise SparkFailed(f"Spark failed: {reason(e)}") from e
             raise
     if own.exit_status:
         # What it wrote may be half an archive.
