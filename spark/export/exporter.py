@@ -49,9 +49,10 @@ from pk.spark.locations import is_remote, local_path
 from pk.spark.read.options import SourceOptions
 from pk.spark.read.ranges import OffsetRange, split, total_offsets
 from pk.spark.session.cores import cores as default_cores
-from pk.spark.session.interrupts import QuietPy4j
+from pk.spark.session.interrupts import QuietPy4j, TerminatedAsInterrupted
 from pk.spark.session.local import launch
 from pk.spark.stream.arrivals import Arrivals
+from pk.spark.tables.layout import check_layout, parse_layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,12 +124,13 @@ def follow(
     seconds at most.
 
     Calls `done` after each run that exported something, and after the first of each topic. Ends
-    only by an exception: KeyboardInterrupt, at Ctrl-C, and those of `export`. A run that it
-    interrupts changes nothing, and the next export with the mode `resume` goes on after the last
+    only by an exception: KeyboardInterrupt, at Ctrl-C or SIGTERM, and those of `export`. A run that
+    it interrupts changes nothing, and the next export with the mode `resume` goes on after the last
     one that was done.
     """
     try:
-        _follow(topics, done, progress, spark, every_s)
+        with TerminatedAsInterrupted():
+            _follow(topics, done, progress, spark, every_s)
     except BaseExceptionGroup as e:
         # So trio raises a Ctrl-C that comes while it closes connections.
         if e.subgroup(KeyboardInterrupt) is not None:
@@ -407,6 +409,8 @@ def settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
             table_name=before.table_name,
         )
     settled.check()
+    if before is None:
+        check_layout(parse_layout(settled.partition_by))
     return settled
 
 

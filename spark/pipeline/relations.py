@@ -33,6 +33,7 @@ from pk.spark.pipeline.definition import (
 from pk.spark.pipeline.document import Problem
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import has_bytes, source_options
+from pk.spark.pipeline.status import READ
 from pk.spark.read.options import parse_options
 from pk.spark.reasons import jdbc_sentence, sentence
 from pk.spark.schemas.options import split_options
@@ -170,6 +171,8 @@ class Builder:
         reader = self._spark.readStream.format("pk").options(**given)
         reader = reader.option("startingOffsets", source.start)
         raw = reader.option("includeHeaders", str(headers or dead).lower()).load()
+        # Offsets would count the marks of transactions, and what compaction removed.
+        raw = raw.observe(f"{READ}{source.name}", f.count(f.lit(1)).alias("records"))
         columns = {name: f.col(name) for name in _RECORD}
         if headers:
             columns["headers"] = f.col("headers")

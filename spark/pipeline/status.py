@@ -16,6 +16,9 @@ from pk.spark.errors import SparkError
 from pk.spark.pipeline.atomic_json import write_json
 from pk.spark.pipeline.places import Places
 
+READ: Final = "read_"
+"""How the name of the metric begins that counts a source's records."""
+
 State = Literal["starting", "running", "finished", "stopped", "failed", "died"]
 
 
@@ -195,22 +198,17 @@ def lag_of(progress: dict[str, Any]) -> int | None:
 
 
 def rows_of(progress: dict[str, Any]) -> int:
-    """How many records a batch read: by offsets where the source is a topic, which Spark may read
-    twice in a batch."""
-    rows = 0
+    """How many records a batch read. Those of topics are counted by a metric, since Spark may read
+    a topic twice in a batch."""
+    metrics: dict[str, Any] = progress.get("observedMetrics") or {}
+    rows = sum(int(value["records"]) for name, value in metrics.items() if name.startswith(READ))
     for source in progress["sources"]:
-        end = _positions(source.get("endOffset"))
-        if end is None:
+        if _positions(source.get("endOffset")) is None:
             rows += int(source["numInputRows"])
-            continue
-        begin = _positions(source.get("startOffset"))
-        if not begin:
-            begin = _positions(source.get("endOffset"), start=True) or {}
-        rows += sum(offset - begin.get(tp, 0) for tp, offset in end.items())
     return rows
 
 
-def _positions(value: Any, *, start: bool = False) -> dict[tuple[str, str], int] | None:
+def _positions(value: Any) -> dict[tuple[str, str], int] | None:
     """The offsets of the source `pk`; None if they are another source's."""
     if isinstance(value, str):
         try:
@@ -222,8 +220,6 @@ def _positions(value: Any, *, start: bool = False) -> dict[tuple[str, str], int]
     given = cast(dict[str, Any], value)
     if "@ids" not in given and given:
         return None
-    if start:
-        given = given.get("@start", {})
     return {
         (topic, partition): offset
         for topic, partitions in given.items()

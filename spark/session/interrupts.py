@@ -8,7 +8,7 @@ block runs, Ctrl-C is only recorded.
 import logging
 import signal
 import threading
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
 
@@ -49,6 +49,35 @@ class DeferredInterrupts:
             signal.signal(signal.SIGINT, self._before)
         if error is None:
             self.check()
+
+
+class TerminatedAsInterrupted:
+    """During the block SIGTERM does what Ctrl-C does. Has an effect only in the main thread."""
+
+    def __init__(self) -> None:
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._interrupt)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+    @staticmethod
+    def _interrupt(_: int, frame: FrameType | None) -> None:
+        # Called and not raised: a shell's background jobs ignore SIGINT.
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
 
 
 class QuietPy4j:

@@ -69,6 +69,16 @@ def parse_layout(texts: Sequence[str]) -> tuple[PartitionColumn, ...]:
     return tuple(found)
 
 
+def check_layout(columns: Sequence[PartitionColumn]) -> None:
+    """Raises OptionError for a new export whose directories would mix records of different days."""
+    names = [column.name for column in columns if column.expression == _BUILT_IN.get(column.name)]
+    if "hour" in names and "date" not in names:
+        raise OptionError(
+            "--partition-by hour is the hour of the day, so one directory would have records of "
+            "all days; give date,hour, or HOUR=hour(timestamp) if that is meant"
+        )
+
+
 def with_columns(frame: "DataFrame", layout: Sequence[PartitionColumn]) -> "DataFrame":
     """The records with the columns of `layout`. Raises OptionError if a field or an expression does
     not exist."""

@@ -59,6 +59,7 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
         (("--to", "x", "--master", "yarn", "--remote", "sc://h"), "give only one"),
         (("--to", "x", "--remote", "spark://h:1"), "--remote must be sc://HOST:PORT"),
         (("--to", "x", "--partition-by", "offset"), "cannot name a column offset"),
+        (("--to", "x", "--partition-by", "hour"), "give date,hour"),
         (("--to", "x", "--to-format", "delta", "--table", "c.n.t"), "--to-format iceberg"),
         (("--to", "memory://b/x", "--to-format", "delta"), "directory that this machine has"),
         (("--to", "file://host/x"), "File://host/x is not on this machine"),
@@ -198,8 +199,9 @@ def test_ctrl_c_ends_an_export_without_a_traceback(
 
 
 @pytest.mark.slow
-def test_a_followed_export_ends_with_ctrl_c_and_says_what_it_has(
-    at: Run, topic: str, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_followed_export_ends_in_order_and_says_what_it_has(
+    at: Run, topic: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     pytest.importorskip("pyspark")
     from deltalake import DeltaTable
@@ -228,7 +230,7 @@ def test_a_followed_export_ends_with_ctrl_c_and_says_what_it_has(
         assert "20 records more, 20 in all" in following.stderr.readline()
         at("produce", topic, "-p", "0", "one more")
         assert "1 record more, 21 in all" in following.stderr.readline()
-        following.send_signal(signal.SIGINT)
+        following.send_signal(number)
         shown, said = following.communicate(timeout=120)
     finally:
         following.kill()

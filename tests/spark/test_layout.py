@@ -3,7 +3,15 @@
 import pytest
 
 from pk.spark.errors import OptionError
-from pk.spark.tables.layout import PartitionColumn, parse_layout, values_of
+from pk.spark.tables.layout import PartitionColumn, check_layout, parse_layout, values_of
+
+
+def test_hours_of_different_days_are_kept_apart() -> None:
+    for given in ("hour", "topic,hour"):
+        with pytest.raises(OptionError, match="give date,hour"):
+            check_layout(parse_layout([given]))
+    for given in ("date,hour", "hour,date", "HOUR=hour(timestamp)", "date"):
+        check_layout(parse_layout([given]))
 
 
 def test_columns_are_named_in_lists_and_expressions_alone() -> None:

@@ -98,7 +98,9 @@ class SparkExport(OnSpark):
         bool,
         Option(
             "--follow",
-            help="Go on with records as they come, until Ctrl-C; continues with --resume.",
+            help=(
+                "Go on with records as they come, until Ctrl-C or SIGTERM; continues with --resume."
+            ),
         ),
     ] = False
     interval: Annotated[

@@ -52,7 +52,10 @@ def progress(
     return {
         "batchId": batch,
         "durationMs": {"triggerExecution": 500},
-        "observedMetrics": {"dead_letters_orders": {"records": 2}},
+        "observedMetrics": {
+            "dead_letters_orders": {"records": 2},
+            "read_orders": {"records": batch + 7},
+        },
         "sources": [
             {
                 "startOffset": start,
@@ -64,9 +67,9 @@ def progress(
     }
 
 
-def test_rows_and_lag_are_those_of_the_offsets() -> None:
+def test_rows_are_counted_and_lag_is_that_of_the_offsets() -> None:
     first = progress(0, {}, {"0": 15}, {"0": 20, "1": 3})
-    assert (rows_of(first), lag_of(first)) == (10, 8)
+    assert (rows_of(first), lag_of(first)) == (7, 8)
     second = progress(1, {"0": 15}, {"0": 20, "1": 3}, {"0": 20, "1": 3})
     assert (rows_of(second), lag_of(second)) == (8, 0)
     files: dict[str, object] = {
