@@ -54,6 +54,7 @@ from pk.net.listener_security import check_kerberos, check_oauth, check_tls
 from pk.net.peers import NetPeers, Security, security_of
 from pk.net.server import Server
 from pk.net.service_manager import ServiceManager
+from pk.net.store_address import parse_address
 
 if TYPE_CHECKING:
     from pk.core.metrics import Metric
@@ -336,7 +337,7 @@ def _leadership(
     try:
         from pk.net.zookeeper import ZooKeeperStore
         from pk.net.zookeeper_locator import ZooKeeperLocator
-        from pk.net.zookeeper_session import ZooKeeperSession, parse_address
+        from pk.net.zookeeper_session import ZooKeeperSession
     except ModuleNotFoundError as e:
         if e.name != "kazoo":
             raise

@@ -76,24 +76,11 @@ from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, Leader, StoreFailed
+from pk.net.store_address import parse_address
+from pk.net.store_documents import EventsMissing
 from pk.net.zookeeper_locator import ZooKeeperLocator
-from pk.net.zookeeper_nodes import (
-    EventsMissing,
-    append_node,
-    epoch_node,
-    failures,
-    image_of,
-    leader_node,
-    pieces_of_append_node,
-    place_in_queue,
-    read_append_node,
-    read_epoch_node,
-    read_leader_node,
-    read_snapshot_node,
-    refusal,
-    snapshot_node,
-)
-from pk.net.zookeeper_session import SessionLost, Zk, ZooKeeperSession, parse_address
+from pk.net.zookeeper_nodes import DOCUMENTS, failures, place_in_queue, refusal
+from pk.net.zookeeper_session import SessionLost, Zk, ZooKeeperSession
 
 logger = logging.getLogger("pk.controller")
 
@@ -213,7 +200,7 @@ class ZooKeeperStore:
         with failures():
             await self.session.ready()
             found = await self._get(f"{self._root}/epoch")
-        return read_epoch_node(found)
+        return DOCUMENTS.read_epoch(found)
 
     async def load(self) -> MetadataImage:
         """See `MetadataStore`."""
@@ -256,7 +243,7 @@ class ZooKeeperStore:
             covered = self.bytes_since_snapshot
             data = await offload(snapshot.dump, image)
             folder, pieces = await self._write_pieces(leadership, "snapshots", image.offset, data)
-            document = snapshot_node(image.offset, folder, pieces, zlib.crc32(data))
+            document = DOCUMENTS.snapshot(image.offset, folder, pieces, zlib.crc32(data))
             await self._multi(
                 leadership, lambda t: t.set_data(f"{self._root}/snapshot", document), "a snapshot"
             )
@@ -266,7 +253,7 @@ class ZooKeeperStore:
         """See `MetadataStore`. Pieces that never came to count go with what they were for."""
         with failures():
             leadership = self._held(epoch)
-            pointer = read_snapshot_node(await self._get(f"{self._root}/snapshot"))
+            pointer = DOCUMENTS.read_snapshot(await self._get(f"{self._root}/snapshot"))
             if pointer is None:
                 return
             offset = pointer["offset"]
@@ -338,7 +325,7 @@ class ZooKeeperStore:
         if deposed is None or not first.startswith(f"{deposed[0]}-"):
             return
         data = await self._get(f"{self._root}/leader")
-        if data is not None and read_leader_node(data) == deposed:
+        if data is not None and DOCUMENTS.read_leader(data) == deposed:
             logger.warning("controller %d no longer listens; it is deposed", deposed[0])
             path = f"{self._root}/candidates/{first}"
             await self._ignoring(NoNodeError, lambda zk: zk.delete_async(path))
@@ -347,19 +334,19 @@ class ZooKeeperStore:
         """Raise the epoch and name ourselves; None where somebody came between."""
         path, leader_path = f"{self._root}/epoch", f"{self._root}/leader"
         data, stat = await self.session.call(lambda zk: zk.get_async(path))
-        last = read_epoch_node(data)
+        last = DOCUMENTS.read_epoch(data)
         epoch = last.epoch + 1 if last is not None else 1
         ours = Leader(self.controller_id, epoch)
         old = await self.session.call(lambda zk: zk.exists_async(leader_path))
 
         def start(zk: Zk) -> Any:
             t = zk.transaction()
-            t.set_data(path, epoch_node(ours), version=stat.version)
+            t.set_data(path, DOCUMENTS.epoch(ours), version=stat.version)
             if old is not None:
                 # Its owner was first in the queue before us; or it is our own, of a leadership that
                 # was given up.
                 t.delete(leader_path)
-            t.create(leader_path, leader_node(ours, self._endpoint), ephemeral=True)
+            t.create(leader_path, DOCUMENTS.leader(ours, self._endpoint), ephemeral=True)
             return t.commit_async()
 
         results = await self.session.call(start)
@@ -381,14 +368,14 @@ class ZooKeeperStore:
 
     async def _find_end(self) -> tuple[int, int]:
         """Where the log ends, and its last bucket (-1 where there is none)."""
-        pointer = read_snapshot_node(await self._get(f"{self._root}/snapshot"))
+        pointer = DOCUMENTS.read_snapshot(await self._get(f"{self._root}/snapshot"))
         end = pointer["offset"] if pointer is not None else 0
         buckets = await self._children("log")
         for bucket in reversed(buckets):
             names = await self._children(f"log/{bucket}")
             if names:
                 data = await self._get(f"{self._root}/log/{bucket}/{names[-1]}")
-                end = max(end, int(names[-1]) + read_append_node(data or b"")["count"])
+                end = max(end, int(names[-1]) + DOCUMENTS.read_append(data or b"")["count"])
                 break
         return end, int(buckets[-1]) if buckets else -1
 
@@ -420,11 +407,15 @@ class ZooKeeperStore:
 
     async def _append(self, leadership: _Leadership, events: Sequence[Event]) -> int:
         """One node of the log; how many bytes it stands for."""
-        data = await offload(append_node, events) if len(events) > BUCKET else append_node(events)
+        data = (
+            await offload(DOCUMENTS.append, events)
+            if len(events) > BUCKET
+            else DOCUMENTS.append(events)
+        )
         size, offset = len(data), leadership.end
         if size > NODE_BYTES_MAX:
             folder, pieces = await self._write_pieces(leadership, "parts", offset, data)
-            data = pieces_of_append_node(len(events), folder, pieces, zlib.crc32(data))
+            data = DOCUMENTS.pieces_of_append(len(events), folder, pieces, zlib.crc32(data))
         bucket = f"{self._root}/log/{offset // BUCKET:019d}"
 
         def build(t: Transaction) -> None:
@@ -489,7 +480,7 @@ class ZooKeeperStore:
 
     async def _load(self) -> MetadataImage:
         await self._ignoring(NoNodeError, lambda zk: zk.sync_async(self._root))
-        pointer = read_snapshot_node(await self._get(f"{self._root}/snapshot"))
+        pointer = DOCUMENTS.read_snapshot(await self._get(f"{self._root}/snapshot"))
         data = await self._read_pieces("snapshots", pointer) if pointer is not None else None
         first = pointer["offset"] if pointer is not None else 0
         paths: list[str] = []
@@ -503,11 +494,11 @@ class ZooKeeperStore:
         for content, _ in await self.session.call_all(
             [lambda zk, path=path: zk.get_async(path) for path in paths]
         ):
-            body = read_append_node(content)
+            body = DOCUMENTS.read_append(content)
             if "folder" in body:
                 content = await self._read_pieces("parts", body)
             documents.append(content)
-        image = await offload(image_of, data, offsets, documents)
+        image = await offload(DOCUMENTS.image_of, data, offsets, documents)
         self.bytes_since_snapshot = sum(max(len(d), NODE_COST_BYTES) for d in documents)
         return image
 

@@ -9,7 +9,7 @@ from kazoo.exceptions import NoNodeError  # pyright: ignore[reportMissingTypeStu
 
 from pk.core.meta.events import Endpoint
 from pk.core.meta.store import StoreFailed
-from pk.net.zookeeper_nodes import failures, read_leader_node
+from pk.net.zookeeper_nodes import DOCUMENTS, failures
 from pk.net.zookeeper_session import ZooKeeperSession
 
 logger = logging.getLogger("pk.controller")
@@ -54,7 +54,7 @@ class ZooKeeperLocator:
             changes, found = self._changes, None
             try:
                 data, _ = await self._session.call(lambda zk: zk.get_async(self._path, watch=watch))
-                found = read_leader_node(data)
+                found = DOCUMENTS.read_leader(data)
             except NoNodeError:
                 # An absent node is watched by another request, and may have come between.
                 if await self._session.call(lambda zk: zk.exists_async(self._path, watch=watch)):

@@ -20,7 +20,6 @@ can, in another session if need be; here it fails, and the caller decides again.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, cast
 
@@ -49,27 +48,9 @@ Zk: TypeAlias = Any
 Start = Callable[[Zk], Any]
 """Begins a request by one of kazoo's `..._async` calls and gives what that returns."""
 
-DEFAULT_PATH: Final = "/pk"
-SCHEME: Final = "zookeeper://"
-_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,\[\]]+)(:[0-9]{1,5})?")
-
 
 class SessionLost(StoreFailed):
     """The connection was lost while a request was on its way: whether it happened is not known."""
-
-
-def parse_address(text: str) -> tuple[str, str]:
-    """`h:p,h:p` and the path of `h:p,h:p/path`; the path is /pk where none is given. Raises
-    ValueError for anything else."""
-    hosts, slash, path = text.removeprefix(SCHEME).partition("/")
-    path = f"/{path.strip('/')}" if slash and path.strip("/") else DEFAULT_PATH
-    for host in hosts.split(","):
-        found = _HOST.fullmatch(host)
-        if not found or not 0 <= int((found[2] or ":0")[1:]) < 1 << 16:
-            raise ValueError(f"{host!r} is no HOST:PORT")
-    if any(part in ("", ".", "..") or not part.isprintable() for part in path[1:].split("/")):
-        raise ValueError(f"{path!r} is no path of ZooKeeper's")
-    return hosts, path
 
 
 class ZooKeeperSession:

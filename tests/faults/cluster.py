@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from zookeeper_server import ZooKeeperServer
 
-from pk.net.zookeeper_nodes import read_leader_node
+from pk.net.zookeeper_nodes import DOCUMENTS
 
 SHORT = {
     "broker.session.timeout.ms": "3000",
@@ -45,7 +45,7 @@ def controller_in(server: ZooKeeperServer, path: str = "/cluster") -> int:
             found: Any = zk.get(f"{path}/leader")
         except NoNodeError:
             return None
-        return read_leader_node(found[0])[0]
+        return DOCUMENTS.read_leader(found[0])[0]
 
     try:
         return wait_until("a controller", ask)

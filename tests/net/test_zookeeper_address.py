@@ -14,8 +14,8 @@ from clients.pk_broker import pk_command, pk_environment
 from pk.core.broker.offload import inline
 from pk.core.meta.events import Endpoint
 from pk.core.meta.store import StoreFailed
+from pk.net.store_address import parse_address
 from pk.net.zookeeper import ZooKeeperStore
-from pk.net.zookeeper_session import parse_address
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:

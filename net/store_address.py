@@ -1,0 +1,25 @@
+"""Where a metadata store that several machines share is: `zookeeper://h:p,h:p/path`,
+`etcd://h:p,h:p/path`."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+DEFAULT_PATH: Final = "/pk"
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,\[\]]+)(:[0-9]{1,5})?")
+
+
+def parse_address(text: str) -> tuple[str, str]:
+    """`h:p,h:p` and the path of `h:p,h:p/path`, with a scheme or without; without a path it is /pk.
+
+    Raises ValueError for anything else."""
+    hosts, slash, path = text.rpartition("://")[2].partition("/")
+    path = f"/{path.strip('/')}" if slash and path.strip("/") else DEFAULT_PATH
+    for host in hosts.split(","):
+        found = _HOST.fullmatch(host)
+        if not found or not 0 <= int((found[2] or ":0")[1:]) < 1 << 16:
+            raise ValueError(f"{host!r} is no HOST:PORT")
+    if any(part in ("", ".", "..") or not part.isprintable() for part in path[1:].split("/")):
+        raise ValueError(f"{path!r} is no path")
+    return hosts, path

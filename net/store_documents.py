@@ -1,0 +1,101 @@
+"""What a metadata store that several machines share keeps: documents of CBOR, the same in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from pk.core import cbor
+from pk.core.lazy_dataclass import dataclass
+from pk.core.meta import snapshot
+from pk.core.meta.events import Endpoint, Event, pack, unpack
+from pk.core.meta.image import ContradictoryEvent, MetadataImage
+from pk.core.meta.store import Leader, StoreFailed
+
+_VERSION: Final = 1
+
+
+class EventsMissing(StoreFailed):
+    """The log does not go on where it should: it was trimmed meanwhile, or it is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The documents of one kind of store. Reading raises cbor.CborError, KeyError or TypeError
+    for what is damaged."""
+
+    kind: str
+    """What their marks begin with."""
+
+    store: str
+    """The store's name, for messages."""
+
+    def epoch(self, leader: Leader) -> bytes:
+        """Who campaigned last."""
+        body = {"id": leader.controller_id, "epoch": leader.epoch}
+        return cbor.dumps(f"{self.kind}.epoch", _VERSION, body)
+
+    def read_epoch(self, data: bytes | None) -> Leader | None:
+        """Who campaigned last; an empty document is of somebody who was not elected yet."""
+        if not data:
+            return None
+        _, body = cbor.loads(f"{self.kind}.epoch", data, _VERSION)
+        return Leader(body["id"], body["epoch"])
+
+    def leader(self, leader: Leader, endpoint: Endpoint) -> bytes:
+        """Who the controller is, and where it listens."""
+        body = {"id": leader.controller_id, "epoch": leader.epoch, "endpoint": list(endpoint)}
+        return cbor.dumps(f"{self.kind}.leader", _VERSION, body)
+
+    def read_leader(self, data: bytes) -> tuple[int, Endpoint]:
+        """The controller's id, and where it listens."""
+        _, body = cbor.loads(f"{self.kind}.leader", data, _VERSION)
+        return body["id"], Endpoint(*body["endpoint"])
+
+    def append(self, events: Sequence[Event]) -> bytes:
+        """The events of one append."""
+        body = {"count": len(events), "events": [pack(event) for event in events]}
+        return cbor.dumps(f"{self.kind}.append", _VERSION, body)
+
+    def pieces_of_append(self, count: int, folder: str, pieces: int, crc: int) -> bytes:
+        """An append of `count` events whose own document is split into `pieces` in `folder`."""
+        body = {"count": count, "folder": folder, "pieces": pieces, "crc": crc}
+        return cbor.dumps(f"{self.kind}.append", _VERSION, body)
+
+    def read_append(self, data: bytes) -> dict[str, Any]:
+        """`count` and either `events`, packed, or `folder`, `pieces` and `crc`."""
+        return cbor.loads(f"{self.kind}.append", data, _VERSION)[1]
+
+    def snapshot(self, offset: int, folder: str, pieces: int, crc: int) -> bytes:
+        """Which snapshot counts."""
+        body = {"offset": offset, "folder": folder, "pieces": pieces, "crc": crc}
+        return cbor.dumps(f"{self.kind}.snapshot", _VERSION, body)
+
+    def read_snapshot(self, data: bytes | None) -> dict[str, Any] | None:
+        """`offset`, `folder`, `pieces` and `crc` of the snapshot that counts, None where none
+        does."""
+        return cbor.loads(f"{self.kind}.snapshot", data, _VERSION)[1] if data else None
+
+    def image_of(
+        self, data: bytes | None, offsets: list[int], appends: list[bytes]
+    ) -> MetadataImage:
+        """The image that a snapshot and the appends after it make. It takes long: call it in a
+        thread.
+
+        Raises EventsMissing, StoreFailed where they contradict each other.
+        """
+        image = snapshot.load(data) if data is not None else MetadataImage()
+
+        def events() -> Iterator[Event]:
+            expected = image.offset
+            for offset, document in zip(offsets, appends, strict=True):
+                if offset != expected:
+                    raise EventsMissing(f"{self.store}: events {expected} to {offset} are missing")
+                packed = self.read_append(document)["events"]
+                expected += len(packed)
+                yield from map(unpack, packed)
+
+        try:
+            return image.apply(events())
+        except (ContradictoryEvent, IndexError) as e:
+            raise StoreFailed(f"{self.store}: the metadata log contradicts itself: {e!r}") from e
