@@ -4,13 +4,16 @@ server closed it."""
 from __future__ import annotations
 
 import ssl
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import h11
 import trio
 
 from pk.net.http.address import Address
 from pk.net.http.messages import HttpError, Request, Response, TooLarge, basic
+
+T = TypeVar("T")
 
 ANSWER_BYTES_MAX: Final = 64 << 20
 _READ_BYTES: Final = 65_536
@@ -21,9 +24,17 @@ class HttpClient:
     """A client of one server. Requests are sent one after another; several tasks may call it."""
 
     def __init__(
-        self, where: Address, *, tls: ssl.SSLContext | None = None, timeout_s: float = 30.0
+        self,
+        where: Address,
+        *,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = 30.0,
+        again: bool = True,
     ) -> None:
+        """`again`: whether a request is sent a second time where the server closed a connection
+        that was kept, though it may have had the request by then."""
         self.where = where
+        self._again = again
         self._tls = tls
         self._timeout_s = timeout_s
         self._lock = trio.Lock()
@@ -41,20 +52,42 @@ class HttpClient:
                 raise
 
     async def _ask(self, request: Request) -> Response:
-        kept = self._stream is not None
+        kept = self._again and self._stream is not None
+        if kept:
+            try:
+                return await self._once(request)
+            except _GONE:
+                await self._drop()  # the server closed the connection between two requests
+        return await self._gone_is_an_error(lambda: self._once(request))
+
+    async def begin(self, request: Request) -> Response:
+        """Send a request, and read the head of the answer; its body comes by `more`, part by part.
+        Nothing else may be asked before the body has ended. Raises HttpError, OSError,
+        trio.TooSlowError."""
+        with trio.fail_after(self._timeout_s):
+            return await self._gone_is_an_error(lambda: self._begin(request))
+
+    async def more(self) -> bytes:
+        """The next part of the body that `begin` began, however long it takes; empty at its end.
+        Raises HttpError, OSError."""
+        return await self._gone_is_an_error(self._part)
+
+    async def _gone_is_an_error(self, ask: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await self._once(request)
-        except _GONE as e:
-            if not kept:
-                raise HttpError(f"{self.where.url} closed the connection: {e}") from None
-        # The server closed the connection between two requests.
-        await self._drop()
-        try:
-            return await self._once(request)
+            return await ask()
         except _GONE as e:
             raise HttpError(f"{self.where.url} closed the connection: {e}") from None
 
     async def _once(self, request: Request) -> Response:
+        head = await self._begin(request)
+        body = bytearray()
+        while part := await self._part():
+            body += part
+            if len(body) > ANSWER_BYTES_MAX:
+                raise TooLarge(f"{self.where.url} answers with more than {ANSWER_BYTES_MAX} bytes")
+        return Response(head.status, bytes(body), head.headers)
+
+    async def _begin(self, request: Request) -> Response:
         stream, connection = await self._connected()
         headers = {
             "Host": f"{self.where.host}:{self.where.port}",
@@ -72,33 +105,31 @@ class HttpClient:
         data += connection.send(h11.Data(data=request.body)) or b""
         data += connection.send(h11.EndOfMessage()) or b""
         await stream.send_all(data)
-        return await self._response(stream, connection)
+        found: Any = await self._event(stream, connection)
+        headers = {k.decode("ascii"): v.decode("latin-1") for k, v in found.headers}
+        return Response(found.status_code, b"", headers)
 
-    async def _response(self, stream: trio.abc.Stream, connection: h11.Connection) -> Response:
-        head: Any = None
-        body = bytearray()
-        while True:
-            event: Any = connection.next_event()
-            if event is h11.NEED_DATA:
-                connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
-            elif isinstance(event, h11.Response):
-                head = event
-            elif isinstance(event, h11.Data):
-                body += event.data
-                if len(body) > ANSWER_BYTES_MAX:
-                    raise TooLarge(
-                        f"{self.where.url} answers with more than {ANSWER_BYTES_MAX} bytes"
-                    )
-            elif isinstance(event, h11.EndOfMessage):
-                break
-            elif isinstance(event, h11.ConnectionClosed):
-                raise h11.RemoteProtocolError("no answer")
+    async def _part(self) -> bytes:
+        stream, connection = await self._connected()
+        event = await self._event(stream, connection)
+        if isinstance(event, h11.Data):
+            return bytes(event.data)
         if connection.our_state is h11.DONE and connection.their_state is h11.DONE:
             connection.start_next_cycle()
         else:
             await self._drop()
-        headers = {k.decode("ascii"): v.decode("latin-1") for k, v in head.headers}
-        return Response(head.status_code, bytes(body), headers)
+        return b""
+
+    async def _event(self, stream: trio.abc.Stream, connection: h11.Connection) -> Any:
+        """The head of the answer, a part of its body, or its end."""
+        while True:
+            event: Any = connection.next_event()
+            if event is h11.NEED_DATA:
+                connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
+            elif isinstance(event, h11.ConnectionClosed):
+                raise h11.RemoteProtocolError("no answer")
+            elif not isinstance(event, h11.InformationalResponse):
+                return event
 
     async def _connected(self) -> tuple[trio.abc.Stream, h11.Connection]:
         if self._stream is None or self._connection is None:
