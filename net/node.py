@@ -16,7 +16,7 @@ import gc
 import logging
 import platform
 import signal
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
@@ -31,38 +31,33 @@ from pk.core.api.telemetry import TELEMETRY, with_telemetry
 from pk.core.auth.sasl_config import check_sasl
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock
-from pk.core.broker.controller.controller_link import Locator
 from pk.core.broker.metric_samples import metrics_of
 from pk.core.broker.offload import is_inline, offload
 from pk.core.broker.pauses import finish
 from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
-from pk.core.config.roles import EMBEDDED
 from pk.core.config.security_promises import check_security
 from pk.core.lazy_dataclass import dataclass
 from pk.core.log.dirs import LogDirs
 from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.failures import LogDirError
 from pk.core.log.files import Disk
-from pk.core.meta.store import MetadataStore
 from pk.net.collector import rare_collections, short_collections
 from pk.net.compactor import InProcess
 from pk.net.endings import drop_dead_terminal, ending_signals
 from pk.net.endpoints import BoundListener, StartError, bind
 from pk.net.interpreter_switches import short_switches
+from pk.net.leadership import Closing, leadership_of
 from pk.net.listener_security import check_kerberos, check_oauth, check_tls
 from pk.net.peers import NetPeers, Security, security_of
 from pk.net.server import Server
 from pk.net.service_manager import ServiceManager
-from pk.net.store_address import parse_address
 
 if TYPE_CHECKING:
     from pk.core.metrics import Metric
     from pk.net.metrics.listener import MetricsListener
 
 logger = logging.getLogger("pk.node")
-
-Closing = Callable[[], Awaitable[None]]
 
 IMPORT_AFTER_S: Final = 1.0
 """How long after its start a node imports what it has not needed yet."""
@@ -262,7 +257,7 @@ class Node:
         config = self._config
         names = config.controller_listener_names
         controllers = [listener for listener in listeners if listener.name in names]
-        store, locator, let_go = _leadership(config, controllers)
+        leadership = leadership_of(config, controllers, nursery)
         client_id = f"pk-node-{config.node_id}"
 
         def broker_security() -> Security:
@@ -288,8 +283,8 @@ class Node:
             dispatch=dispatch,
             served=served,
             controller_served=[(api.key, *api.versions) for api in CONTROLLER_APIS],
-            store=store,
-            locator=locator,
+            store=leadership.store,
+            locator=leadership.locator,
             endpoints=[one.advertised for one in listeners if one not in controllers],
             controller_endpoints=[one.advertised for one in controllers],
             compactor=InProcess() if real else None,
@@ -298,7 +293,7 @@ class Node:
         apis = APIS if client_metrics is None else with_telemetry(APIS, client_metrics)
         apis = apis if faults is None else with_faults(apis, faults)
         server = Server(runtime.broker, apis, config)
-        return Parts(listeners, controllers, runtime, server, let_go)
+        return Parts(listeners, controllers, runtime, server, leadership.close)
 
 
 async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
@@ -324,42 +319,6 @@ async def _import_the_rest() -> None:
 
 async def _run_runtime(runtime: Runtime, *, task_status: trio.TaskStatus[None]) -> None:
     await runtime.run(task_status=task_status)
-
-
-def _leadership(
-    config: BrokerConfig, controllers: list[BoundListener]
-) -> tuple[MetadataStore | None, Locator | None, Closing | None]:
-    """What lets this node campaign, and find who won, and what closes that; nothing of it where the
-    store is embedded. Raises StartError."""
-    address = config.pk_metadata_store
-    if address == EMBEDDED:
-        return None, None, None
-    try:
-        from pk.net.zookeeper import ZooKeeperStore
-        from pk.net.zookeeper_locator import ZooKeeperLocator
-        from pk.net.zookeeper_session import ZooKeeperSession
-    except ModuleNotFoundError as e:
-        if e.name != "kazoo":
-            raise
-        raise StartError(
-            "pk.metadata.store names ZooKeeper, whose client is not installed: pip install "
-            "'pk-broker[zookeeper]'"
-        ) from e
-    timeout_ms = config.pk_zookeeper_session_timeout_ms
-    try:
-        if config.is_controller:
-            store = ZooKeeperStore(
-                address,
-                config.node_id,
-                controllers[0].advertised,
-                session_timeout_ms=timeout_ms,
-            )
-            return store, store.locator, None  # the runtime closes its store
-        hosts, root = parse_address(address)
-    except ValueError as e:
-        raise StartError(f"pk.metadata.store: {e}") from e
-    session = ZooKeeperSession(hosts, session_timeout_ms=timeout_ms)
-    return None, ZooKeeperLocator(session, root), session.close
 
 
 async def run_node(

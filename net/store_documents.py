@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pk.core import cbor
@@ -21,14 +22,22 @@ class EventsMissing(StoreFailed):
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents of one kind of store. Reading raises cbor.CborError, KeyError or TypeError
-    for what is damaged."""
+    """The documents of one kind of store. Reading raises, for what is damaged, what `damage` is
+    for."""
 
     kind: str
     """What their marks begin with."""
 
     store: str
     """The store's name, for messages."""
+
+    @contextmanager
+    def damage(self) -> Generator[None]:
+        """Raise StoreFailed for what a damaged document raises."""
+        try:
+            yield
+        except (cbor.CborError, KeyError, TypeError) as e:
+            raise StoreFailed(f"{self.store}: a document is damaged: {e}") from e
 
     def epoch(self, leader: Leader) -> bytes:
         """Who campaigned last."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsistency  # pyright: ignore[reportMissingTypeStubs]
 
-from pk.core import cbor
 from pk.core.meta.store import StoreFailed
 from pk.net.store_documents import Documents
 
@@ -25,11 +24,10 @@ def place_in_queue(name: str) -> int:
 def failures() -> Generator[None]:
     """What kazoo and a damaged node raise, as the store's own errors."""
     try:
-        yield
+        with DOCUMENTS.damage():
+            yield
     except KazooException as e:
         raise StoreFailed(f"ZooKeeper: {type(e).__name__} {e}".rstrip()) from e
-    except (cbor.CborError, KeyError, TypeError) as e:
-        raise StoreFailed(f"ZooKeeper: a node is damaged: {e}") from e
 
 
 def refusal(results: list[Any]) -> tuple[int, Exception] | None:

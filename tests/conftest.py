@@ -18,7 +18,15 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["leftovers", "clients.fixtures", "zookeeper_server", "group_parts", "scheduling"]
+pytest_plugins = [
+    "leftovers",
+    "clients.fixtures",
+    "etcd_server",
+    "zookeeper_server",
+    "voting_stores",
+    "group_parts",
+    "scheduling",
+]
 
 NO_SKIPS = "PK_NO_SKIPS"
 

@@ -238,6 +238,27 @@ pk.authentication.timeout.ms LONG 30000 valid=1..
 pk.connection.max.parked INT 100 valid=1..
     How many requests of one connection may wait for something before it is read no more.
 
+pk.etcd.password PASSWORD null
+    The password of pk.etcd.user.
+
+pk.etcd.session.timeout.ms INT 6000 valid=1..
+    After how much silence etcd takes the controller's leadership from a node, in ms: a lease, in
+    whole seconds.
+
+pk.etcd.ssl.key.password PASSWORD null
+    The password of the private key in pk.etcd.ssl.keystore.location.
+
+pk.etcd.ssl.keystore.location STRING null
+    A PEM file with the private key and the certificate that this node shows to etcd's servers,
+    where they ask for one.
+
+pk.etcd.ssl.truststore.location STRING null
+    A PEM file with the certificates by which etcd's servers are known. With it connections to etcd
+    are encrypted.
+
+pk.etcd.user STRING null
+    The user as whom this node logs in to etcd, where that has users.
+
 pk.faults.enable BOOLEAN false
     Whether tests may ask this broker for faults: failed, delayed and dropped requests, a clock
     that is wrong (pk faults, pk.testing). Never where data matters.
@@ -258,7 +279,8 @@ pk.metadata.log.bytes.between.snapshots LONG 20971520 valid=1..
 
 pk.metadata.store STRING embedded
     Where the metadata log lives: embedded is a directory of the only controller's own;
-    zookeeper://HOST:PORT,HOST:PORT/PATH lets any of several nodes be the controller.
+    etcd://HOST:PORT,HOST:PORT/PATH and zookeeper://HOST:PORT,HOST:PORT/PATH let any of several
+    nodes be the controller.
 
 pk.metrics.listener STRING null
     HOST:PORT where the node serves its metrics to Prometheus (/metrics), and says by /healthz and

@@ -14,6 +14,7 @@ from pk.core.config.keys import ConfigError
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 EMBEDDED: Final = "embedded"
+ETCD: Final = "etcd://"
 ZOOKEEPER: Final = "zookeeper://"
 
 
@@ -108,10 +109,10 @@ def controllers_of(listeners: tuple[Listener, ...], names: tuple[str, ...]) -> t
 def check(config: RoleKeys) -> None:
     """Raises ConfigError where the keys of roles contradict each other."""
     store = config.pk_metadata_store
-    if store != EMBEDDED and not store.startswith(ZOOKEEPER):
+    if store != EMBEDDED and not store.startswith((ETCD, ZOOKEEPER)):
         raise ConfigError(
-            "pk.metadata.store must be embedded or zookeeper://HOST:PORT,HOST:PORT/PATH, not "
-            f"{store!r}"
+            "pk.metadata.store must be embedded, etcd://HOST:PORT,HOST:PORT/PATH or "
+            f"zookeeper://HOST:PORT,HOST:PORT/PATH, not {store!r}"
         )
     if config.is_controller:
         _check_controller(config)
@@ -195,6 +196,6 @@ def _check_quorum(config: RoleKeys) -> None:
         if count > 1 and config.pk_metadata_store == EMBEDDED:
             raise ConfigError(
                 f"{key} names {count} controllers, but the embedded metadata store has one: for"
-                " several, let ZooKeeper decide who it is"
-                " (pk.metadata.store=zookeeper://HOST:PORT,HOST:PORT/PATH)"
+                " several, let etcd decide who it is"
+                " (pk.metadata.store=etcd://HOST:PORT,HOST:PORT/PATH)"
             )

@@ -3,12 +3,12 @@ restarts of everything."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 from many_nodes import CONTROLLER, Cluster, caller, running_cluster
 from nodes import Caller, trio_test
+from voting_stores import VOTING, address_in
 
 from pk.core.meta.events import BROKER, TOPIC
 from pk.core.record.build import build_batch
@@ -85,15 +85,13 @@ def held(cluster: Cluster, node: int) -> int:
     return 0 if partition is None else partition.log.log_end_offset
 
 
-@pytest.mark.parametrize("store", ["embedded", pytest.param("zookeeper", marks=pytest.mark.peer)])
+@pytest.mark.parametrize("store", ["embedded", *VOTING])
 def test_a_reassignment_survives_a_change_of_controller_and_a_restart_of_everything(
     store: str, request: pytest.FixtureRequest
 ) -> None:
     keys = {"replica__fetch__max__bytes": "1000"}
-    if store == "zookeeper":
-        server = request.getfixturevalue("zookeeper")
-        keys["pk__metadata__store"] = f"zookeeper://{server.address}/tests/{os.getpid()}-moves"
-        keys["pk__zookeeper__session__timeout__ms"] = "6000"
+    if store != "embedded":
+        keys["pk__metadata__store"] = address_in(store, request)
 
     @trio_test
     async def run() -> None:
@@ -109,7 +107,7 @@ def test_a_reassignment_survives_a_change_of_controller_and_a_restart_of_everyth
 
             first = cluster.controller_id
             await cluster.kill(first)
-            if store == "zookeeper":
+            if store != "embedded":
                 asked = next(iter(cluster.nodes))
                 assert await listed(cluster, asked) == MOVING
                 assert cluster.controller_id != first

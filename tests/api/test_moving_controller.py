@@ -1,16 +1,13 @@
-"""Brokers that take turns as the controller, by ZooKeeper: what was asked of the old one is
+"""Brokers that take turns as the controller, by etcd or ZooKeeper: what was asked of the old one is
 answered by the next."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-import pytest
 import trio
 from many_nodes import Cluster, caller, running_cluster
 from nodes import trio_test
-from zookeeper_server import ZooKeeperServer
 
 from pk.core.broker.controller.controller import Controller
 from pk.core.errors import ErrorCode
@@ -24,13 +21,6 @@ from pk.core.wire.messages.metadata import MetadataRequest
 QUORUM = DescribeQuorumRequest(
     topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
 )
-
-
-def keys(server: ZooKeeperServer, name: str) -> dict[str, str]:
-    return {
-        "pk__metadata__store": f"zookeeper://{server.address}/tests/{os.getpid()}-{name}",
-        "pk__zookeeper__session__timeout__ms": "6000",
-    }
 
 
 def controller_of(cluster: Cluster) -> Controller:
@@ -51,11 +41,10 @@ async def quorum(cluster: Cluster, node: int) -> Any:
     return answer
 
 
-@pytest.mark.peer
-def test_the_next_controller_answers_for_the_last(zookeeper: ZooKeeperServer) -> None:
+def test_the_next_controller_answers_for_the_last(voting_store: str) -> None:
     @trio_test
     async def run() -> None:
-        async with running_cluster(3, **keys(zookeeper, "answers")) as cluster:
+        async with running_cluster(3, pk__metadata__store=voting_store) as cluster:
             first = cluster.controller_id
             epoch = controller_of(cluster).epoch
             others = [node for node in (1, 2, 3) if node != first]
@@ -98,11 +87,10 @@ def test_the_next_controller_answers_for_the_last(zookeeper: ZooKeeperServer) ->
     run()
 
 
-@pytest.mark.peer
-def test_a_controller_whose_session_ends_makes_room(zookeeper: ZooKeeperServer) -> None:
+def test_a_controller_whose_session_ends_makes_room(voting_store: str) -> None:
     @trio_test
     async def run() -> None:
-        async with running_cluster(2, **keys(zookeeper, "session")) as cluster:
+        async with running_cluster(2, pk__metadata__store=voting_store) as cluster:
             first = cluster.controller_id
             old = controller_of(cluster)
             # As its store does when it cannot vouch for the session any more.

@@ -1,8 +1,8 @@
 """What every metadata store promises, asked of each: epochs fence, appends are whole, snapshots
 stand for what they end.
 
-ZooKeeper is the real one. What only a session can do to a store is asked in
-tests/net/test_zookeeper.py.
+etcd and ZooKeeper are the real ones. What only a lease or a session can do to a store is asked in
+tests/net/test_etcd.py and tests/net/test_zookeeper.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import trio
+from etcd_server import EtcdServers
+from etcd_stores import EtcdStores
 from meta.memory_store import MemoryLog, MemoryStore
 from zookeeper_server import ZooKeeperServer
 from zookeeper_stores import ZooKeeperStores
@@ -52,6 +54,15 @@ class Stores:
             await store.close()
 
 
+class OnEtcd(Stores):
+    def __init__(self, servers: EtcdServers) -> None:
+        self.stores = EtcdStores(servers)
+        super().__init__(self.stores.make)
+
+    async def depose(self, store: Any) -> None:
+        await self.stores.expire(store)
+
+
 class OnZooKeeper(Stores):
     def __init__(self, server: ZooKeeperServer) -> None:
         self.stores = ZooKeeperStores(server)
@@ -61,7 +72,9 @@ class OnZooKeeper(Stores):
         await self.stores.expire(store)
 
 
-@pytest.fixture(params=["memory", "embedded", pytest.param("zookeeper", marks=pytest.mark.peer)])
+@pytest.fixture(
+    params=["memory", "embedded", "etcd", pytest.param("zookeeper", marks=pytest.mark.peer)]
+)
 def another(request: pytest.FixtureRequest) -> Iterator[Stores]:
     if request.param == "memory":
         log = MemoryLog()
@@ -71,6 +84,8 @@ def another(request: pytest.FixtureRequest) -> Iterator[Stores]:
         disk.make("/data")
         disk.sync_dir("/")
         yield Stores(lambda _: EmbeddedStore(disk, "/data", lambda: 1))
+    elif request.param == "etcd":
+        yield OnEtcd(request.getfixturevalue("etcd"))
     else:
         yield OnZooKeeper(request.getfixturevalue("zookeeper"))
 
@@ -78,10 +93,14 @@ def another(request: pytest.FixtureRequest) -> Iterator[Stores]:
 def run(another: Stores, main: Callable[[], Awaitable[None]]) -> None:
     async def inside() -> None:
         with inline(), trio.fail_after(180):
-            try:
-                await main()
-            finally:
-                await another.close()
+            async with trio.open_nursery() as nursery:
+                if isinstance(another, OnEtcd):
+                    another.stores.nursery = nursery
+                try:
+                    await main()
+                finally:
+                    await another.close()
+                nursery.cancel_scope.cancel()
 
     trio.run(inside)
 
@@ -198,7 +217,7 @@ def test_an_append_elsewhere_than_at_the_end_is_refused(another: Stores) -> None
 
 
 def test_an_append_is_whole_whatever_its_size(another: Stores) -> None:
-    """3 MB of events are more than any request to ZooKeeper, 600 kB more than a node."""
+    """3 MB of events are more than any request to ZooKeeper or etcd, 600 kB more than a node."""
 
     async def main() -> None:
         store, image = another(), MetadataImage()

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import trio
 from nodes import Caller, Cluster, caller_of, config_of, running_cluster, trio_test
-from zookeeper_server import ZooKeeperServer
 
 from pk.core.broker.runtime import StartError
 from pk.core.config import BrokerConfig
@@ -277,7 +276,7 @@ async def test_a_client_of_any_broker_finds_its_topic_at_once() -> None:
 # --- several controllers ---
 
 
-def zookeeper_config(server: ZooKeeperServer, node_id: int, roles: str) -> BrokerConfig:
+def voting_config(store: str, node_id: int, roles: str) -> BrokerConfig:
     listeners = "PLAINTEXT://127.0.0.1:0"
     if "controller" in roles:
         listeners += ",CONTROLLER://127.0.0.1:0"
@@ -286,15 +285,11 @@ def zookeeper_config(server: ZooKeeperServer, node_id: int, roles: str) -> Broke
         process__roles=roles,
         listeners=listeners,
         controller__listener__names="CONTROLLER",
-        pk__metadata__store=f"zookeeper://{server.address}/cluster",
-        pk__zookeeper__session__timeout__ms="6000",
+        pk__metadata__store=store,
     )
 
 
-@pytest.mark.peer
-def test_with_zookeeper_another_takes_the_leadership_of_a_controller_that_dies(
-    zookeeper: ZooKeeperServer,
-) -> None:
+def test_another_takes_the_leadership_of_a_controller_that_dies(voting_store: str) -> None:
     @trio_test
     async def run() -> None:
         nodes: dict[int, Node] = {}
@@ -303,7 +298,7 @@ def test_with_zookeeper_another_takes_the_leadership_of_a_controller_that_dies(
         async with trio.open_nursery() as nursery:
 
             async def start(node_id: int, task_status: trio.TaskStatus[None]) -> None:
-                config = zookeeper_config(zookeeper, node_id, roles[node_id])
+                config = voting_config(voting_store, node_id, roles[node_id])
                 nodes[node_id] = Node(config, disk=MemoryDisk())
                 with trio.CancelScope() as scopes[node_id]:
                     await nodes[node_id].run(lambda _: task_status.started())

@@ -77,17 +77,18 @@ def test_clients_and_brokers_do_not_come_by_a_controllers_listener() -> None:
     assert config.inter_broker_listener_name == "PLAINTEXT"
 
 
-def test_several_controllers_by_zookeeper() -> None:
+@pytest.mark.parametrize("kind", ["etcd", "zookeeper"])
+def test_several_controllers_by_a_store_that_votes(kind: str) -> None:
     config = parse(
         {
             **BOTH,
-            "pk.metadata.store": "zookeeper://a:2181,b:2181/pk",
+            "pk.metadata.store": f"{kind}://a:2181,b:2181/pk",
             "controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093",
         }
     )
     assert len(config.controller_quorum_voters) == 3
     assert parse(
-        {"process.roles": "broker", "pk.metadata.store": "zookeeper://a:2181", **CONTROLLER}
+        {"process.roles": "broker", "pk.metadata.store": f"{kind}://a:2181", **CONTROLLER}
     ).is_broker
 
 
@@ -107,13 +108,14 @@ def test_several_controllers_by_zookeeper() -> None:
         ({**BOTH, "inter.broker.listener.name": "OTHER"}, "OTHER"),
         ({**BOTH, "controller.quorum.voters": "2@b:9093"}, "not this controller, node 1"),
         ({**BOTH, "controller.quorum.voters": "1@b:9093,1@c:9093"}, "twice"),
-        ({**BOTH, "controller.quorum.voters": "1@b:9093,2@c:9093"}, "ZooKeeper"),
+        ({**BOTH, "controller.quorum.voters": "1@b:9093,2@c:9093"}, "etcd"),
         ({**BOTH, "controller.quorum.voters": "b:9093"}, "ID@HOST:PORT"),
         ({**BOTH, "controller.quorum.voters": "1@b"}, "HOST:PORT"),
-        ({**ONLY_BROKER, "controller.quorum.bootstrap.servers": "a:1,b:1"}, "ZooKeeper"),
+        ({**ONLY_BROKER, "controller.quorum.bootstrap.servers": "a:1,b:1"}, "etcd"),
         ({**ONLY_BROKER, "controller.quorum.bootstrap.servers": "a:99999"}, "HOST:PORT"),
         ({"pk.metadata.store": "consul://a"}, "pk.metadata.store must be embedded"),
         ({"pk.metadata.store": "zookeeper://a:2181"}, "controller.listener.names"),
+        ({"pk.metadata.store": "etcd://a:2379"}, "controller.listener.names"),
         ({"metadata.store": "embedded"}, "pk.metadata.store"),
     ],
 )

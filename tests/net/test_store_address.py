@@ -1,4 +1,4 @@
-"""Addresses of ZooKeeper, and what is said where there is none: no server is needed."""
+"""Addresses of etcd and ZooKeeper, and what is said where there is none: no server is needed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from clients.pk_broker import pk_command, pk_environment
 from pk.core.broker.offload import inline
 from pk.core.meta.events import Endpoint
 from pk.core.meta.store import StoreFailed
+from pk.net.etcd import EtcdStore
+from pk.net.etcd_client import EtcdClient
 from pk.net.store_address import parse_address
 from pk.net.zookeeper import ZooKeeperStore
+
+DEAD = "127.0.0.1:1"
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
@@ -26,14 +30,22 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
     trio.run(inside)
 
 
-def test_without_a_server_it_is_said_what_to_look_at() -> None:
+@pytest.mark.parametrize("kind", ["etcd", "zookeeper"])
+def test_without_a_server_it_is_said_what_to_look_at(kind: str) -> None:
     async def main() -> None:
-        store = ZooKeeperStore("127.0.0.1:1/x", 1, Endpoint("C", "h", 1, 0), connect_timeout_ms=200)
-        for asked in (store.campaign(1), store.load(), store.leader()):
-            with pytest.raises(StoreFailed, match="pk.metadata.store"):
-                await asked
-        assert await store.locator.find() is None
-        await store.close()
+        here = Endpoint("C", "h", 1, 0)
+        async with trio.open_nursery() as nursery:
+            store = (
+                EtcdStore(EtcdClient(DEAD), "/x", 1, here, nursery, connect_timeout_ms=200)
+                if kind == "etcd"
+                else ZooKeeperStore(f"{DEAD}/x", 1, here, connect_timeout_ms=200)
+            )
+            for asked in (store.campaign(1), store.load(), store.leader()):
+                with pytest.raises(StoreFailed, match="pk.metadata.store"):
+                    await asked
+            assert await store.locator.find() is None
+            await store.close()
+            nursery.cancel_scope.cancel()
 
     run(main)
 
@@ -43,6 +55,7 @@ def test_without_a_server_it_is_said_what_to_look_at() -> None:
     [
         ("zookeeper://h:1,i:2/a/b", ("h:1,i:2", "/a/b")),
         ("zookeeper://h", ("h", "/pk")),
+        ("etcd://a:2379,b:2379,[::1]:2379", ("a:2379,b:2379,[::1]:2379", "/pk")),
         ("h:2181/", ("h:2181", "/pk")),
         ("zookeeper://[::1]:5/p/", ("[::1]:5", "/p")),
     ],
@@ -62,19 +75,26 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "key, value, says",
     [
+        ("pk.metadata.store", "etcd://127.0.0.1:1/x", "pip install 'pk-broker[etcd]'"),
         ("pk.metadata.store", "zookeeper://127.0.0.1:1/x", "pip install 'pk-broker[zookeeper]'"),
-        ("pk.metadata.store", "zookeeper:/h", "must be embedded or zookeeper://HOST:PORT"),
+        ("pk.metadata.store", "etcd://127.0.0.1:99999", "'127.0.0.1:99999' is no HOST:PORT"),
+        (
+            "pk.metadata.store",
+            "zookeeper:/h",
+            "must be embedded, etcd://HOST:PORT,HOST:PORT/PATH or",
+        ),
         ("metadata.store", "zookeeper://h:1/x", "did you mean pk.metadata.store?"),
     ],
 )
-def test_a_node_that_cannot_use_zookeeper_says_what_to_do(
+def test_a_node_that_cannot_use_its_store_says_what_to_do(
     key: str, value: str, says: str, tmp_path: Path
 ) -> None:
-    """A machine without kazoo; a key or an address that is none."""
-    tmp_path.joinpath("kazoo").mkdir()
-    tmp_path.joinpath("kazoo", "__init__.py").write_text(
-        "raise ModuleNotFoundError('No module named kazoo', name='kazoo')\n"
-    )
+    """A machine without kazoo and h11; a key or an address that is none."""
+    for name in ("kazoo", "h11"):
+        tmp_path.joinpath(name).mkdir()
+        tmp_path.joinpath(name, "__init__.py").write_text(
+            f"raise ModuleNotFoundError('No module named {name}', name='{name}')\n"
+        )
     environment = pk_environment()
     environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
     listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"

@@ -1,0 +1,119 @@
+"""Who the controller is, from etcd: one key, read every few seconds and watched in between.
+
+A watch alone is not believed: one on a server that hangs or is cut off says nothing, for ever. So
+each lasts `LOOK_S` at most, and the key is read again, from another server if need be. The watch
+is what makes a change known within milliseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import trio
+
+from pk.core.lazy_dataclass import dataclass
+from pk.core.meta.events import Endpoint
+from pk.core.meta.store import StoreFailed
+from pk.net.etcd_client import EtcdClient, decoded, encoded
+from pk.net.store_documents import Documents
+
+logger = logging.getLogger("pk.controller")
+
+DOCUMENTS: Final = Documents("pk.etcd", "etcd")
+"""What values hold."""
+
+LOOK_S: Final = 2.0
+"""How long a watch is waited for until the key is read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderKey:
+    """The key `leader`, at some revision of the database."""
+
+    seen_at: int
+    """That revision."""
+
+    modified_at: int = 0
+    """The revision of its last change; 0 where there is no such key."""
+
+    value: bytes = b""
+
+    def read(self) -> tuple[int, Endpoint] | None:
+        """The controller's id and where it listens; None while there is none. Raises
+        StoreFailed."""
+        with DOCUMENTS.damage():
+            return DOCUMENTS.read_leader(self.value) if self.modified_at else None
+
+
+class EtcdLeader:
+    """Who the controller is (`core.broker.controller.controller_link.Locator`). Its task runs in
+    the nursery from the first question on, until that is cancelled."""
+
+    def __init__(
+        self, client: EtcdClient, root: str, nursery: trio.Nursery, *, connect_timeout_ms: int
+    ) -> None:
+        """`root` is the path of the store. `connect_timeout_ms`: how long the first answer may
+        take."""
+        self.changed: list[Callable[[LeaderKey], None]] = []
+        """Called on the loop with what was read, whenever it was read."""
+        self._client = client
+        self._key = f"{root}/leader"
+        self._nursery = nursery
+        self._connect_timeout_s = connect_timeout_ms / 1000
+        self._found: tuple[int, Endpoint] | None = None
+        self._read_once = trio.Event()
+        self._following: trio.CancelScope | None = None
+
+    def follow(self) -> None:
+        """Begin to follow the key, unless that has begun."""
+        if self._following is None:
+            self._following = trio.CancelScope()
+            self._nursery.start_soon(self._follow, self._following)
+
+    def stop(self) -> None:
+        """Follow it no longer."""
+        if self._following is not None:
+            self._following.cancel()
+
+    async def find(self) -> tuple[int, Endpoint] | None:
+        """The controller's id and where it listens, None while there is none. While etcd is out of
+        reach: who it was, at once, for it may be in reach itself."""
+        self.follow()
+        with trio.move_on_after(self._connect_timeout_s):
+            await self._read_once.wait()
+        return self._found
+
+    async def read(self, *, within_s: float) -> LeaderKey:
+        """The key as it is now. Raises StoreFailed."""
+        body = {"key": encoded(self._key)}
+        answer = await self._client.call("/v3/kv/range", body, within_s=within_s)
+        kvs: list[dict[str, Any]] = answer.body.get("kvs", [])
+        if not kvs:
+            return LeaderKey(answer.revision)
+        value = decoded(kvs[0].get("value", ""))
+        return LeaderKey(answer.revision, int(kvs[0]["mod_revision"]), value)
+
+    async def _follow(self, scope: trio.CancelScope) -> None:
+        with scope:
+            await self._go_on()
+
+    async def _go_on(self) -> None:
+        while True:
+            try:
+                key = await self.read(within_s=self._connect_timeout_s)
+            except StoreFailed as e:
+                logger.debug("the controller cannot be looked for: %s", e)
+                await trio.sleep(LOOK_S)
+                continue
+            try:
+                self._found = key.read()
+            except StoreFailed as e:
+                logger.warning("the controller is not known: %s", e)
+                self._found = None
+            self._read_once.set()
+            for call in list(self.changed):
+                call(key)
+            with trio.move_on_after(LOOK_S):
+                await self._client.wait_for_change(self._key, key.seen_at)

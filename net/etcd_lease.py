@@ -1,0 +1,90 @@
+"""A lease of etcd's, which what hangs on it does not outlive for long: how a controller that is
+gone loses its leadership.
+
+etcd counts the lease's time from when it had a request of ours; we count from when we sent it. So
+`lasts` is over here before it can be over there, unless this process itself stood still; what must
+not happen then is left to etcd to refuse (see etcd.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from pk.core.meta.store import StoreFailed
+from pk.net.etcd_client import EtcdClient
+
+logger = logging.getLogger("pk.controller")
+
+RENEWALS: Final = 3
+"""How often a lease is renewed in the time for which it lasts."""
+
+
+class EtcdLease:
+    """A lease that is kept, until it is lost or `revoke`d. Its task runs in the nursery."""
+
+    def __init__(self, client: EtcdClient, lease_id: str, ttl_s: float, until: float) -> None:
+        self.id = lease_id
+        self.on_lost: list[Callable[[], None]] = []
+        """Called on the loop when it may be over."""
+        self._client = client
+        self._ttl_s = ttl_s
+        self._until = until
+        self._kept = trio.CancelScope()
+
+    @classmethod
+    async def grant(
+        cls, client: EtcdClient, ttl_ms: int, nursery: trio.Nursery, *, within_s: float
+    ) -> EtcdLease:
+        """A new lease. etcd counts in seconds, and has a least time. Raises StoreFailed."""
+        sent = trio.current_time()
+        body = {"TTL": str(max(1, -(-ttl_ms // 1000)))}
+        answer = await client.call("/v3/lease/grant", body, within_s=within_s)
+        ttl_s = int(answer.body["TTL"])
+        lease = cls(client, answer.body["ID"], ttl_s, sent + ttl_s)
+        nursery.start_soon(lease._keep)
+        return lease
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it cannot be over yet."""
+        return trio.current_time() < self._until
+
+    def lose(self) -> None:
+        """It is over, as far as this process is concerned."""
+        if self._until > 0:
+            self._until = 0
+            self._kept.cancel()
+            for call in list(self.on_lost):
+                call()
+
+    async def revoke(self, *, within_s: float) -> None:
+        """End it: what hangs on it is removed at once. Where etcd is out of reach, the lease ends
+        by itself."""
+        self._until = 0
+        self._kept.cancel()
+        try:
+            await self._client.call("/v3/lease/revoke", {"ID": self.id}, within_s=within_s)
+        except StoreFailed as e:
+            logger.debug("lease %s was not revoked: %s", self.id, e)
+
+    async def _keep(self) -> None:
+        with self._kept:
+            while self.lasts:
+                await trio.sleep(self._ttl_s / RENEWALS)
+                sent = trio.current_time()
+                try:
+                    answer = await self._client.call(
+                        "/v3/lease/keepalive", {"ID": self.id}, within_s=self._until - sent
+                    )
+                except StoreFailed as e:
+                    logger.info("lease %s is not renewed: %s", self.id, e)
+                    break
+                left_s = int(answer.body.get("TTL", 0))
+                if left_s <= 0:
+                    break  # it was over already
+                self._until = sent + left_s
+            self.lose()

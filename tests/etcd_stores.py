@@ -1,0 +1,82 @@
+"""Metadata stores on a real etcd, and what may befall their leases."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+from typing import Any
+
+import trio
+from etcd_server import EtcdServers
+
+from pk.core.meta.events import Endpoint
+from pk.net.etcd import EtcdStore
+from pk.net.etcd_client import EtcdClient
+
+SESSION_MS = 10_000
+"""Long enough for a machine that has much else to do."""
+
+SHORT_MS = 3000
+"""For tests in which etcd falls silent, and whose store may lose its lease at any time."""
+
+_FRESH = itertools.count(1)
+
+
+class EtcdStores:
+    """Stores below one path that no other test uses. Their tasks run in `nursery`, which must be
+    set before one is made."""
+
+    def __init__(self, servers: EtcdServers, *, session_ms: int = SESSION_MS) -> None:
+        self.servers = servers
+        self.session_ms = session_ms
+        self.path = f"/tests/{os.getpid()}-{next(_FRESH)}"
+        self.nursery: trio.Nursery | None = None
+
+    def make(
+        self, controller_id: int, *, connect_timeout_ms: int = 15_000, try_s: float = 1.0
+    ) -> EtcdStore:
+        """The store of a controller that listens on port 9000 + its id."""
+        assert self.nursery is not None
+        return EtcdStore(
+            EtcdClient(self.servers.address, try_s=try_s),
+            self.path,
+            controller_id,
+            Endpoint("CONTROLLER", "127.0.0.1", 9000 + controller_id, 0),
+            self.nursery,
+            session_timeout_ms=self.session_ms,
+            connect_timeout_ms=connect_timeout_ms,
+        )
+
+    async def expire(self, store: EtcdStore) -> None:
+        """End the store's lease as etcd would: without its knowledge."""
+        assert store._lease is not None
+        await self.ask("/v3/lease/revoke", {"ID": store._lease.id})
+
+    async def keys(self, name: str = "") -> list[str]:
+        """The names of the keys that begin with `name`, as somebody else sees them."""
+        answer = await self.ask("/v3/kv/range", self._range(name))
+        found = [base64.b64decode(kv["key"]).decode() for kv in answer.get("kvs", [])]
+        return [key.removeprefix(f"{self.path}/") for key in found]
+
+    async def write(self, name: str, value: bytes) -> None:
+        """What somebody else does to a key."""
+        body = {"key": _text(f"{self.path}/{name}"), "value": _text(value)}
+        await self.ask("/v3/kv/put", body)
+
+    async def delete(self, name: str) -> None:
+        """What somebody else does to a key."""
+        await self.ask("/v3/kv/deleterange", {"key": _text(f"{self.path}/{name}")})
+
+    async def ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """What a server that runs answers to somebody else."""
+        return await trio.to_thread.run_sync(self.servers.running[0].ask, path, body)
+
+    def _range(self, name: str) -> dict[str, Any]:
+        first = f"{self.path}/{name}"
+        return {"key": _text(first), "range_end": _text(first + "\xff")}
+
+
+def _text(value: str | bytes) -> str:
+    data = value.encode("latin-1") if isinstance(value, str) else value
+    return base64.b64encode(data).decode()
