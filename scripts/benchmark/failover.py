@@ -12,8 +12,9 @@ in sync. At the end the log is checked against the producer's acknowledgements.
 
     PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.failover --rounds 3
 
-`--zookeeper` keeps pk's metadata in a ZooKeeper that is started for it, and kills and stops the
-controller too while it leads.
+`--store etcd` or `zookeeper` keeps pk's metadata in an etcd of three servers, or a ZooKeeper, that
+is started for it, and kills and stops the controller too while it leads; with etcd, also the server
+of etcd's that leads.
 """
 
 from __future__ import annotations
@@ -30,9 +31,8 @@ from clients.apache_kafka import ApacheKafka
 from clients.cluster_topics import create_replicated, leader_of, wait_in_sync
 from clients.load import Load, check_log
 from clients.pk_cluster import PkCluster
-from faults.cluster import controller_in
+from faults.cluster import VOTING, OnEtcd, VotingStore, voting_store
 from rich.console import Console
-from zookeeper_server import ZooKeeperServer
 
 from benchmark import report
 from benchmark.work import LIBRDKAFKA
@@ -40,6 +40,8 @@ from benchmark.work import LIBRDKAFKA
 FAULTS = ("kill -9", "SIGSTOP", "clean stop")
 CONTROLLER = "kill -9, and it is the controller"
 CONTROLLER_STOPPED = "SIGSTOP, and it is the controller"
+ETCD = "kill -9 of the etcd that leads, instead"
+WITH_ETCD = "kill -9, and it is the controller, and kill -9 of the etcd that leads"
 LIMITS_S = {"kill -9": 0.5, "clean stop": 0.2}
 """How long nothing may be acknowledged, on two cores that do nothing else."""
 RATE = 200
@@ -61,42 +63,49 @@ class Cluster(Protocol):
 
 
 @contextlib.contextmanager
-def running(name: str, zookeeper: bool) -> Iterator[tuple[Cluster, ZooKeeperServer | None]]:
-    """A cluster of three brokers at its defaults, and the ZooKeeper that it uses."""
+def running(name: str, kind: str) -> Iterator[tuple[Cluster, VotingStore | None]]:
+    """A cluster of three brokers at its defaults, and the store that votes, if it uses one."""
     with contextlib.ExitStack() as stack:
         if name == "apache":
             yield stack.enter_context(ApacheKafka(BROKERS, heap="1G")), None
             return
-        server, address = None, None
-        if zookeeper:
-            server = stack.enter_context(ZooKeeperServer(tick_ms=2000))
-            address = f"zookeeper://{server.address}/cluster"
-        yield stack.enter_context(PkCluster(BROKERS, zookeeper=address)), server
+        store = stack.enter_context(voting_store(kind, tick_ms=2000)) if kind in VOTING else None
+        address = store.address() if store is not None else None
+        yield stack.enter_context(PkCluster(BROKERS, store=address)), store
 
 
 def measure(
-    cluster: Cluster, fault: str, topic: str, server: ZooKeeperServer | None
+    cluster: Cluster, fault: str, topic: str, store: VotingStore | None
 ) -> tuple[float, int]:
     """Seconds without an acknowledgement, and how many errors the producer got."""
     first = None
-    if fault in (CONTROLLER, CONTROLLER_STOPPED):
-        assert server is not None
-        first = controller_in(server)
+    if fault in (CONTROLLER, CONTROLLER_STOPPED, WITH_ETCD):
+        assert store is not None
+        first = store.controller()
     create_replicated(cluster.bootstrap, topic, 1, leader=first)
     with Load(cluster.bootstrap, topic, rate=RATE) as load:
         load.wait_for(STEADY)
         load.waited_s = 0.0
         leader = leader_of(cluster.bootstrap, topic)
-        if fault in ("kill -9", CONTROLLER):
+        member = store.servers.leader if isinstance(store, OnEtcd) else None
+        if fault in (ETCD, WITH_ETCD):
+            assert member is not None
+            member.kill()
+        if fault in ("kill -9", CONTROLLER, WITH_ETCD):
             cluster.kill(leader)
+        elif fault == ETCD:
+            pass
         elif fault in ("SIGSTOP", CONTROLLER_STOPPED):
             cluster.pause(leader)
         else:
             cluster.stop(leader)
         load.wait_for(3 * STEADY, AFTERWARDS_S)
+        if fault in (ETCD, WITH_ETCD):
+            assert member is not None
+            member.start()
         if fault in ("SIGSTOP", CONTROLLER_STOPPED):
             cluster.resume(leader)
-        else:
+        elif fault != ETCD:
             cluster.start(leader)
         wait_in_sync(cluster.bootstrap, topic, 1, BROKERS)
         waited_s = load.waited_s
@@ -109,7 +118,7 @@ def main() -> int:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(prog="benchmark.failover")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--zookeeper", action="store_true")
+    parser.add_argument("--store", choices=["embedded", *VOTING], default="embedded")
     parser.add_argument("--without-apache", action="store_true")
     parser.add_argument("--without-pk", action="store_true")
     parser.add_argument("--json", type=Path, default=Path("bench-failover.json"), metavar="FILE")
@@ -123,11 +132,12 @@ def main() -> int:
             log.print(f"Apache Kafka is skipped: {reason}.")
     results = report.Results()
     for name in names:
-        with running(name, options.zookeeper) as (cluster, server):
-            more = (CONTROLLER, CONTROLLER_STOPPED) if server else ()
+        with running(name, options.store) as (cluster, store):
+            more = (CONTROLLER, CONTROLLER_STOPPED) if store else ()
+            more += (ETCD, WITH_ETCD) if isinstance(store, OnEtcd) else ()
             for place, fault in enumerate((*FAULTS, *more)):
                 for number in range(options.rounds):
-                    waited_s, errors = measure(cluster, fault, f"failover-{place}-{number}", server)
+                    waited_s, errors = measure(cluster, fault, f"failover-{place}-{number}", store)
                     log.print(f"{name}: {fault}: {waited_s:.2f} s, {errors} errors")
                     row = results.row(
                         f"gap after {fault} of the leader",
@@ -138,7 +148,7 @@ def main() -> int:
                     )
                     row.add(name, waited_s)
     report.show(results, Console(width=None if sys.stdout.isatty() else 140))
-    settings = {"rounds": options.rounds, "zookeeper": options.zookeeper}
+    settings = {"rounds": options.rounds, "store": options.store}
     report.write(results, settings, options.json)
     return 0
 

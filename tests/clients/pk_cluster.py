@@ -38,25 +38,25 @@ class Wires(Protocol):
 class PkCluster:
     """`brokers` nodes on loopback, for the length of a `with` block. Brokers count from 1.
 
-    The metadata store is embedded, in a controller of its own (node 0), unless `zookeeper`
-    (zookeeper://h:p/path, or what gives each node its own) is given: then every broker is a
-    controller too. `config` goes to every node. Between nodes, and from nodes to the controller,
-    `wires` lie if given; clients do not go through them. Data is in `directory`, else in a
-    temporary folder.
+    The metadata store is embedded, in a controller of its own (node 0), unless `store`
+    (etcd://h:p/path or zookeeper://h:p/path, or what gives each node its own) is given: then every
+    broker is a controller too. `config` goes to every node. Between nodes, and from nodes to the
+    controller, `wires` lie if given; clients do not go through them. Data is in `directory`, else
+    in a temporary folder.
     """
 
     def __init__(
         self,
         brokers: int = 3,
         *,
-        zookeeper: str | Callable[[int], str] | None = None,
+        store: str | Callable[[int], str] | None = None,
         config: Mapping[str, str] | None = None,
         directory: Path | None = None,
         wires: Wires | None = None,
     ) -> None:
         self.brokers = list(range(1, brokers + 1))
-        self.nodes = self.brokers if zookeeper else [CONTROLLER, *self.brokers]
-        self._zookeeper = zookeeper
+        self.nodes = self.brokers if store else [CONTROLLER, *self.brokers]
+        self._store = store
         self._config = dict(config or {})
         self._wires = wires
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -245,10 +245,10 @@ class PkCluster:
                 "advertised.listeners": f"{client},{seen}",
                 "inter.broker.listener.name": "INTERNAL",
             }
-            if self._zookeeper is not None:
+            if self._store is not None:
                 keys["process.roles"] = "broker,controller"
                 keys["listeners"] += f",{controller}"
-                own = self._zookeeper
+                own = self._store
                 keys["pk.metadata.store"] = own if isinstance(own, str) else own(node_id)
             else:
                 port = self._seen(CONTROLLER, self._controller_ports[CONTROLLER])

@@ -22,8 +22,7 @@ from clients.load import GroupReader, JavaLoad, Load, check_log
 from clients.pk_cluster import CONTROLLER, PkCluster
 from clients.readers import consumer_of
 from confluent_kafka import TopicPartition
-from faults.cluster import SHORT, controller_in
-from zookeeper_server import ZooKeeperServer, skip_without_zookeeper
+from faults.cluster import SHORT, VOTING, VotingStore, voting_store
 
 PARTITIONS = 6
 BROKERS = 3
@@ -37,9 +36,9 @@ LENGTHS = [
 class Chaos:
     """Faults of a cluster, one after another; what each was is said in `done`."""
 
-    def __init__(self, cluster: PkCluster, seconds: int, server: ZooKeeperServer | None) -> None:
+    def __init__(self, cluster: PkCluster, seconds: int, store: VotingStore | None) -> None:
         self.cluster = cluster
-        self.server = server
+        self.store = store
         self.chance = random.Random(seconds)  # the moments are the machine's; which faults, ours
         self.session_s = 3.0 if seconds == SHARE_S else 9.0
         self.done: list[str] = []
@@ -72,22 +71,19 @@ class Chaos:
         self._rest(0.2, self.session_s / 2)
         self.cluster.resume(node)
 
-    def restart_zookeeper(self, _: int) -> None:
-        assert self.server is not None
-        self._say("restart ZooKeeper")
-        self.server.kill() if self.chance.random() < 0.5 else self.server.stop()
-        self._rest(0.0, 3.0)
-        self.server.start()
+    def fail_store(self, _: int) -> None:
+        assert self.store is not None
+        self._say(self.store.fail(self.chance))
 
     def kill_controller(self, _: int) -> None:
         """A process of its own, or one of the brokers."""
-        self.kill(CONTROLLER if self.server is None else controller_in(self.server))
+        self.kill(CONTROLLER if self.store is None else self.store.controller())
 
     def all(self) -> list[Callable[[int], None]]:
         """Every fault there is, in an order of chance."""
         faults = [self.kill, self.pause, self.stop, self.blink, self.kill, self.kill_controller]
-        if self.server is not None:
-            faults += [self.restart_zookeeper, self.kill_controller]
+        if self.store is not None:
+            faults += [self.fail_store, self.kill_controller]
         self.chance.shuffle(faults)
         return faults
 
@@ -103,14 +99,11 @@ def three_brokers(store: str, seconds: int) -> Iterator[tuple[PkCluster, Chaos]]
     """A cluster, and its faults; at the end all of it must leave in order, without a traceback in
     its logs."""
     with contextlib.ExitStack() as stack:
-        server, address = None, None
-        if store == "zookeeper":
-            skip_without_zookeeper()
-            server = stack.enter_context(ZooKeeperServer())
-            address = f"zookeeper://{server.address}/cluster"
+        voting = stack.enter_context(voting_store(store)) if store in VOTING else None
+        address = voting.address() if voting is not None else None
         config = SHORT if seconds == SHARE_S else {}
-        cluster = stack.enter_context(PkCluster(BROKERS, zookeeper=address, config=config))
-        chaos = Chaos(cluster, seconds, server)
+        cluster = stack.enter_context(PkCluster(BROKERS, store=address, config=config))
+        chaos = Chaos(cluster, seconds, voting)
         try:
             yield cluster, chaos
             for node in reversed(cluster.nodes):
@@ -126,7 +119,7 @@ def three_brokers(store: str, seconds: int) -> Iterator[tuple[PkCluster, Chaos]]
 
 
 @pytest.mark.parametrize("seconds", LENGTHS)
-@pytest.mark.parametrize("store", ["embedded", "zookeeper"])
+@pytest.mark.parametrize("store", ["embedded", *VOTING])
 def test_nothing_acknowledged_is_lost_while_nodes_come_and_go(store: str, seconds: int) -> None:
     with contextlib.ExitStack() as stack:
         cluster, chaos = stack.enter_context(three_brokers(store, seconds))

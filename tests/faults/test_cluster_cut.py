@@ -1,5 +1,6 @@
-"""One node cut off from the others while it leads, or from ZooKeeper while it is the controller: a
-network that drops packets, not a process that ends, so no connection breaks and no node notices.
+"""One node cut off from the others while it leads, or from the store that votes while it is the
+controller: a network that drops packets, not a process that ends, so no connection breaks and no
+node notices.
 
 Clients still reach every broker. The one that is cut off goes on leading in its own eyes; what
 counts is that it acknowledges nothing with acks=all from then on, that another leads, and that what
@@ -21,9 +22,8 @@ from clients.pk_cluster import PkCluster
 from clients.readers import read_records
 from clients.topics import wait_until
 from clients.wires import Wires
-from faults.cluster import SHORT, controller_in, wait_for_candidates
+from faults.cluster import SHORT, VOTING, VotingStore, voting_store
 from nodes import Caller
-from zookeeper_server import ZooKeeperServer, skip_without_zookeeper
 
 from pk.core.errors import ErrorCode
 from pk.core.record.build import build_batch
@@ -41,7 +41,7 @@ from pk.core.wire.messages.produce import (
 TOPIC = "orders"
 SESSION_S = 3.0
 ELECTED_S = 90.0
-ZOOKEEPER = -1
+STORE = -1
 
 pytestmark = pytest.mark.faults
 
@@ -155,26 +155,23 @@ def _log_of(cluster: PkCluster, broker: int) -> bytes:
     return b"".join(file.read_bytes() for file in files)
 
 
-def test_a_controller_that_is_cut_off_from_zookeeper_is_replaced(wires: Wires) -> None:
+@pytest.mark.parametrize("kind", VOTING)
+def test_a_controller_that_is_cut_off_from_its_store_is_replaced(kind: str, wires: Wires) -> None:
     """It still reaches every broker, and they it; but it decides nothing more, and they ask
     another."""
-    skip_without_zookeeper()
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(ZooKeeperServer())
+        store = stack.enter_context(voting_store(kind, members=1))
 
         def address(node: int) -> str:
-            return f"zookeeper://127.0.0.1:{wires.wire_from(node, ZOOKEEPER, server.port)}/cluster"
+            return store.address([wires.wire_from(node, STORE, port) for port in store.ports])
 
-        # As long as the server allows: whose session ends in a pause of the machine goes to the end
-        # of the candidates.
-        config = SHORT | {"pk.zookeeper.session.timeout.ms": "10000"}
-        cluster = stack.enter_context(PkCluster(3, zookeeper=address, config=config, wires=wires))
+        cluster = stack.enter_context(PkCluster(3, store=address, config=SHORT, wires=wires))
         create_replicated(cluster.bootstrap, TOPIC, 3)
         load = stack.enter_context(Load(cluster.bootstrap, TOPIC, rate=200))
         load.wait_for(300)
-        old = controller_in(server)
-        wires.cut_off(old, [ZOOKEEPER])
-        wait_until("another controller", lambda: _other_controller(server, old), ELECTED_S)
+        old = store.controller()
+        wires.cut_off(old, [STORE])
+        wait_until("another controller", lambda: _other_controller(store, old), ELECTED_S)
         # A broker that cannot ask who the controller is cannot say that it lives: it is fenced.
         others = [broker for broker in cluster.brokers if broker != old]
         wait_in_sync_as_seen(cluster, others[0], TOPIC, 2)
@@ -182,12 +179,13 @@ def test_a_controller_that_is_cut_off_from_zookeeper_is_replaced(wires: Wires) -
         wires.heal()
         wait_in_sync(cluster.bootstrap, TOPIC, 3, 3)
         # The old one stands again, and is elected once the others are gone.
-        wait_for_candidates(server, 3)
         for broker in others:
             assert cluster.stop(broker) == 0, cluster.logs()
+        wait_until("the old one's election", lambda: store.controller() == old, ELECTED_S)
+        for broker in others:
             cluster.start(broker)
-            wait_in_sync(cluster.bootstrap, TOPIC, 3, 3)
-        assert controller_in(server) == old
+        wait_in_sync(cluster.bootstrap, TOPIC, 3, 3)
+        assert store.controller() == old
         create_replicated(cluster.bootstrap, "made-by-the-old-one", 3)
         load.wait_for(300)
         load.finish()
@@ -196,8 +194,8 @@ def test_a_controller_that_is_cut_off_from_zookeeper_is_replaced(wires: Wires) -
             assert "Traceback" not in cluster.log_text(node), cluster.log_text(node)[-5000:]
 
 
-def _other_controller(server: ZooKeeperServer, old: int) -> int | None:
-    found = controller_in(server)
+def _other_controller(store: VotingStore, old: int) -> int | None:
+    found = store.controller()
     return found if found != old else None
 
 

@@ -27,6 +27,7 @@ from clients.cluster_topics import create_replicated
 from clients.pk_cluster import PkCluster
 from clients.wires import Wires
 from confluent_kafka import KafkaException
+from faults.cluster import VOTING, voting_store
 from list_append.checker import Anomaly, Verdict, check
 from list_append.clients import (
     INPUTS,
@@ -45,7 +46,6 @@ from list_append.clients import (
 from list_append.copiers import Copier, commands, topics
 from list_append.faults import READY_S, Faults
 from list_append.history import History
-from zookeeper_server import ZooKeeperServer
 
 HERE = Path(__file__).resolve().parent
 SETTLE_S = 300.0
@@ -55,6 +55,7 @@ CONFIG = {
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "initial.broker.registration.timeout.ms": f"{READY_S * 1000:.0f}",
+    "pk.etcd.session.timeout.ms": "3000",
     "pk.zookeeper.session.timeout.ms": "2000",
     "transaction.state.log.min.isr": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
@@ -76,7 +77,7 @@ class Options(NamedTuple):
     cycles: int | None = None
     """Stop after so many faults."""
 
-    zookeeper: bool = False
+    store: str = "embedded"
     kill_all: bool = False
     planted: str | None = None
     seed: int = 1
@@ -162,13 +163,10 @@ def run(options: Options, say: bool = True) -> Report:
         wires = Wires()
         stack.callback(wires.close)
         address = None
-        if options.zookeeper:
-            server = stack.enter_context(ZooKeeperServer())
-            address = f"zookeeper://{server.address}/cluster"
+        if options.store in VOTING:
+            address = stack.enter_context(voting_store(options.store)).address()
         cluster = stack.enter_context(
-            PkCluster(
-                3, zookeeper=address, config=CONFIG, directory=folder / "cluster", wires=wires
-            )
+            PkCluster(3, store=address, config=CONFIG, directory=folder / "cluster", wires=wires)
         )
         for topic in (INPUTS, OUTPUTS):
             create_replicated(cluster.bootstrap, topic, PARTITIONS)
@@ -349,7 +347,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/check-transactions", description=__doc__)
     parser.add_argument("--minutes", type=float, default=None, help="how long faults happen (2)")
     parser.add_argument("--cycles", type=int, help="stop after so many faults")
-    parser.add_argument("--store", choices=["embedded", "zookeeper"], default="embedded")
+    parser.add_argument("--store", choices=["embedded", *VOTING], default="embedded")
     parser.add_argument(
         "--kill-all", action="store_true", help="the only fault is kill -9 of every node at once"
     )
@@ -373,7 +371,7 @@ def main() -> int:
     options = Options(
         minutes * 60,
         given.cycles,
-        given.store == "zookeeper",
+        given.store,
         given.kill_all,
         given.planted,
         given.seed,
