@@ -13,7 +13,7 @@ class _Broker(TypedDict):
     host: str | None
     port: int | None
     rack: str | None
-    controller: bool
+    controller: bool | None
     state: Annotated[str, Shown(word=True)]
     leaders: int
     replicas: int

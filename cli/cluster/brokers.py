@@ -44,8 +44,8 @@ _QUORUM_S = 2.0
 async def describe_nodes(admin: Admin) -> tuple[r.ClusterDescription, dict[int, r.Node]]:
     """The cluster and its brokers, including fenced ones if the broker that answers knows them.
 
-    The controller is the leader of the metadata quorum if that can be found out: in a KRaft
-    cluster, what a broker reports as the controller is any broker that forwards to it.
+    The controller is the leader of the metadata quorum: in a KRaft cluster, what a broker reports
+    as the controller is any broker that forwards to it. -1 if nobody can say who leads.
     """
     try:
         cluster = await admin.describe_cluster(include_fenced=True)
@@ -53,10 +53,14 @@ async def describe_nodes(admin: Admin) -> tuple[r.ClusterDescription, dict[int, 
         if e.code != ErrorCode.UNSUPPORTED_VERSION:
             raise
         cluster = await admin.describe_cluster()
-    # The broker cannot say, or this user may not ask: keep what was answered.
-    with trio.move_on_after(_QUORUM_S), suppress(KafkaError, ClientError):
-        quorum = await admin.describe_quorum()
-        cluster = replace(cluster, controller_id=quorum.leader_id)
+    leader = -1
+    with trio.move_on_after(_QUORUM_S), suppress(ClientError):
+        try:
+            leader = (await admin.describe_quorum()).leader_id
+        except KafkaError as e:
+            if e.code == ErrorCode.UNSUPPORTED_VERSION:  # no KRaft: the brokers know
+                leader = cluster.controller_id
+    cluster = replace(cluster, controller_id=leader)
     return cluster, {node.node_id: node for node in cluster.brokers}
 
 
@@ -103,8 +107,16 @@ class BrokerSnapshot(NamedTuple):
 
 
 async def ask_brokers(context: Context, admin: Admin) -> BrokerSnapshot:
-    """Asks the cluster for its topics, and each broker for its log directories and features."""
+    """Asks the cluster for its topics, and each broker for its log directories and features; says
+    why the controller is unknown."""
     cluster, nodes = await describe_nodes(admin)
+    if cluster.controller_id < 0:
+        down = admin.controller_down() if admin.controller_down is not None else None
+        context.say(
+            f"{down}."
+            if down is not None
+            else "Which node is the controller is unknown; `pk cluster quorum` asks it."
+        )
     topics: dict[str, TopicDescription] = {}
     dirs: dict[int, Any] = {}
     features: dict[int, Any] = {}
@@ -144,6 +156,11 @@ def known_brokers(snapshot: BrokerSnapshot) -> list[int]:
     return sorted({*snapshot.nodes, *(b for p in snapshot.partitions.values() for b in p.replicas)})
 
 
+def is_controller(broker: int, cluster: r.ClusterDescription) -> bool | None:
+    """Whether the broker is the controller; None while nobody says who is."""
+    return None if cluster.controller_id < 0 else broker == cluster.controller_id
+
+
 def broker_rows(snapshot: BrokerSnapshot) -> list[BrokerRow]:
     """A row for each broker."""
     partitions = snapshot.partitions.values()
@@ -161,7 +178,7 @@ def broker_rows(snapshot: BrokerSnapshot) -> list[BrokerRow]:
                 "host": node.host if node else None,
                 "port": node.port if node else None,
                 "rack": node.rack if node else None,
-                "controller": broker == snapshot.cluster.controller_id,
+                "controller": is_controller(broker, snapshot.cluster),
                 "state": state_of(node, dirs, features),
                 "leaders": leaders[broker],
                 "replicas": replicas[broker],

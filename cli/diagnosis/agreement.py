@@ -18,6 +18,7 @@ from pk.cli.diagnosis.snapshot import (
     partitions_counted,
 )
 from pk.cli.runtime.context import count, join, partition_name
+from pk.net.client.errors import ControllerDown, ControllerSilent
 
 _METADATA_LAG = 1000
 """A node that lacks more metadata records than this counts as behind."""
@@ -38,17 +39,22 @@ find-hanging)."""
 
 def controller(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """A cluster without a controller, or with a controller that hangs."""
-    silent = snapshot.controller is None and isinstance(snapshot.unseen.get(QUORUM), TimeoutError)
+    unseen = snapshot.unseen.get(QUORUM)
+    silent = isinstance(unseen, TimeoutError | ControllerSilent | ControllerDown)
+    silent = silent and snapshot.controller is None
     if snapshot.controller == -1 or silent:
+        known = isinstance(unseen, ControllerDown)
+        what = "The controller does not answer." if silent else "There is no controller."
         yield Finding(
             "controller",
             ERROR,
-            "The controller does not answer." if silent else "There is no controller.",
+            f"{unseen.why}." if known else what,
             (
                 "Until there is one, no topics can be created, no leaders elected, and no brokers "
                 "can join."
-            ),
-            "pk cluster quorum",
+            )
+            + ("" if known else " Start the controller's process again."),
+            unseen.step if known else "pk cluster health" if silent else "pk cluster quorum",
         )
 
 

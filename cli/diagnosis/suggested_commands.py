@@ -18,6 +18,7 @@ def cluster_words(context: Context) -> list[str]:
 
 
 def with_words(command: str, words: Sequence[str]) -> str:
-    if not command.startswith("pk "):
+    # `pk broker` finds the cluster of this machine itself.
+    if not command.startswith("pk ") or command.startswith("pk broker "):
         return command
     return " ".join((command, *words))

@@ -7,6 +7,7 @@ from typing import cast
 
 from pk.cli.command_line.errors import UsageError
 from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.up.cluster_files import silent_nodes
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.types import EncodeError
 from pk.net.client.errors import (
@@ -14,6 +15,7 @@ from pk.net.client.errors import (
     ClientError,
     ConfigError,
     ConnectFailed,
+    ControllerDown,
     ControllerSilent,
     Disconnected,
     NoBrokers,
@@ -96,7 +98,7 @@ def exit_code(error: BaseException) -> Exit:
             return error.code
         case UsageError() | ConfigError() | EncodeError():
             return Exit.USAGE
-        case NoBrokers() | ConnectFailed() | Disconnected():
+        case NoBrokers() | ConnectFailed() | ControllerDown() | Disconnected():
             return Exit.NO_CONNECTION
         case RequestTimedOut() | BufferExhausted() | TimeoutError():
             return Exit.TIMED_OUT
@@ -188,8 +190,8 @@ def named_sentence(name: str, error: BaseException) -> str:
 
 def _silent_controller(error: ControllerSilent) -> str:
     said = (
-        f"{str(error)[:1].upper()}{str(error)[1:]}, but brokers answer; it may hang, and no "
-        "other node has taken over"
+        f"{str(error)[:1].upper()}{str(error)[1:]}, but brokers answer: its process is down or "
+        "hangs, and no other node has taken over. Start it again"
     )
     if error.changes:
         said += "; the request may still take effect"
@@ -211,6 +213,9 @@ def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
     if not failures:
         return "No broker is known; give one with -b HOST:PORT."
     tried = "; ".join(f"{f.address}: {f.reason}" for f in failures)
+    dead = silent_nodes(f.address for f in failures)
+    if dead is not None:
+        return f"No broker answers ({tried}): {dead}."
     advertised = [f for f in failures if f.node_id >= 0]
     if advertised:
         first = advertised[0]

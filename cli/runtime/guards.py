@@ -43,8 +43,13 @@ def explained(handler: Handler) -> Handler:
     """`handler`; if it finds no broker, reports what listens instead."""
 
     async def run(context: Context) -> int | None:
+        from pk.cli.runtime.session import remember_brokers
+
+        remember_brokers(context.settings)
         try:
-            return await handler(context)
+            code = await handler(context)
+            _say_recalled(context)
+            return code
         except Exception as error:
             from pk.cli.runtime.failures import explain
 
@@ -54,6 +59,23 @@ def explained(handler: Handler) -> Handler:
             raise found from error
 
     return run
+
+
+def _say_recalled(context: Context) -> None:
+    """Says, once, if another broker than those given answered."""
+    assert context.session is not None
+    admin = context.session.opened(context.settings)
+    node = admin.cluster.recalled if admin is not None else None
+    if admin is None or node is None or node.address in context.session.reported:
+        return
+    context.session.reported.add(node.address)
+    from pk.cli.up.cluster_files import silent_nodes
+
+    why = silent_nodes(n.address for n in admin.cluster.bootstrap)
+    context.say(
+        f"{context.settings.bootstrap} does not answer; {node.address}, another broker of the "
+        f"cluster, did{f' ({why})' if why else ''}."
+    )
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ client.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ class Session:
         self._nursery = nursery
         self._opening = trio.Lock()
         self._admins: dict[tuple[str, tuple[tuple[str, str], ...]], Admin] = {}
+        self._thorough: weakref.WeakSet[Admin] = weakref.WeakSet()
         self.answered: dict[str, str] = {}
         """The cluster found at each address, for profiles that expect one."""
 
@@ -59,6 +61,7 @@ class Session:
         async with self._opening:
             found = self._admins.get(key)
             if found is None:
+                remember_brokers(settings)
                 found = await self._nursery.start(_hold, settings.bootstrap, config)
                 self._admins[key] = found
         return found
@@ -69,7 +72,9 @@ class Session:
         from pk.net.client.admin import Admin
 
         found = Admin(admin.cluster, admin.config)
+        found.controller_down = admin.controller_down
         found.thorough = True
+        self._thorough.add(found)
         return found
 
     def opened(self, settings: Settings) -> Admin | None:
@@ -78,6 +83,11 @@ class Session:
             if bootstrap == settings.bootstrap:
                 return admin
         return None
+
+    @property
+    def awaits_controller(self) -> bool:
+        """Whether a client waits for what only the controller can answer."""
+        return any(a.awaiting_controller for a in (*self._admins.values(), *self._thorough))
 
     def silent(self, for_s: float) -> list[Node]:
         """Brokers that have not answered a request of any client for this many seconds, each
@@ -105,15 +115,31 @@ class Session:
             scope.cancel()
 
 
+def remember_brokers(settings: Settings) -> None:
+    """Lets the clients that the calling task opens from now on try brokers of earlier runs."""
+    from pk.cli.runtime.known_brokers import KnownBrokers
+    from pk.net.client.recall import RECALL
+
+    RECALL.set(KnownBrokers(settings.profile.name if settings.profile else None))
+
+
 async def _hold(
     bootstrap: str,
     config: dict[str, object],
     *,
     task_status: trio.TaskStatus[Admin] = trio.TASK_STATUS_IGNORED,
 ) -> None:
+    from pk.cli.up.cluster_files import silent_controller
     from pk.net.client.admin import open_admin
+    from pk.net.client.errors import ControllerDown
+
+    def down() -> ControllerDown | None:
+        known = [*admin.cluster.metadata.brokers.values(), *admin.cluster.bootstrap]
+        found = silent_controller(node.address for node in known)
+        return None if found is None else ControllerDown(*found)
 
     async with open_admin(bootstrap, config) as admin:
+        admin.controller_down = down
         task_status.started(admin)
         await trio.sleep_forever()
 

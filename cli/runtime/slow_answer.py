@@ -49,11 +49,15 @@ async def _show_waits(context: Context) -> None:
     while not context.spoke:
         passed_s = trio.current_time() - began
         if silent := context.session.silent(_AFTER_S):
-            context.show_status(_waits_for(silent, passed_s))
+            through = context.session.awaits_controller
+            context.show_status(_waits_for(silent, passed_s, through=through))
         elif changes and passed_s >= _WORKING_AFTER_S:
             context.show_status(f"Working, {passed_s:.0f} s; Ctrl-C stops.")
         await trio.sleep(_EVERY_S)
 
 
-def _waits_for(nodes: Sequence[Node], passed_s: float) -> str:
-    return f"Waiting for {join([node.who for node in nodes], 3)}, {passed_s:.0f} s; Ctrl-C stops."
+def _waits_for(nodes: Sequence[Node], passed_s: float, *, through: bool) -> str:
+    """`through`: they were asked to pass on what is the controller's to answer."""
+    asked = join([node.who for node in nodes], 3)
+    whom = f"the controller, asked through {asked}" if through else asked
+    return f"Waiting for {whom}, {passed_s:.0f} s; Ctrl-C stops."

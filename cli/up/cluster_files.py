@@ -18,7 +18,9 @@ import fcntl
 import json
 import os
 import secrets
+import shlex
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, field
 from typing import Any, Final
 
@@ -185,6 +187,63 @@ def nodes_running() -> list[tuple[str, str]]:
             nodes = state.nodes if state else ()
             found += [(str(node.node), f"{node.role}, {node.state}") for node in nodes]
     return found
+
+
+def at(addresses: Iterable[str]) -> ClusterState | None:
+    """The running cluster of this machine that has a node at one of these addresses."""
+    wanted = set(addresses)
+    for directory in running():
+        with contextlib.suppress(CommandError):
+            state = read_state(directory)
+            if state is not None and any(node.address in wanted for node in state.nodes):
+                return state
+    return None
+
+
+_WHY_SILENT: Final = {
+    STOPPED: ("was stopped or killed", "start"),
+    DEAD: ("has died", "start"),
+    PAUSED: ("is paused", "resume"),
+}
+"""State → why the node does not answer, and the verb of `pk broker` that changes it."""
+
+
+def silent_controller(addresses: Iterable[str]) -> tuple[str, str] | None:
+    """Why the cluster with these addresses has no controller that could answer, and the command
+    that brings it back; None if one runs, or it is not a cluster of this machine."""
+    state = at(addresses)
+    if state is None:
+        return None
+    controllers = [node for node in state.nodes if "controller" in node.role]
+    if not controllers or any(node.state not in _WHY_SILENT for node in controllers):
+        return None
+    node = controllers[0]
+    why, _ = _WHY_SILENT[node.state]
+    said = (
+        f"The controller, node {node.node} of the cluster in {state.directory}, {why}, and nothing "
+        "can be changed without it"
+    )
+    return said, waking(state, node)
+
+
+def waking(state: ClusterState, node: NodeState) -> str:
+    """The command that has a stopped or paused node answer again."""
+    _, verb = _WHY_SILENT.get(node.state, ("", "start"))
+    several = f" --data {shlex.quote(state.directory)}" if len(running()) > 1 else ""
+    return f"pk broker {verb} {node.node}{several}"
+
+
+def silent_nodes(addresses: Iterable[str]) -> str | None:
+    """Which nodes of the cluster with these addresses do not run, and what brings them back; None
+    if all do, or it is not a cluster of this machine."""
+    state = at(addresses)
+    dead = [node for node in state.nodes if node.state in _WHY_SILENT] if state else []
+    if state is None or not dead:
+        return None
+    said = [f"node {node.node} {_WHY_SILENT[node.state][0]}" for node in dead]
+    steps = " and ".join(f"`{waking(state, node)}`" for node in dead)
+    brings = "brings it" if len(dead) == 1 else "bring them"
+    return f"{', '.join(said)}: {steps} {brings} back"
 
 
 def find(data: str | None) -> ClusterState:

@@ -32,6 +32,7 @@ from pk.net.client.errors import (
     is_passing,
 )
 from pk.net.client.metadata import Metadata, TopicInfo
+from pk.net.client.recall import RECALL, Remembered
 from pk.net.client.results import CoordinatorType, Node
 
 METADATA: Final = 3
@@ -133,6 +134,12 @@ class Cluster:
         self._closed = False
         self.reached_once = False
         """Whether a broker ever answered."""
+
+        self.recalled: Node | None = None
+        """The broker that answered where no address given did, if it was one from an earlier
+        run."""
+
+        self._recall = RECALL.get()
 
         self._refresh_lock = trio.Lock()
         self._all_failed_since: float | None = None
@@ -268,13 +275,37 @@ class Cluster:
             candidates = [n for n in candidates if n.address not in silent | {besides.node.address}]
         try:
             connection = await self._first_of(candidates)
-        except NoBrokers:
-            if besides is None and self._all_failed_since is None:
-                self._all_failed_since = trio.current_time()
-            raise
+        except NoBrokers as e:
+            recalled = await self._recalled(e) if besides is None and not known else None
+            if recalled is None:
+                if besides is None and self._all_failed_since is None:
+                    self._all_failed_since = trio.current_time()
+                raise
+            connection = recalled
         self._all_failed_since = None
         self.reached_once = True
         return connection
+
+    async def _recalled(self, error: NoBrokers) -> Connection | None:
+        """A connection to a broker that is known from an earlier run. Adds those that do not answer
+        to what `error` says."""
+        if self._recall is None:
+            return None
+        found = self._recall.brokers(self.bootstrap)
+        given = {node.address for node in self.bootstrap}
+        for node in found.nodes:
+            if node.address in given:
+                continue
+            try:
+                connection = await self._first_of([node])
+            except NoBrokers as e:
+                error.failures.extend(e.failures)
+                continue
+            if found.cluster_id is None or await _cluster_id(connection) == found.cluster_id:
+                self.recalled = node
+                return connection
+            connection.close()
+        return None
 
     async def _first_of(self, candidates: Sequence[Node]) -> Connection:
         """A connection to the first that answers. One after the other, but it does not wait long
@@ -476,6 +507,10 @@ class Cluster:
             if error_code:
                 raise KafkaError(error_code, "the broker refused Metadata")
             self.metadata.apply(response, trio.current_time(), all_topics=asked is None)
+            if self._recall is not None and response.brokers:
+                brokers = tuple(self.metadata.brokers.values())
+                found = Remembered(brokers, self.metadata.cluster_id)
+                self._recall.learned(self.bootstrap, found)
             self.metadata_changed()
             return response
 
@@ -576,6 +611,16 @@ class Cluster:
     def forget_coordinator(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> None:
         """Look the coordinator up again the next time."""
         self.coordinators.pop((type, key), None)
+
+
+async def _cluster_id(connection: Connection) -> str | None:
+    """The id of the cluster that a broker belongs to; None if it does not say."""
+    from pk.core.wire.messages.metadata import MetadataRequest
+
+    with suppress(KafkaError, ClientError):
+        response = await connection.request(MetadataRequest(topics=[]), low=2)
+        return response.cluster_id
+    return None
 
 
 @asynccontextmanager

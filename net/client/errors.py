@@ -111,6 +111,18 @@ class ControllerSilent(RequestTimedOut):
         self.changes = changes
 
 
+class ControllerDown(ClientError):
+    """The controller cannot answer, as whoever started it on this machine knows: its process does
+    not run, or is paused. `step` is the command that brings it back. What was `asked` for is with a
+    broker, which may still pass it on."""
+
+    def __init__(self, why: str, step: str, *, asked: bool = False) -> None:
+        then = ", and what was asked for may take effect then" if asked else ""
+        super().__init__(f"{why}; `{step}` brings it back{then}")
+        self.why = why
+        self.step = step
+
+
 class NotUp(KafkaError):
     """A broker that was asked for by its id is down: no other can answer for it."""
 

@@ -24,7 +24,7 @@ from pk.cli.runtime.failures import NOT_AUTHORISED, phrase
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError, RequestTimedOut
+from pk.net.client.errors import ClientError, ControllerDown, RequestTimedOut
 from pk.net.client.results import (
     LogDirDescription,
     PartitionDescription,
@@ -95,10 +95,12 @@ def _controller(facts: Facts) -> Check:
         if quorum.leader_id < 0:
             return Check("controller", PROBLEM, "there is none", "pk cluster quorum")
         return Check("controller", OK, f"node {quorum.leader_id}, epoch {quorum.leader_epoch}")
-    if controller < 0:
-        return Check("controller", PROBLEM, "there is none", "pk cluster quorum")
+    if isinstance(facts.quorum, ControllerDown):
+        return Check("controller", PROBLEM, facts.quorum.why, facts.quorum.step)
     if isinstance(facts.quorum, ClientError):
         return Check("controller", PROBLEM, str(facts.quorum), "pk cluster quorum")
+    if controller < 0:
+        return Check("controller", PROBLEM, "there is none", "pk cluster quorum")
     return Check("controller", OK, f"node {controller}")
 
 

@@ -21,6 +21,7 @@ from pk.net.client.connection import Connection
 from pk.net.client.errors import (
     ClientError,
     ConnectFailed,
+    ControllerDown,
     ControllerSilent,
     Disconnected,
     NoBrokers,
@@ -40,6 +41,9 @@ Failure = Exception
 FAILURES: Final = (KafkaError, ClientError, ProtocolError)
 _LOOK_S: Final = 2.0
 """A broker that has not answered by then may be gone: the others are asked, as often again."""
+
+_DOWN_S: Final = 0.5
+"""How often, while the controller is waited for, it is asked whether it is known to be down."""
 
 _ASIDE_S: Final = 1.0
 """How long a broker is given to show that it is not the one that hangs."""
@@ -90,6 +94,29 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return grouped
 
 
+async def _before(
+    ask: Callable[[], Awaitable[R]], over: Callable[[], Awaitable[None]]
+) -> tuple[R, ...]:
+    """What `ask` gets; nothing if `over` returns first. Raises what `ask` raises."""
+    answers: list[R] = []
+    errors: list[Exception] = []
+
+    async def run() -> None:
+        try:
+            answers.append(await ask())
+        except Exception as e:  # noqa: BLE001 - raised again below, ungrouped
+            errors.append(e)
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await over()
+        nursery.cancel_scope.cancel()
+    if errors:
+        raise errors[0]
+    return tuple(answers)
+
+
 class AdminBase:
     """The parts of an admin client that ask; the operations are in the classes that derive from
     it."""
@@ -100,6 +127,13 @@ class AdminBase:
 
         self.config = config
         self.together = Together(cluster)
+        self.controller_down: Callable[[], ControllerDown | None] | None = None
+        """Says why the controller cannot answer, where this machine knows that; asked while one
+        waits for it."""
+
+        self.awaiting_controller = 0
+        """How many tasks wait for what only the controller can answer."""
+
         self.thorough = False
         """Whether to ask a straggler again, and the broker that may have replaced it: until
         `default.api.timeout.ms`."""
@@ -122,9 +156,36 @@ class AdminBase:
             self.cluster.metadata.controller_id = -1
 
         try:
-            return await self._retry(attempt, "the controller", moved)
+            return await self._unless_down(lambda: self._retry(attempt, "the controller", moved))
         except Unanswered as e:
             raise await self._who_hangs(e) from None
+
+    async def _unless_down(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """What `ask` gets that needs the controller. Raises what `ask` raises, and ControllerDown
+        as soon as it is known that there will be no answer."""
+        self.awaiting_controller += 1
+        try:
+            return await self._told_if_down(ask)
+        finally:
+            self.awaiting_controller -= 1
+
+    async def _told_if_down(self, ask: Callable[[], Awaitable[R]]) -> R:
+        down = self.controller_down
+        if down is None:
+            return await ask()
+        if (found := down()) is not None:
+            raise found
+
+        async def known() -> None:
+            nonlocal found
+            while found is None:
+                await trio.sleep(_DOWN_S)
+                found = down()
+
+        for answer in await _before(ask, known):
+            return answer
+        assert found is not None
+        raise ControllerDown(found.why, found.step, asked=True)
 
     async def _who_hangs(self, error: Unanswered) -> RequestTimedOut:
         """The error to raise where a change that is the controller's to make was not answered: the
@@ -152,29 +213,20 @@ class AdminBase:
         """
         limit_ms = self.config.pk_straggler_timeout_ms
         if limit_ms < 0 or self.thorough:
-            return await ask()
-        answers: list[R] = []
-        errors: list[Exception] = []
+            return await self._unless_down(ask)
         silent: list[Node] = []
 
-        async def run() -> None:
-            try:
-                answers.append(await ask())
-            except Exception as e:  # noqa: BLE001 - raised again below, ungrouped
-                errors.append(e)
-            nursery.cancel_scope.cancel()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
+        async def late() -> None:
+            nonlocal silent
             await trio.sleep(limit_ms / 1000)
             silent = self.cluster.silent(limit_ms / 2000)
-            with suppress(*FAILURES):
+            try:
                 await self.cluster.refresh(())
-                nursery.cancel_scope.cancel()
-        if answers:
-            return answers[0]
-        if errors:
-            raise errors[0]
+            except FAILURES:
+                await trio.sleep_forever()
+
+        for answer in await _before(lambda: self._unless_down(ask), late):
+            return answer
         raise ControllerSilent(silent, limit_ms)
 
     async def _while_there(
@@ -185,29 +237,20 @@ class AdminBase:
 
         Raises what `ask` raises, and Disconnected where the broker has gone.
         """
-        answers: list[R] = []
-        errors: list[Exception] = []
 
-        async def run() -> None:
-            try:
-                answers.append(await ask(await self.cluster.connection(node_id, purpose)))
-            except Exception as e:  # noqa: BLE001 - raised again below, ungrouped
-                errors.append(e)
-            nursery.cancel_scope.cancel()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
+        async def gone() -> None:
             while True:
                 await trio.sleep(_LOOK_S)
                 with suppress(*FAILURES):
                     await self.cluster.refresh(())
                     if node_id not in self.cluster.metadata.brokers:
-                        nursery.cancel_scope.cancel()
-                        break
-        if answers:
-            return answers[0]
-        if errors:
-            raise errors[0]
+                        return
+
+        async def ask_it() -> R:
+            return await ask(await self.cluster.connection(node_id, purpose))
+
+        for answer in await _before(ask_it, gone):
+            return answer
         raise Disconnected(f"broker {node_id} did not answer, and is no longer in the cluster")
 
     async def _retry(

@@ -81,7 +81,9 @@ class ConfigOperations(AdminBase):
                 return await self._write_whole_configs(connection, asked, validate_only)
             return await _alter_incrementally(connection, asked, validate_only)
 
-        answers = await self._batches(listed, self._route_changes, ask, changes=True)
+        answers = await self._unless_down(
+            lambda: self._batches(listed, self._route_changes, ask, changes=True)
+        )
         named: dict[tuple[Any, ...], RequestTimedOut] = {}
         for resource, answer in answers.items():
             if isinstance(answer, Unanswered):
