@@ -33,11 +33,11 @@ def handler_of(parsed: Parsed) -> Work:
     assert parsed.work is not None
     handler: Work = parsed.work
     once = parsed.work
-    seconds, how = values.get("watch_s"), values.get("trace")
-    if seconds is not None:
+    every, how = values.get("repeat"), values.get("trace")
+    if every is not None:
         from pk.cli.output.watch import watch
 
-        handler = lambda context: watch(context, once, seconds)
+        handler = lambda context: watch(context, once, every.s)
     if parsed.node.blocking:
         return handler
     if any(option.dest == "profile" for option in parsed.node.options):
@@ -46,7 +46,7 @@ def handler_of(parsed: Parsed) -> Work:
         if parsed.declared is None or not parsed.declared.guards_itself:
             handler = guarded(handler)
         handler = explained(handler)
-    if seconds is None:
+    if every is None:
         from pk.cli.runtime.slow_answer import showing_waits
 
         if parsed.declared is None or not parsed.declared.shows_waits:

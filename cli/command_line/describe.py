@@ -16,13 +16,26 @@ from pk.cli.command_line.parameters import (
     info_of,
     options_of,
 )
-from pk.cli.command_line.values import Pair, config_pair, count, pause, seconds
+from pk.cli.command_line.values import (
+    Pair,
+    apache_minutes,
+    apache_ms,
+    config_pair,
+    count,
+    pause,
+    signed,
+    span,
+)
 from pk.cli.output.schema import column_names
+from pk.core.durations import Duration
 
-_KINDS = {int: "int", float: "number", Pair: "pair"}
+_KINDS = {int: "int", float: "number", Pair: "pair", Duration: "duration"}
 _PARSERS: dict[Any, str] = {
     count: "count",
-    seconds: "seconds",
+    span: "duration",
+    signed: "duration",
+    apache_ms: "milliseconds",
+    apache_minutes: "minutes",
     pause: "pause",
     config_pair: "config",
 }

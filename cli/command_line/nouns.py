@@ -299,8 +299,8 @@ NOUNS: Final[dict[str, Entry]] = {
     "help": Entry(
         ("help",),
         (
-            "Show help on a command, or a page: positions, formats, exit-codes, errors, configs, "
-            "profiles, trace, fake."
+            "Show help on a command, or a page: positions, durations, formats, exit-codes, errors, "
+            "configs, profiles, trace, fake."
         ),
         "pk.cli.nouns.help.commands:HELP",
     ),

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 from pk.cli.command_line.known_values import FORMATS
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.tree import CONNECTION, OUTPUT
-from pk.cli.command_line.values import Pair, config_pair, count, pause, seconds
+from pk.cli.command_line.values import Pair, apache_ms, config_pair, count, pause, span
+from pk.core.durations import Duration
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -173,15 +174,15 @@ class Listing(Format):
 class Watch:
     """For commands that show something and change nothing, so they can be repeated."""
 
-    watch_s: Annotated[
-        float | None,
+    repeat: Annotated[
+        Duration | None,
         Option(
             "-w",
             "--watch",
-            value="SECONDS",
+            value="DURATION",
             parser=pause,
-            assumed="2",
-            help="Refresh every SECONDS (default: 2) and highlight changes; Ctrl-C stops.",
+            assumed="2s",
+            help="Refresh this often (default: 2s) and highlight changes; Ctrl-C stops.",
         ),
     ] = None
 
@@ -257,16 +258,30 @@ def interval_option(default: str) -> Option:
     """--interval of a command that shows something again and again."""
     return Option(
         "--interval",
-        value="SECONDS",
-        parser=seconds,
-        help=f"Refresh every SECONDS (default: {default}).",
+        value="DURATION",
+        parser=span,
+        help=f"Refresh this often (default: {default}).",
     )
 
 
-def stop_timeout_option(default_s: int) -> Option:
-    """--timeout-s of a command that starts or stops a broker."""
+def stop_timeout_option(default: str) -> Option:
+    """--timeout of a command that starts or stops something."""
     return Option(
-        "--timeout-s", value="S", help=f"How long to wait for it to finish (default: {default_s})."
+        "--timeout",
+        "--timeout-s",
+        value="DURATION",
+        help=f"How long to wait for it to finish (default: {default}).",
+    )
+
+
+def apache_ms_option(*names: str, help: str, hidden: bool = False) -> Option:
+    """An option of Apache's tools whose value is in milliseconds there."""
+    return Option(
+        *names,
+        value="MS",
+        parser=apache_ms,
+        help=f"{help} A number alone is milliseconds, as in Apache's tool.",
+        hidden=hidden,
     )
 
 
@@ -394,7 +409,7 @@ RecordFormat = Annotated[
 RawRecords = Annotated[bool, Option("--raw", help="Show internal topics as bytes, not decoded.")]
 QuietTimeout = Annotated[
     int | None,
-    Option("--timeout-ms", value="MS", help="Stop after MS without a record; negative: never."),
+    apache_ms_option("--timeout-ms", help="Stop after MS without a record; negative: never."),
 ]
 Seed = Annotated[
     int | None,

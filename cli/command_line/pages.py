@@ -7,6 +7,7 @@ from collections.abc import Sequence
 PAGES = {
     "exit-codes": "the exit codes of pk",
     "positions": "how to write a position in a topic",
+    "durations": "how to write a duration",
     "formats": "output formats, and how to filter and sort results",
     "errors": "Kafka's errors: what each means, and what to do",
     "configs": "config keys of topics, brokers, groups and clients, searchable",
@@ -39,9 +40,23 @@ A position in a partition is the value of -o/--offset, --to and similar options.
 TIME is
   1767225600           seconds since 1970, or milliseconds from 100000000000 on
   2026-01-31           a day; 2026-01-31T14:00, 2026-01-31T14:00:00.5+02:00 a moment
-  -90m                 this long ago: ms, s, m, h, d, w, joined as in -1h30m
+  -90m                 this long ago (`pk help durations`)
   now, today, yesterday, 'yesterday 14:00'
 Times without a zone are local.
+"""
+
+DURATIONS = """\
+A duration is a number with a unit, or several of them. A number alone is seconds.
+
+  500ms                milliseconds
+  30, 30s              seconds
+  1.5m, 1m30s          minutes; min is the same
+  2h  1d  1w           hours, days, weeks
+  '7 days'             a unit may be written out
+
+The options of Apache's tools keep Apache's unit for a number alone, and their help says so:
+--timeout-ms 5000, --timeout-ms 5s. Configs keep the unit of their key: retention.ms=86400000 is
+retention.ms=1d.
 """
 
 FORMATS = """\
@@ -162,7 +177,12 @@ def page(name: str, words: Sequence[str] = (), width: int = 100) -> str:
         return folded(fake_page(), width)
     if name == "profiles":
         return folded(_profiles(), width)
-    texts = {"positions": POSITIONS, "formats": FORMATS, "trace": TRACE}
+    texts = {
+        "positions": POSITIONS,
+        "durations": DURATIONS,
+        "formats": FORMATS,
+        "trace": TRACE,
+    }
     return folded(texts[name], width)
 
 

@@ -18,10 +18,10 @@ OUTPUT: Final = "Output"
 class Option:
     """An option. `value` is the word that help shows for its value; a flag has none.
 
-    `kind` says how the value is read: text, int, count, number, seconds, pause, pair, list (comma
-    separated) or choice. `complete` names what completes it. An option with `assumed` may stand
-    without its value; if it `takes_next`, it takes the next word unless that is an option. `panel`
-    is the heading that help shows it under.
+    `kind` says how the value is read: text, int, count, number, duration, pause, milliseconds,
+    minutes, pair, list (comma separated) or choice. `complete` names what completes it. An option
+    with `assumed` may stand without its value; if it `takes_next`, it takes the next word unless
+    that is an option. `panel` is the heading that help shows it under.
     """
 
     __slots__ = (

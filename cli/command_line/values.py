@@ -1,18 +1,21 @@
 """Parsers of option values.
 
-An option's annotation selects its parser: `int`, `float`, `str`, `Pair` or a `Literal`; `count`,
-`seconds`, `pause` and `config_pair` are stricter and are given as typer's `parser`. Each raises
-ValueError with a message that continues the option's name.
+An option's annotation selects its parser: `int`, `float`, `str`, `Pair`, `Duration` or a `Literal`;
+`count`, `span`, `pause`, `config_pair` and others are stricter and are given as typer's `parser`.
+Each raises ValueError with a message that continues the option's name.
 """
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-_PAUSE_MIN_S: Final = 0.1
+from pk.core.durations import Duration, duration_ms, signed_ms
+
+_PAUSE_MIN_MS: Final = 100
 """A repeated command must not keep a cluster busy."""
 
-_DAY_S: Final = 86_400
+_DAY_MS: Final = 86_400_000
 
 
 class Pair(NamedTuple):
@@ -49,29 +52,63 @@ def finite(text: str) -> float:
     return number
 
 
-def seconds_in(text: str) -> float | None:
-    """The seconds in `2`, `0.5` or `2s`; None if the text is not a time."""
-    number = text.removesuffix("s")
-    if not number.replace(".", "", 1).isdecimal() or not number.isascii():
-        return None
-    return float(number)
+def duration(text: str) -> Duration:
+    """A duration: a number with a unit, or seconds."""
+    return Duration(_milliseconds(text, duration_ms))
 
 
-def seconds(text: str) -> float:
-    """A time above 0, at most a day, in seconds."""
-    found = seconds_in(text)
-    if not found or found > _DAY_S:
-        raise ValueError(f"needs seconds above 0 such as 2 or 0.5, not {text!r}")
+def span(text: str) -> Duration:
+    """A duration above 0."""
+    found = duration(text)
+    if found.ms < 1:
+        raise ValueError(f"needs a duration above 0, such as 500ms or 2s, not {text!r}")
     return found
 
 
-def pause(text: str) -> float:
-    """An interval in seconds: a tenth or more."""
-    found = seconds_in(text)
-    if found is None or not _PAUSE_MIN_S <= found <= _DAY_S:
-        limits = f"from {_PAUSE_MIN_S} to {_DAY_S}"
-        raise ValueError(f"needs seconds {limits}, such as 2 or 0.5, not {text!r}")
+def signed(text: str) -> Duration:
+    """A duration that may have a minus."""
+    return Duration(_milliseconds(text, signed_ms))
+
+
+def pause(text: str) -> Duration:
+    """The time between two rounds of a repeated command: a tenth of a second or more."""
+    found = duration(text)
+    if not _PAUSE_MIN_MS <= found.ms <= _DAY_MS:
+        raise ValueError(f"needs a duration from {_PAUSE_MIN_MS}ms to 1d, not {text!r}")
     return found
+
+
+def is_duration(text: str) -> bool:
+    """Whether the text is a duration."""
+    try:
+        duration_ms(text)
+    except ValueError:
+        return False
+    return True
+
+
+def apache_ms(text: str) -> int:
+    """The value of an option of Apache's tools: milliseconds, which may be negative; or a duration
+    with a unit."""
+    if text.removeprefix("-").isdecimal():
+        return whole(text)
+    return _milliseconds(text, duration_ms)
+
+
+def apache_minutes(text: str) -> Duration:
+    """The value of an option of Apache's tools: minutes, above 0; or a duration with a unit."""
+    found = _milliseconds(text, partial(duration_ms, bare="m"))
+    if found < 1:
+        raise ValueError(f"needs a duration above 0, not {text!r}")
+    return Duration(found)
+
+
+def _milliseconds(text: str, read: Callable[[str], int]) -> int:
+    try:
+        return read(text)
+    except ValueError:
+        example = "such as 500ms, 90s, 15m, 1h30m or 2d"
+        raise ValueError(f"needs a duration {example}, not {text!r}") from None
 
 
 def pair(text: str) -> Pair:
@@ -104,5 +141,6 @@ READERS: Final[dict[Any, Callable[[str], Any]]] = {
     int: whole,
     float: finite,
     Pair: pair,
+    Duration: duration,
 }
 """What reads a value, by its type."""

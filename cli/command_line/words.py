@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.parameters import choices_of, info_of, long_name
-from pk.cli.command_line.values import pause, seconds_in
+from pk.cli.command_line.values import is_duration, pause
 
 if TYPE_CHECKING:
     from typer.core import TyperArgument, TyperOption
@@ -150,7 +150,7 @@ class Words:
             return False
         if word in choices_of(option):
             return True
-        return info_of(option).parser is pause and seconds_in(word) is not None
+        return info_of(option).parser is pause and is_duration(word)
 
     def _next_value(self, name: str) -> str:
         known = (*self.options, *HELP)

@@ -12,16 +12,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from pk.cli.runtime.exits import Unusable
+from pk.core.durations import ratio_ms
 
-_TIMES_MS: Final = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
-}
 _SIZES: Final = {
     "b": 1,
     "kb": 10**3,
@@ -35,18 +27,8 @@ _SIZES: Final = {
 }
 _KEY_UNITS_MS: Final = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000}
 _KEY_UNIT_NAMES: Final = {"ms": "milliseconds", "bytes": "bytes"}
-_WORDS: Final = {
-    "millisecond": "ms",
-    "second": "s",
-    "sec": "s",
-    "minute": "min",
-    "hour": "h",
-    "day": "d",
-    "week": "w",
-}
-
 _NUMBER: Final = re.compile(r"[+-]?\d+")
-_PARTS: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
 _WITH_UNIT: Final = re.compile(r"[+-]?\d+(?:\.\d+)?\s*[a-zA-Z][a-zA-Z0-9.\s]*")
 
 _TIME_SHOWN: Final = (
@@ -111,23 +93,16 @@ def _example(key: str, unit: str) -> str:
 
 
 def _span_ms(text: str) -> Fraction | None:
-    return _sum(text, _TIMES_MS)
+    try:
+        return Fraction(*ratio_ms(text))
+    except ValueError:
+        return None
 
 
 def _size(text: str) -> Fraction | None:
-    return _sum(text, _SIZES) if len(_PARTS.findall(text)) == 1 else None
-
-
-def _sum(text: str, units: dict[str, int]) -> Fraction | None:
-    total, position = Fraction(0), 0
-    for part in _PARTS.finditer(text):
-        word = part[2].lower()
-        word = _WORDS.get(word.removesuffix("s"), word)
-        if part.start() != position or word not in units:
-            return None
-        total += Fraction(part[1]) * units[word]
-        position = part.end()
-    return total if position == len(text) else None
+    found = _SIZE.fullmatch(text)
+    unit = _SIZES.get(found[2].lower()) if found else None
+    return Fraction(found[1]) * unit if found and unit else None
 
 
 def in_words(key: str, value: str | None) -> str | None:

@@ -187,7 +187,7 @@ def hanging_transactions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         mine = [t for t in bad if t.producer_id == producer]
         silent = snapshot.now_ms - min(t.last_ms for t in mine)
         topics = sorted({t.partition.topic for t in mine})
-        young = "" if silent > _LOOKED_FOR_MS else " --max-transaction-timeout 1"
+        young = "" if silent > _LOOKED_FOR_MS else " --max-transaction-timeout 1m"
         yield Finding(
             "hanging-transactions",
             ERROR,

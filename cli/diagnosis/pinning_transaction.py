@@ -79,7 +79,7 @@ def next_step(tp: TopicPartition, held: PinningTransaction, now_ms: int) -> str 
     if held.known is Known.NO:
         step = f"pk transactions find-hanging {shlex.quote(tp.topic)}"
         young = held.last_ms < 0 or now_ms - held.last_ms < _LONGEST_MIN * 60_000
-        return f"{step} --max-transaction-timeout 1" if young else step
+        return f"{step} --max-transaction-timeout 1m" if young else step
     if held.transactional_id is not None:
         return f"pk transactions describe {shlex.quote(held.transactional_id)}"
     return None

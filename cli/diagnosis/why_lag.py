@@ -412,13 +412,12 @@ def explain_lag(f: LagFacts) -> Explanation:
         )
         return Explanation(f.group, "no-lag", verdict, tuple(_facts(f)))
     if not found:
+        longer_s = max(int(STILL_S), int(f.between_s * 2)) + 1
         verdict = (
             f"{head}, without a visible cause: {count(len(f.members), 'member')}, {f.state}. "
-            f"Measure for longer with --for {max(int(STILL_S) + 1, int(f.between_s * 2) + 1)}."
+            f"Measure for longer with --for {longer_s}s."
         )
-        again = (
-            f"pk why lag {_quoted(f.group)} --for {max(int(STILL_S) + 1, int(f.between_s * 2) + 1)}"
-        )
+        again = f"pk why lag {_quoted(f.group)} --for {longer_s}s"
         return Explanation(f.group, "unclear", verdict, tuple(_facts(f)), (again,))
     first, *others = found
     evidence = [*_facts(f), *first.evidence]

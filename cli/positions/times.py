@@ -4,8 +4,9 @@
 A time without a zone is local. Pure: the current time and the zone are arguments.
 """
 
-import re
 from datetime import UTC, datetime, timedelta, tzinfo
+
+from pk.core.durations import duration_ms
 
 MILLISECONDS_FROM = 100_000_000_000
 """A bare number from here up is milliseconds, below it seconds (as seconds: the year 5138)."""
@@ -13,39 +14,7 @@ MILLISECONDS_FROM = 100_000_000_000
 TIME_MAX_MS = (1 << 63) - 1
 """The last time that a record can have."""
 
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_ISO_DURATION = re.compile(
-    r"([+-])?P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:\.\d+)?)S)?)?",
-    re.IGNORECASE,
-)
 _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
-
-
-def duration_ms(text: str) -> int:
-    """The milliseconds of a duration such as `90m`, `1h30m`, `2d`. Raises ValueError."""
-    position, total = 0, 0.0
-    for found in _DURATION.finditer(text):
-        if found.start() != position:
-            break
-        total += float(found[1]) * _UNITS_MS[found[2]]
-        position = found.end()
-    if position != len(text) or not text:
-        raise ValueError(f"not a duration: {text!r} (such as 90s, 15m, 1h30m, 2d)")
-    if total > TIME_MAX_MS:
-        raise ValueError(f"too long: {text!r}")
-    return round(total)
-
-
-def iso_duration_ms(text: str) -> int:
-    """The milliseconds of an ISO 8601 duration `PnDTnHnMnS`, as in Apache's `--by-duration`. Raises
-    ValueError."""
-    found = _ISO_DURATION.fullmatch(text)
-    if found is None or not any(found.groups()[1:]):
-        raise ValueError(f"not a duration: {text!r} (such as P1D, PT90M, P1DT2H)")
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups()[1:])
-    total = ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000
-    return round(-total if found[1] == "-" else total)
 
 
 def time_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import Unusable
+from pk.core.durations import signed_ms
 
 _FIELD = re.compile(r"\{\{([^{}]*)\}\}")
 _LABEL = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*:\s*(.+)", re.DOTALL)
@@ -174,27 +175,20 @@ def _hex(args: list[str]) -> Field:
 
 def _now(args: list[str]) -> Field:
     _args(args, 0, 1, "[OFFSET]")
-    shift = _milliseconds(args[0]) if args else 0
+    shift = signed_ms(args[0]) if args else 0
     return lambda w: _iso(w.now_ms() + shift)
 
 
 def _now_ms(args: list[str]) -> Field:
     _args(args, 0, 1, "[OFFSET]")
-    shift = _milliseconds(args[0]) if args else 0
+    shift = signed_ms(args[0]) if args else 0
     return lambda w: str(w.now_ms() + shift)
 
 
 def _past(args: list[str]) -> Field:
     _args(args, 1, 1, "DURATION")
-    width = abs(_milliseconds(args[0]))
+    width = abs(signed_ms(args[0]))
     return lambda w: _iso(w.now_ms() - int(w.random.random() * width))
-
-
-def _milliseconds(text: str) -> int:
-    from pk.cli.positions.times import duration_ms
-
-    sign = -1 if text.startswith("-") else 1
-    return sign * duration_ms(text.lstrip("+-"))
 
 
 def _email(w: _State) -> str:

@@ -264,7 +264,7 @@ class Shell:
     ) -> int:
         node, declared = parsed.node, parsed.declared
         assert isinstance(node, Command) and declared is not None
-        watched = line.watch_s is not None or parsed.values.get("watch_s")
+        watched = line.watch_s is not None or parsed.values.get("repeat")
         if out is None and not watched and not node.changes and declared.screen != "paints":
             through = declared.screen == "streams"
             return self._held(lambda streams: self._run_on(parsed, line, streams), through=through)

@@ -8,7 +8,7 @@ use topic NAME       the topic of later commands that name none; what alters or
 use group NAME       the same for a group;  use topic, use group, use: clear it
 use profile NAME     switch to another cluster
 
-COMMAND \w [N]       repeat every N seconds (2), lighting changes; Ctrl-C stops
+COMMAND \w [TIME]    repeat every TIME (2s), lighting changes; Ctrl-C stops
 COMMAND \G           a line for each value, every column
 COMMAND > FILE       write to a file; >> FILE appends
 COMMAND | PROGRAM    pipe to a program: topics list -f jsonl | jq .topic

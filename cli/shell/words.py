@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pk.cli.command_line.errors import UsageError
+from pk.cli.command_line.values import pause
 
-WATCH_S = 2.0
-"""`\\w` without a number."""
+WATCH = "2s"
+"""`\\w` without a duration."""
 
-_WATCH = re.compile(r"(?:^|\s)\\w(?:\s*(?P<seconds>[0-9.]+))?\s*$")
+_WATCH = re.compile(r"(?:^|\s)\\w(?:\s*(?P<every>[0-9.][0-9a-z.]*))?\s*$")
 _VERTICAL = re.compile(r"(?:^|\s*)\\G\s*$")
 
 
@@ -94,15 +95,13 @@ def _suffixes(head: str) -> tuple[str, float | None, bool]:
     """The line without a final `\\w N` or `\\G`, and their values."""
     if (found := _WATCH.search(head)) is not None:
         try:
-            seconds = float(found["seconds"] or WATCH_S)
-        except ValueError:
-            raise UsageError(f"\\w needs seconds, not {found['seconds']!r}") from None
-        if not 0.1 <= seconds <= 86_400:
-            raise UsageError("\\w needs seconds, from 0.1 to 86400")
+            every = pause(found["every"] or WATCH)
+        except ValueError as e:
+            raise UsageError(f"\\w {e}") from None
         rest = head[: found.start()]
         if _VERTICAL.search(rest):
             raise UsageError("\\w and \\G cannot be combined")
-        return rest, seconds, False
+        return rest, every.s, False
     if (found := _VERTICAL.search(head)) is not None:
         rest = head[: found.start()]
         if _WATCH.search(rest):

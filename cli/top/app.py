@@ -69,15 +69,16 @@ async def _snapshots(context: Context, collector: Collector, options: Top) -> in
     await collector.begin()
     tab = BY_NAME[collector.needs.tab]
     started = trio.current_time()
-    await collector.round(options.interval)
+    interval_s = options.interval.s
+    await collector.round(interval_s)
     screen = Screen(tab=tab.name, internal=options.internal)  # for the sort order
     while True:
         # A slow broker has used up part of the interval already; the others need not wait for it
         # again.
-        due = started + options.interval - trio.current_time()
-        await trio.sleep(max(due, options.interval / 2))
+        due = started + interval_s - trio.current_time()
+        await trio.sleep(max(due, interval_s / 2))
         started = trio.current_time()
-        await collector.round(options.interval)
+        await collector.round(interval_s)
         rows = screen.arrange(tab.rows(collector.model, None, now_ms()))
         context.show(Listing(snapshot_columns(tab), rows, tab.style))
         if collector.trouble is not None:
@@ -101,7 +102,7 @@ class _Live:
         self._collector = collector
         collector.changed = self._paint_soon
         self._screen = Screen(
-            tab=collector.needs.tab, interval_s=options.interval, internal=options.internal
+            tab=collector.needs.tab, interval_s=options.interval.s, internal=options.internal
         )
         self._screen.narrow_to(context.output)
         self._painter = Painter()

@@ -9,6 +9,7 @@ from pk.cli.command_line.option_sets import (
 )
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
+from pk.core.durations import Duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,7 @@ class Top:
             complete="top-tab",
         ),
     ] = None
-    interval: Annotated[float, interval_option("2")] = 2.0
+    interval: Annotated[Duration, interval_option("2s")] = Duration(2000)
     num: Annotated[
         int | None,
         Option(

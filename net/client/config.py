@@ -7,11 +7,11 @@ name. Nothing is accepted and ignored.
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
+from pk.core.durations import iso_ms
 from pk.core.lazy_dataclass import dataclass
 from pk.core.values import SASL_MECHANISMS
 from pk.net.client.common_config import (
@@ -23,19 +23,14 @@ from pk.net.client.common_config import (
 )
 from pk.net.client.errors import ConfigError
 
-_DURATION = re.compile(
-    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?", re.IGNORECASE
-)
-
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration `PnDTnHnMn.nS`. Raises ValueError where it is none."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not any(match.groups()):
-        raise ValueError(f"not a duration like P1DT2H3M4.5S: {text!r}")
-    days, hours, minutes, seconds = match.groups()
-    whole = (int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)
-    return whole * 60_000 + int(float(seconds or 0) * 1000)
+    """Milliseconds of an ISO 8601 duration `PnDTnHnMn.nS` that is not negative. Raises
+    ValueError."""
+    found = iso_ms(text)
+    if "-" in text:
+        raise ValueError(f"not a duration: {text!r} is negative")
+    return found
 
 
 def _offset_reset(value: str) -> str | None:

@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
+from pk.core.durations import duration_ms
 from pk.spark.errors import OptionError, SparkError
 from pk.spark.locations import local_path
 from pk.spark.pipeline.document import (
@@ -56,8 +57,6 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _VARIABLE: Final = re.compile(r"\$\{env:(\w+)\}")
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?")
-_SECONDS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, None: 1}
 _PYTHON: Final = re.compile(r"[^:]+\.py:[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -658,11 +657,11 @@ def _jdbc_source(table: _Table, name: str, watermark: Watermark | None, stream: 
 
 def _every_s(table: _Table) -> float:
     text = table.text("every", "10s")
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
+    try:
+        return duration_ms(text) / 1000
+    except ValueError:
         table.wrong("every", f"every must look like 500ms, 10s or 5m, is {text!r}")
         return 10.0
-    return float(match[1]) * _SECONDS[match[2]]
 
 
 def _jdbc_url(table: _Table) -> str:

@@ -26,6 +26,7 @@ from pk.cli.command_line.values import Pair, count, pause
 from pk.cli.runtime.context import Context
 from pk.cli.shell.words import split_line
 from pk.cli.terminal.streams import Streams
+from pk.core.durations import Duration
 
 CLI = Path(__file__).resolve().parents[2] / "cli"
 
@@ -49,8 +50,8 @@ class One:
         Literal["gzip", "none"] | None,
         Option("-z", "--codec", value="C", assumed="gzip", help=""),
     ] = None
-    watch_s: Annotated[
-        float | None, Option("-w", "--watch", value="S", parser=pause, assumed="2", help="")
+    repeat: Annotated[
+        Duration | None, Option("-w", "--watch", value="S", parser=pause, assumed="2", help="")
     ] = None
     pack: Annotated[
         Literal["gzip"] | None,
@@ -104,9 +105,9 @@ def _noun() -> Iterator[None]:
         ("one -z none a", {"codec": "none", "topic": ("a",)}),
         ("one -znone a", {"codec": "none", "topic": ("a",)}),
         ("one -z=none a", {"codec": "none", "topic": ("a",)}),
-        ("one -w a", {"watch_s": 2.0, "topic": ("a",)}),
-        ("one -w5 a", {"watch_s": 5.0, "topic": ("a",)}),
-        ("one -yw=0.5 a", {"yes": True, "watch_s": 0.5, "topic": ("a",)}),
+        ("one -w a", {"repeat": Duration(2000), "topic": ("a",)}),
+        ("one -w5 a", {"repeat": Duration(5000), "topic": ("a",)}),
+        ("one -yw=0.5 a", {"yes": True, "repeat": Duration(500), "topic": ("a",)}),
         ("one a -z", {"codec": "gzip", "topic": ("a",)}),
         ("one -zy none", {"codec": "gzip", "yes": True, "topic": ("none",)}),
         ("one --codec none -y", {"codec": "none", "yes": True}),
@@ -143,8 +144,8 @@ def test_words_become_values(words: str, expected: dict[str, object]) -> None:
         ("one -z=", "-z must be one of gzip, none, not ''"),
         ("one -zgzpi", "-z must be one of gzip, none, not 'gzpi'; did you mean gzip"),
         ("one -yzgzpi", "-z must be one of gzip, none, not 'gzpi'; did you mean gzip"),
-        ("one -w5x", "-w needs seconds from 0.1 to 86400, such as 2 or 0.5, not '5x'"),
-        ("one -w=x", "-w needs seconds from 0.1 to 86400, such as 2 or 0.5, not 'x'"),
+        ("one -w5x", "-w needs a duration such as 500ms, 90s, 15m, 1h30m or 2d, not '5x'"),
+        ("one -w=x", "-w needs a duration such as 500ms, 90s, 15m, 1h30m or 2d, not 'x'"),
         ("one -yx", "has no option -x"),
         ("one --codec=gzpi", "did you mean gzip"),
         ("one a --pack gzpi", "did you mean gzip"),
@@ -451,7 +452,7 @@ def test_the_context_carries_the_sets_of_options() -> None:
     assert context.connection.client_properties == (Pair("client.id", "x"),)
     assert (context.listing.where, context.listing.limit) == ("partitions=1", None)
     assert context.listing.columns == ("topic", "partitions")
-    assert context.watch.watch_s == 3
+    assert context.watch.repeat == Duration(3000)
     assert not context.change.dry_run
 
 

@@ -19,6 +19,7 @@ from pk.cli.nouns.metrics.rows import MetricRow, show_value
 from pk.cli.output.formats import OutputOptions, render
 from pk.cli.output.rows import listing
 from pk.cli.runtime.exits import Exit
+from pk.core.durations import Duration
 from pk.testing import Broker
 
 Run = Callable[..., Any]
@@ -69,9 +70,9 @@ def test_rates_and_trends() -> None:
 
     source = source_of("1", "http://127.0.0.1:1")
     two_seconds = rounds((10, 5), (10, 5), (30, 5))
-    rows = rows_of(source, two_seconds, ShowMetrics(seconds=2))
+    rows = rows_of(source, two_seconds, ShowMetrics(period=Duration(2000)))
     assert [(r["value"], r["rate"], r["trend"]) for r in rows] == [(30, 10, "▁█"), (5, None, "▁▁▁")]
-    (row,) = rows_of(source, two_seconds, ShowMetrics(seconds=2, changed=True))
+    (row,) = rows_of(source, two_seconds, ShowMetrics(period=Duration(2000), changed=True))
     assert row["metric"] == "in"
 
 

@@ -227,7 +227,7 @@ def test_a_result_is_shown_for_people_and_compared(at: Run, tmp_path: Path) -> N
         (("consume", "-t", "x", "--size", "30"), "of a temporary topic"),
         (("produce", "one", "two"), "Name one topic, not 'one' and 'two'"),
         (("produce", "=1"), "is not KEY=VALUE"),
-        (("produce", "--duration", "soon"), "not a duration"),
+        (("produce", "--duration", "soon"), "needs a duration"),
         (("produce", "-X", "ack=1"), "did you mean acks"),
         (("e2e", "--one-at-a-time", "--rate", "5"), "do not go together"),
         (("produce", "--compare", "/nowhere"), "cannot be read"),

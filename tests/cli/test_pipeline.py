@@ -131,8 +131,8 @@ def test_a_pipeline_is_asked_to_stop_and_waited_for(pk: Run, file: Path) -> None
 
 def test_a_pipeline_that_goes_on_is_said(pk: Run, file: Path) -> None:
     with Lock(Places(parse_pipeline(FILE, str(file)))):
-        waited = pk("pipeline", "stop", str(file), "--timeout-s", "0")
-        assert (waited.code, "has not stopped within 0 s" in waited.err) == (124, True)
+        waited = pk("pipeline", "stop", str(file), "--timeout", "0")
+        assert (waited.code, "has not stopped within 0 ms" in waited.err) == (124, True)
         second = pk("pipeline", "run", str(file))
         assert (second.code, "Another process runs this pipeline" in second.err) == (5, True)
 

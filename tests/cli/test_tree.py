@@ -5,10 +5,11 @@ import jsonschema
 import pytest
 
 from pk.cli.command_line.declared import Declared
+from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.kit import Command as DeclaredCommand
 from pk.cli.command_line.kit import load_noun
 from pk.cli.command_line.parse import parse
-from pk.cli.command_line.tree import CONNECTION, OUTPUT, Command, Group, commands, tree
+from pk.cli.command_line.tree import CONNECTION, OUTPUT, Command, Group, Option, commands, tree
 from pk.cli.output.schema import (
     columns_of,
     rows_by_option,
@@ -16,6 +17,7 @@ from pk.cli.output.schema import (
     schema_of,
     schema_of_rows,
 )
+from pk.core.durations import Duration
 
 ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(tree())]
 BY_PATH = dict(commands(tree()))
@@ -111,6 +113,63 @@ REACHING = {"bootstrap_server", "profile", "client_properties", "config_file", "
 
 def name(path: tuple[str, ...]) -> str:
     return " ".join(path)
+
+
+DURATIONS = [
+    pytest.param(path, option, id=f"{name(path)} {option.long_name}")
+    for path, command in commands(tree())
+    for option in command.options
+    if option.kind in ("duration", "pause")
+]
+
+
+@pytest.mark.parametrize(("path", "option"), DURATIONS)
+def test_a_duration_is_written_the_same_way_everywhere(
+    path: tuple[str, ...], option: Option
+) -> None:
+    values = {"500ms": 500, "1.5m": 90_000, "2h": 7_200_000, "1d": 86_400_000, "30": 30_000}
+    words = {"NODE": "1", "KIND": "delay"}
+    needed = [words.get(a.name, "x") for a in BY_PATH[path].arguments if not a.optional]
+    for text, ms in values.items():
+        for words in ([f"{option.long_name}={text}"], [option.long_name, text]):
+            assert parse([*path, *words, *needed]).values[option.dest] == Duration(ms), words
+    with pytest.raises(UsageError, match="needs a duration such as"):
+        parse([*path, f"{option.long_name}=5y", *needed])
+
+
+def test_a_time_in_another_unit_says_which() -> None:
+    """What Apache's tools count in milliseconds or minutes, pk does too; all else is a duration."""
+    for path, command in commands(tree()):
+        for option in command.options:
+            assert option.value not in ("SECONDS", "S", "MINUTE"), (path, option.names)
+            if option.value in ("MS", "MINUTES"):
+                unit = {"MS": "milliseconds", "MINUTES": "minutes"}[option.value]
+                assert f"A number alone is {unit}, as in Apache's tool." in option.help
+
+
+@pytest.mark.parametrize(
+    ("words", "dest", "ms"),
+    [
+        (["consume", "t", "--timeout-ms", "500"], "timeout_ms", 500),
+        (["consume", "t", "--timeout-ms", "5s"], "timeout_ms", 5000),
+        (["consume", "t", "--timeout-ms", "-1"], "timeout_ms", -1),
+        (["produce", "t", "--timeout", "7"], "linger_ms", 7),
+        (["groups", "describe", "g", "--timeout", "5000"], "timeout", 5000),
+        (["broker", "stop", "--timeout-s", "5"], "timeout", Duration(5000)),
+        (
+            ["transactions", "find-hanging", "--max-transaction-timeout", "2"],
+            "max_transaction_timeout",
+            Duration(120_000),
+        ),
+        (["topics", "list", "-w500ms"], "repeat", Duration(500)),
+        (["topics", "list", "-w", "1.5m", "pattern"], "repeat", Duration(90_000)),
+        (["topics", "list", "-w", "pattern"], "repeat", Duration(2000)),
+    ],
+)
+def test_a_time_as_apaches_tools_and_older_lines_have_it(
+    words: list[str], dest: str, ms: object
+) -> None:
+    assert parse(words).values[dest] == ms
 
 
 @pytest.mark.parametrize(("path", "command"), ALL)

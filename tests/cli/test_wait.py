@@ -24,6 +24,7 @@ from pk.cli.nouns.wait.wait import lag
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
 from pk.cli.terminal.streams import Streams
+from pk.core.durations import Duration
 from pk.core.values import TopicPartition
 from pk.net.client.errors import RequestTimedOut
 from pk.net.client.results import GroupDescription, ListedOffset, Node, OffsetAndMetadata
@@ -185,7 +186,7 @@ def test_for_records_of_an_age_that_is_unknown_at_first() -> None:
     context = Context(
         parsed.values, parsed.path, Streams(io.BytesIO(), said), cast("Session", session)
     )
-    options = WaitForLag(group="g", max_time="30s")
+    options = WaitForLag(group="g", max_time=Duration(30_000))
     trio.run(lag, context, options, clock=MockClock(autojump_threshold=0))
     first, last = said.getvalue().splitlines()
     assert first == (

@@ -18,6 +18,7 @@ from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.output.formats import Column, Document, Listing, OutputOptions, Section
 from pk.cli.output.watch import Snapshot, lit_cells, painted_lines
+from pk.core.durations import Duration
 
 Open = Callable[..., Terminal]
 Run = Callable[..., Any]
@@ -91,33 +92,35 @@ def test_other_formats_light_the_lines_that_are_new() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "seconds"),
+    ("words", "ms"),
     [
         (["topics", "list"], None),
-        (["topics", "list", "-w"], 2.0),
-        (["topics", "list", "-w", "5"], 5.0),
-        (["topics", "list", "-w0.5"], 0.5),
-        (["topics", "list", "--watch=3s"], 3.0),
-        (["topics", "list", "--watch", "1s", "orders"], 1.0),
-        (["topics", "list", "-w", "orders"], 2.0),
-        (["topics", "list", "-w", "0.1"], 0.1),
+        (["topics", "list", "-w"], 2000),
+        (["topics", "list", "-w", "5"], 5000),
+        (["topics", "list", "-w0.5"], 500),
+        (["topics", "list", "--watch=3s"], 3000),
+        (["topics", "list", "--watch", "1s", "orders"], 1000),
+        (["topics", "list", "-w", "orders"], 2000),
+        (["topics", "list", "-w", "0.1"], 100),
+        (["topics", "list", "--watch=500ms"], 500),
+        (["topics", "list", "-w", "1.5m"], 90_000),
     ],
 )
-def test_the_seconds_may_be_left_out(words: list[str], seconds: float | None) -> None:
+def test_the_duration_may_be_left_out(words: list[str], ms: int | None) -> None:
     parsed = parse(words)
-    assert parsed.values["watch_s"] == seconds
+    assert parsed.values["repeat"] == (None if ms is None else Duration(ms))
     assert parsed.values["pattern"] == ("orders" if "orders" in words else None)
 
 
-@pytest.mark.parametrize("value", ["0", "0.01", "x", "-1", "", "86401"])
+@pytest.mark.parametrize("value", ["0", "0.01", "x", "-1", "", "86401", "25h"])
 def test_what_is_no_time_or_no_pause_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="needs seconds from 0.1 to 86400"):
+    with pytest.raises(UsageError, match="needs a duration"):
         parse(["topics", "list", f"--watch={value}"])
 
 
 @pytest.mark.parametrize("command", ["topics list", "isr", "reassign status"])
 def test_there_is_a_pause_between_two_rounds(command: str) -> None:
-    with pytest.raises(UsageError, match="-w needs seconds from 0.1 to 86400, .* not '0'"):
+    with pytest.raises(UsageError, match="-w needs a duration from 100ms to 1d, not '0'"):
         parse([*command.split(), "-w", "0"])
 
 
@@ -127,7 +130,7 @@ def test_what_shows_and_changes_nothing_can_be_watched() -> None:
         " ".join(path)
         for path, command in commands(tree())
         if isinstance(command, Command)
-        and any(o.dest in ("watch_s", "watch") for o in command.options)
+        and any(o.dest in ("repeat", "watch") for o in command.options)
     }
     assert watched >= {
         "topics list",

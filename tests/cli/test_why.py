@@ -457,7 +457,7 @@ def test_a_member_that_stands_still_elsewhere_is_still_named() -> None:
         (
             HANGING._replace(last_ms=NOW - 120_000),
             ("it hangs",),
-            "pk transactions find-hanging orders --max-transaction-timeout 1",
+            "pk transactions find-hanging orders --max-transaction-timeout 1m",
         ),
         (
             PinningTransaction(4003, None, Known.UNHEARD),

@@ -54,7 +54,7 @@ def start(context: Context, options: StartBroker) -> int | None:
     """`pk broker start`."""
     if options.node is not None:
         _check_node(context)
-        return _of_cluster(context, "start", options.node, options.data, options.timeout_s)
+        return _of_cluster(context, "start", options.node, options.data, options.timeout.s)
     given = _given(options.config_file, options.properties, options.data, options.port)
     if options.detach:
         return _start_detached(context, options, given)
@@ -183,7 +183,7 @@ def stop(context: Context, options: StopBroker) -> int | None:
     """`pk broker stop`."""
     if options.node is not None:
         _check_node(context)
-        return _of_cluster(context, "stop", options.node, options.data, options.timeout_s)
+        return _of_cluster(context, "stop", options.node, options.data, options.timeout.s)
     directory = _directory(_given(options.config_file, options.properties, options.data))
     pid = running_pid(directory)
     if pid is None:
@@ -197,11 +197,11 @@ def stop(context: Context, options: StopBroker) -> int | None:
         os.kill(pid, signal.SIGTERM)
     except OSError as e:
         raise CommandError(f"Process {pid} cannot be stopped: {e.strerror}.") from None
-    deadline = time.monotonic() + options.timeout_s
+    deadline = time.monotonic() + options.timeout.s
     while is_held(directory) and _alive(pid):
         if time.monotonic() > deadline:
             raise CommandError(
-                f"The broker (process {pid}) is still draining after {options.timeout_s:g} s; "
+                f"The broker (process {pid}) is still draining after {options.timeout.s:g} s; "
                 f"another `kill -TERM {pid}` ends it at once.",
                 Exit.TIMED_OUT,
             )

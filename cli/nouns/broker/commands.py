@@ -6,10 +6,11 @@ from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Debug, Format, Yes
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.broker.options import (
+    TIMEOUT,
     DataDirectory,
     StartBroker,
     StopBroker,
-    TimeoutSeconds,
+    StopTimeout,
 )
 from pk.cli.nouns.broker.rows import DetachedBrokerRow, NodeRow
 from pk.cli.up.options import BrokerProperties, PropertiesFile
@@ -91,12 +92,12 @@ def kill(
     context: "Context",
     node: NodeNumber,
     data: ClusterDirectory = None,
-    timeout_s: TimeoutSeconds = 60.0,
+    timeout: StopTimeout = TIMEOUT,
 ) -> int | None:
     """Kill a node of a local cluster (SIGKILL)."""
     from pk.cli.nouns.broker.broker import kill
 
-    return kill(context, node, data, timeout_s)
+    return kill(context, node, data, timeout.s)
 
 
 @BROKER.command("restart", takes=(Yes, Debug), examples=("pk broker restart 2",), blocking=True)
@@ -104,12 +105,12 @@ def restart(
     context: "Context",
     node: NodeNumber,
     data: ClusterDirectory = None,
-    timeout_s: TimeoutSeconds = 60.0,
+    timeout: StopTimeout = TIMEOUT,
 ) -> int | None:
     """Restart a node of a local cluster, or start it if it does not run."""
     from pk.cli.nouns.broker.broker import restart
 
-    return restart(context, node, data, timeout_s)
+    return restart(context, node, data, timeout.s)
 
 
 @BROKER.command("pause", takes=(Yes, Debug), examples=("pk broker pause 2",), blocking=True)
@@ -117,12 +118,12 @@ def pause(
     context: "Context",
     node: NodeNumber,
     data: ClusterDirectory = None,
-    timeout_s: TimeoutSeconds = 60.0,
+    timeout: StopTimeout = TIMEOUT,
 ) -> int | None:
     """Pause a node of a local cluster (SIGSTOP): it stays connected but does not respond."""
     from pk.cli.nouns.broker.broker import pause
 
-    return pause(context, node, data, timeout_s)
+    return pause(context, node, data, timeout.s)
 
 
 @BROKER.command("resume", takes=(Yes, Debug), examples=("pk broker resume 2",), blocking=True)
@@ -130,9 +131,9 @@ def resume(
     context: "Context",
     node: NodeNumber,
     data: ClusterDirectory = None,
-    timeout_s: TimeoutSeconds = 60.0,
+    timeout: StopTimeout = TIMEOUT,
 ) -> int | None:
     """Resume a paused node."""
     from pk.cli.nouns.broker.broker import resume
 
-    return resume(context, node, data, timeout_s)
+    return resume(context, node, data, timeout.s)

@@ -8,6 +8,7 @@ from pk.cli.command_line.option_sets import (
 )
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.up.options import BrokerProperties, PropertiesFile
+from pk.core.durations import Duration
 
 NodeOrNone = Annotated[
     int | None,
@@ -22,7 +23,8 @@ DataDirectory = Annotated[
     str | None, Option("--data", value="DIR", help="The data directory.", complete="directory")
 ]
 
-TimeoutSeconds = Annotated[float, stop_timeout_option(60)]
+StopTimeout = Annotated[Duration, stop_timeout_option("60s")]
+TIMEOUT = Duration(60_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,7 @@ class StartBroker:
     config_file: PropertiesFile = None
     properties: BrokerProperties = ()
     data: DataDirectory = None
-    timeout_s: TimeoutSeconds = 60.0
+    timeout: StopTimeout = TIMEOUT
     port: Annotated[
         int | None,
         Option("--port", value="PORT", help="The port to listen on; 0 picks a free one."),
@@ -51,7 +53,4 @@ class StopBroker:
     config_file: PropertiesFile = None
     properties: BrokerProperties = ()
     data: DataDirectory = None
-    timeout_s: Annotated[
-        float,
-        stop_timeout_option(30),
-    ] = 30.0
+    timeout: Annotated[Duration, stop_timeout_option("30s")] = Duration(30_000)

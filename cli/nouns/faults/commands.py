@@ -39,9 +39,9 @@ def list_faults(context: "Context") -> Running:
     takes=(Change, Listing, Connection),
     examples=(
         "pk faults add fail Produce --error NOT_LEADER_OR_FOLLOWER --times 2",
-        "pk faults add delay Fetch --seconds 0.5",
+        "pk faults add delay Fetch --duration 500ms",
         "pk faults add move-leader orders:0",
-        "pk faults add set-clock --seconds 3600",
+        "pk faults add set-clock --duration 1h",
     ),
     notes=(
         "fail answers requests with an error; delay answers them later; drop closes the "

@@ -88,8 +88,8 @@ def _request(options: AddFault) -> PkFaultsRequest:
     kind, target = options.kind, options.target
     if (kind == "fail") != (options.error is not None):
         raise Unusable("--error belongs to `fail`, which needs it.")
-    if (kind in ("delay", "set-clock")) != (options.seconds is not None):
-        raise Unusable("--seconds belongs to `delay` and `set-clock`, which need it.")
+    if (kind in ("delay", "set-clock")) != (options.duration is not None):
+        raise Unusable("--duration belongs to `delay` and `set-clock`, which need it.")
     if options.times is not None and kind not in REQUEST_KINDS:
         raise Unusable(f"--times does not go with {kind}, which happens once.")
     if options.client_id is not None and kind not in (*REQUEST_KINDS, "disconnect"):
@@ -97,7 +97,7 @@ def _request(options: AddFault) -> PkFaultsRequest:
     if (target is None) != (kind in ("disconnect", "set-clock")):
         wants = "takes no TARGET" if target is not None else "needs a TARGET"
         raise Unusable(f"{kind} {wants}.")
-    shift_ms = round((options.seconds or 0) * 1000)
+    shift_ms = options.duration.ms if options.duration else 0
     match kind:
         case "fail" | "delay" | "drop" | "drop-answer":
             return PkFaultsRequest(

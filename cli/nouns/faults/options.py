@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count, finite
+from pk.cli.command_line.values import count, signed
+from pk.core.durations import Duration
 
 Kind = Literal[
     "fail", "delay", "drop", "drop-answer", "disconnect", "move-leader", "rebalance", "set-clock"
@@ -27,12 +28,13 @@ class AddFault:
         str | None,
         Option("--error", value="NAME", help="The error of `fail`, by Kafka's name."),
     ] = None
-    seconds: Annotated[
-        float | None,
+    duration: Annotated[
+        Duration | None,
         Option(
+            "--duration",
             "--seconds",
-            value="N",
-            parser=finite,
+            value="DURATION",
+            parser=signed,
             help="How long `delay` delays, or how far `set-clock` sets the clock ahead.",
         ),
     ] = None

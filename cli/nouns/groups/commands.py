@@ -91,7 +91,7 @@ def describe(context: "Context", options: DescribeGroups) -> Running:
     examples=(
         "pk groups lag billing",
         "pk groups lag --topic orders",
-        "pk groups lag billing --by member --over 1",
+        "pk groups lag billing --by member --over 1s",
         "pk groups lag billing --fail-if 'lag > 100000 or time_lag_ms > 999999999999'",
     ),
     notes=(

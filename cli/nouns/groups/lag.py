@@ -85,7 +85,7 @@ async def lag(context: Context, options: GroupsLag) -> None:
     if options.over is not None:
         _, rows = await _groups_and_offsets(context, admin, options, times=False)
         before = _sample(rows)
-        await trio.sleep(options.over)
+        await trio.sleep(options.over.s)
     groups, rows = await _groups_and_offsets(context, admin, options, times=True)
     now = _sample(rows)
     if context.session is not None:

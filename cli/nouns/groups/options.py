@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 from pk.cli.command_line.option_sets import (
     Change,
     PartitionsOfTopics,
+    apache_ms_option,
     interval_option,
 )
 from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count, seconds
+from pk.cli.command_line.values import count, span
+from pk.core.durations import Duration
 
 GroupNames = Annotated[tuple[str, ...], Argument("GROUP", help="The groups.", complete="group")]
 
@@ -29,12 +31,8 @@ AllGroups = Annotated[bool, Option("--all-groups", help="Every group.")]
 
 ApiTimeout = Annotated[
     int | None,
-    Option(
-        "--timeout",
-        value="MS",
-        parser=count,
-        help="Apache's name for -X default.api.timeout.ms=MS.",
-        hidden=True,
+    apache_ms_option(
+        "--timeout", help="Apache's name for -X default.api.timeout.ms=MS.", hidden=True
     ),
 ]
 
@@ -133,12 +131,12 @@ class GroupsLag:
         ),
     ] = None
     over: Annotated[
-        float | None,
+        Duration | None,
         Option(
             "--over",
-            value="SECONDS",
-            parser=seconds,
-            help="Measure twice, SECONDS apart, and show rates, trend and when the lag reaches 0.",
+            value="DURATION",
+            parser=span,
+            help="Measure twice, this far apart, and show rates, trend and when the lag reaches 0.",
         ),
     ] = None
     fail_if: Annotated[
@@ -162,7 +160,7 @@ class WatchGroup:
         int | None,
         Option("-n", "--num", value="N", parser=count, help="Stop after N rebalances."),
     ] = None
-    interval: Annotated[float, interval_option("0.25")] = 0.25
+    interval: Annotated[Duration, interval_option("250ms")] = Duration(250)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,10 +234,10 @@ class ResetOffsets:
         ),
     ] = None
     wait_empty: Annotated[
-        str | None,
+        Duration | None,
         Option(
             "--wait-empty",
-            value="TIME",
+            value="DURATION",
             help="Wait up to this long (such as 5m) for the members to leave, instead of failing.",
         ),
     ] = None

@@ -32,7 +32,7 @@ from pk.cli.nouns.groups.options import ResetOffsets
 from pk.cli.nouns.groups.reset_targets import Target, target_of
 from pk.cli.positions.grammar import Anchor, Position, Positions, Range
 from pk.cli.positions.resolve import ResolvedRange, resolve
-from pk.cli.positions.times import duration_ms, show_span
+from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context, join, partition_name
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import phrase
@@ -58,7 +58,7 @@ async def reset_offsets(context: Context, options: ResetOffsets) -> None:
     if options.wait_empty is not None and not change.dry_run:
         context.allow()  # not after minutes of waiting
     names = await _groups_of(context, admin, options, target)
-    wait_ms = None if change.dry_run else _wait_ms(options.wait_empty)
+    wait_ms = None if change.dry_run or not options.wait_empty else options.wait_empty.ms
     active, absent = await _active_and_absent(context, admin, names, wait_ms)
     listed = await _listed(context, admin, target)
     commits = await _commits(admin, names)
@@ -133,16 +133,6 @@ async def _active_and_absent(
             waited = show_span(wait_ms or 0)
             raise CommandError(f"After {waited} there are still members.", Exit.TIMED_OUT)
         await trio.sleep(min(_POLL_S, max(deadline - trio.current_time(), 0)))
-
-
-def _wait_ms(text: str | None) -> int | None:
-    """The time in --wait-empty, in ms. Raises Unusable."""
-    if text is None:
-        return None
-    try:
-        return duration_ms(text)
-    except ValueError as e:
-        raise Unusable(f"--wait-empty: {e}.") from None
 
 
 async def _about_absent(context: Context, admin: Admin, absent: Sequence[str]) -> str:

@@ -21,9 +21,10 @@ from pk.cli.positions.grammar import (
     single,
 )
 from pk.cli.positions.resolve import now_ms, positions_option
-from pk.cli.positions.times import iso_duration_ms, time_ms
+from pk.cli.positions.times import time_ms
 from pk.cli.runtime.context import join
 from pk.cli.runtime.exits import Unusable
+from pk.core.durations import iso_ms
 from pk.core.values import TopicPartition
 
 _APACHE_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?")
@@ -104,7 +105,7 @@ def _positions(options: ResetOffsets) -> Positions:
         return everywhere(Position(Anchor.TIME, _apache_time(options.to_datetime, now_ms())))
     if options.by_duration is not None:
         try:
-            ago_ms = iso_duration_ms(options.by_duration)
+            ago_ms = iso_ms(options.by_duration)
         except ValueError as e:
             raise Unusable(f"--by-duration: {e}.") from None
         return everywhere(Position(Anchor.TIME, now_ms() - ago_ms))

@@ -233,7 +233,7 @@ async def _follow(
     wanted = options.num
     lost = False
     while wanted is None or recorder.rebalances < wanted:
-        await trio.sleep(options.interval)
+        await trio.sleep(options.interval.s)
         try:
             seen = (await admin.describe_groups([recorder.group]))[recorder.group]
             if isinstance(seen, ClientError) or (isinstance(seen, KafkaError) and seen.retriable):

@@ -41,8 +41,8 @@ def show_help(
         ),
     ] = None,
 ) -> int | None:
-    """Show help on a command, or a page: positions, formats, exit-codes, errors, configs, profiles,
-    trace, fake.
+    """Show help on a command, or a page: positions, durations, formats, exit-codes, errors,
+    configs, profiles, trace, fake.
     """
     from pk.cli.nouns.help.help import show_help
 

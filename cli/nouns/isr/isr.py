@@ -25,7 +25,7 @@ async def isr(context: Context, options: InSyncReplicas) -> int | None:
     if options.watch is not None:
         from pk.cli.nouns.isr.watch import watch
 
-        return await watch(context, admin, options, options.watch)
+        return await watch(context, admin, options, options.watch.s)
     partitions = await partitions_of(
         context, admin, options.topic, options, internal=options.internal
     )

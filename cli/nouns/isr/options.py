@@ -6,6 +6,7 @@ from typing import Annotated
 from pk.cli.command_line.option_sets import InternalTopics, PartitionFilters, TopicsMatchingOrAll
 from pk.cli.command_line.parameters import Option
 from pk.cli.command_line.values import pause
+from pk.core.durations import Duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,15 +16,15 @@ class InSyncReplicas(PartitionFilters):
     topic: TopicsMatchingOrAll = ()
     internal: InternalTopics = False
     watch: Annotated[
-        float | None,
+        Duration | None,
         Option(
             "-w",
             "--watch",
-            value="SECONDS",
+            value="DURATION",
             parser=pause,
-            assumed="0.5",
+            assumed="500ms",
             help=(
-                "Stay, poll every SECONDS (default: 0.5), and show which replicas leave and join "
+                "Stay, poll this often (default: 500ms), and show which replicas leave and join "
                 "the in-sync replicas."
             ),
         ),

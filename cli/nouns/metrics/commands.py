@@ -17,8 +17,8 @@ METRICS = Noun("metrics")
     takes=(Listing, Watch, Connection),
     examples=(
         "pk metrics",
-        "pk metrics 'bytesin|bytesout' --for 5",
-        "pk metrics requests --for 10 --changed --sort -rate",
+        "pk metrics 'bytesin|bytesout' --for 5s",
+        "pk metrics requests --for 10s --changed --sort -rate",
     ),
     notes=(
         "Brokers of pk serve metrics where pk.metrics.listener says; docs/metrics.md has their "

@@ -17,8 +17,8 @@ NOTHING = Value(None, False)
 
 async def show_metrics(context: Context, options: ShowMetrics) -> None:
     """`pk metrics`."""
-    if options.changed and options.seconds is None:
-        raise Unusable("--changed needs --for SECONDS.")
+    if options.changed and options.period is None:
+        raise Unusable("--changed needs --for DURATION.")
     try:
         wanted = None if options.pattern is None else re.compile(options.pattern)
     except re.error as e:
@@ -29,8 +29,10 @@ async def show_metrics(context: Context, options: ShowMetrics) -> None:
         found = await sources(await context.admin())
     rounds: dict[str, list[Values]] = {source.broker: [] for source in found}
     started = trio.current_time()
-    for number in range((options.seconds or 0) + 1):
-        await trio.sleep_until(started + number)
+    period_s = options.period.s if options.period else 0
+    steps = max(round(period_s), 1) if period_s else 0
+    for number in range(steps + 1):
+        await trio.sleep_until(started + (period_s * number / steps if steps else 0))
         for source in found:
             rounds[source.broker].append(await read_values(source, wanted))
     for source in found:
@@ -45,10 +47,10 @@ def rows_of(source: Source, rounds: list[Values], options: ShowMetrics) -> list[
     for (metric, labels), last in sorted(rounds[-1].items()):
         values = [one.get((metric, labels), NOTHING).value for one in rounds]
         rate, trend = None, None
-        if options.seconds is not None:
+        if options.period is not None:
             known = [value or 0.0 for value in values]
             if last.grows:
-                rate = (known[-1] - known[0]) / options.seconds
+                rate = (known[-1] - known[0]) / options.period.s
                 known = [after - before for before, after in pairwise(known)]
             trend = sparkline(known)
             if options.changed and len(set(values)) == 1:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count
+from pk.cli.command_line.values import span
+from pk.core.durations import Duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,13 +16,13 @@ class ShowMetrics:
         str | None,
         Argument("PATTERN", help="Only metrics whose name contains this regular expression."),
     ] = None
-    seconds: Annotated[
-        int | None,
+    period: Annotated[
+        Duration | None,
         Option(
             "--for",
-            value="SECONDS",
-            parser=count,
-            help="Watch for so long, and show rates and the trend.",
+            value="DURATION",
+            parser=span,
+            help="Watch for this long, and show rates and the trend.",
         ),
     ] = None
     url: Annotated[

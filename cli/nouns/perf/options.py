@@ -7,11 +7,13 @@ from pk.cli.command_line.option_sets import (
     CODECS,
     Compression,
     Seed,
+    apache_ms_option,
     replication_factor_option,
     topic_config_option,
 )
 from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import Pair, config_pair, count
+from pk.cli.command_line.values import Pair, config_pair, count, span
+from pk.core.durations import Duration
 
 Words = Annotated[
     tuple[str, ...],
@@ -37,9 +39,14 @@ RecordsWanted = Annotated[
     ),
 ]
 
-Duration = Annotated[
-    str | None,
-    Option("--duration", value="TIME", help="How long to run, such as 30s or 5m (default: 10s)."),
+RunTime = Annotated[
+    Duration | None,
+    Option(
+        "--duration",
+        value="DURATION",
+        parser=span,
+        help="How long to run, such as 30s or 5m (default: 10s).",
+    ),
 ]
 
 ProducerProperties = Annotated[
@@ -173,14 +180,10 @@ class Result:
     ] = None
     reporting_interval: Annotated[
         int | None,
-        Option(
+        apache_ms_option(
             "--reporting-interval",
-            value="MS",
-            parser=count,
-            help=(
-                "Print a line on standard error every MS (default on a terminal: one line, "
-                "redrawn)."
-            ),
+            help="Print a line on standard error every MS (default on a terminal: one line, "
+            "redrawn).",
         ),
     ] = None
 
@@ -191,7 +194,7 @@ class PerfProduce(Result, ProducerOptions, MadeRecords, OwnTopic):
 
     property: Words = ()
     num: RecordsWanted = None
-    duration: Duration = None
+    duration: RunTime = None
     rate: Annotated[
         float | None,
         Option(
@@ -226,12 +229,8 @@ class PerfConsume(Result, MadeRecords, OwnTopic):
     ] = None
     timeout: Annotated[
         int,
-        Option(
-            "--timeout",
-            "--timeout-ms",
-            value="MS",
-            parser=count,
-            help="Stop after MS without a record (10000).",
+        apache_ms_option(
+            "--timeout", "--timeout-ms", help="Stop after MS without a record (default: 10s)."
         ),
     ] = 10000
     compression: Annotated[
@@ -252,7 +251,7 @@ class EndToEnd(Result, ProducerOptions, MadeRecords, OwnTopic):
 
     property: Words = ()
     num: RecordsWanted = None
-    duration: Duration = None
+    duration: RunTime = None
     rate: Annotated[
         float,
         Option(

@@ -9,7 +9,6 @@ from pk.cli.nouns.perf.comparison import read_result
 from pk.cli.nouns.perf.options import EndToEnd, PerfConsume, PerfProduce
 from pk.cli.nouns.perf.payload import MARK_BYTES
 from pk.cli.nouns.perf.run import Work
-from pk.cli.positions.times import duration_ms
 from pk.cli.records.fake import Fake, fake
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context, join
@@ -140,12 +139,7 @@ def _work(options: PerfOptions) -> Work:
     rate = options.rate if options.rate is not None and options.rate > 0 else None
     if isinstance(options, EndToEnd) and options.one_at_a_time:
         rate = None
-    duration_s: float | None = None
-    if options.duration:
-        try:
-            duration_s = duration_ms(options.duration) / 1000
-        except ValueError as e:
-            raise Unusable(f"--duration: {e}.") from None
+    duration_s = options.duration.s if options.duration else None
     if number is None and duration_s is None:
         duration_s = _DURATION_S
     if rate is not None and duration_s is not None:

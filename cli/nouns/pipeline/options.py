@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.on_spark import OnCluster
-from pk.cli.command_line.option_sets import TOPIC_BY_OPTION
+from pk.cli.command_line.option_sets import TOPIC_BY_OPTION, stop_timeout_option
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
+from pk.core.durations import Duration
 
 _File = Annotated[str, Argument("FILE", help="The pipeline's file.", complete="file")]
 _Cores = Annotated[
@@ -74,11 +75,4 @@ class StopPipeline:
     """Options of `pk pipeline stop`."""
 
     file: _File
-    timeout_s: Annotated[
-        int,
-        Option(
-            "--timeout-s",
-            value="S",
-            help="How long to wait for its end, in seconds (default: 300).",
-        ),
-    ] = 300
+    timeout: Annotated[Duration, stop_timeout_option("5m")] = Duration(5 * 60_000)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from pk.cli.nouns.pipeline.pipeline_file import read_pipeline
+from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.spark.pipeline.places import Places
@@ -25,12 +26,13 @@ async def stop(context: Context, options: "StopPipeline") -> None:
         context.say(f"{pipeline.name} is not running.")
         return
     places.stop.touch()
-    with trio.move_on_after(options.timeout_s):
+    with trio.move_on_after(options.timeout.s):
         while is_running(places):  # noqa: ASYNC110 - another process ends, without notice
             await trio.sleep(_POLL_S)
         context.say(f"{pipeline.name} has stopped.")
         return
     raise CommandError(
-        f"{pipeline.name} has not stopped within {options.timeout_s} s; it ends after its batch.",
+        f"{pipeline.name} has not stopped within {show_span(options.timeout.ms)}; it ends after "
+        "its batch.",
         Exit.TIMED_OUT,
     )

@@ -10,6 +10,7 @@ from pk.cli.command_line.option_sets import (
     RecordCount,
     SchemaRegistryUrl,
     Seed,
+    apache_ms_option,
 )
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import Pair, count
@@ -213,18 +214,22 @@ class Produce:
     ] = None
     retry_backoff_ms: Annotated[
         int | None,
-        Option("--retry-backoff-ms", value="MS", help="retry.backoff.ms of the producer."),
+        apache_ms_option("--retry-backoff-ms", help="retry.backoff.ms of the producer."),
     ] = None
     linger_ms: Annotated[
         int | None,
-        Option("--timeout", "--linger-ms", value="MS", help="linger.ms of the producer."),
+        apache_ms_option(
+            "--linger-ms",
+            "--timeout",
+            help="linger.ms of the producer (Apache's tool calls it --timeout).",
+        ),
     ] = None
     request_timeout_ms: Annotated[
         int | None,
-        Option("--request-timeout-ms", value="MS", help="request.timeout.ms of the producer."),
+        apache_ms_option("--request-timeout-ms", help="request.timeout.ms of the producer."),
     ] = None
     max_block_ms: Annotated[
-        int | None, Option("--max-block-ms", value="MS", help="max.block.ms of the producer.")
+        int | None, apache_ms_option("--max-block-ms", help="max.block.ms of the producer.")
     ] = None
     max_memory_bytes: Annotated[
         int | None,
@@ -240,11 +245,8 @@ class Produce:
     ] = None
     metadata_expiry_ms: Annotated[
         int | None,
-        Option(
-            "--metadata-expiry-ms",
-            value="MS",
-            help="metadata.max.age.ms of the producer.",
-            hidden=True,
+        apache_ms_option(
+            "--metadata-expiry-ms", help="metadata.max.age.ms of the producer.", hidden=True
         ),
     ] = None
     socket_buffer_size: Annotated[

@@ -16,6 +16,7 @@ from pk.cli.nouns.reassign.rows import (
     StatusDocument,
     ThrottleRow,
 )
+from pk.core.durations import Duration
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -88,14 +89,14 @@ def apply(context: "Context", options: ApplyMoves) -> Running:
 def status(
     context: "Context",
     watch: Annotated[
-        float | None,
+        Duration | None,
         Option(
             "-w",
             "--watch",
-            value="SECONDS",
+            value="DURATION",
             parser=pause,
-            assumed="1",
-            help="Stay until nothing moves; refresh every SECONDS (default: 1).",
+            assumed="1s",
+            help="Stay until nothing moves; refresh this often (default: 1s).",
         ),
     ] = None,
 ) -> Running:

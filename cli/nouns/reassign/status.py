@@ -35,6 +35,7 @@ from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.terminal.signals import listen_for_interrupts
+from pk.core.durations import Duration
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
@@ -66,16 +67,16 @@ def slowest(present: Present) -> int | None:
     return min(rates, default=None)
 
 
-async def status(context: Context, watch_s: float | None) -> int | None:
+async def status(context: Context, every: Duration | None) -> int | None:
     """`pk reassign status`."""
     admin = await context.admin()
-    live = await load(context, admin, sizes=False, without_controller=watch_s is None)
+    live = await load(context, admin, sizes=False, without_controller=every is None)
     present = await _throttles(admin, live)
     for what, error in present.unread.items():
         context.failed(error, what)
-    if watch_s is not None:
+    if every is not None:
         assert context.session is not None
-        return await _watch(context, context.session.thorough(admin), present, watch_s)
+        return await _watch(context, context.session.thorough(admin), present, every.s)
     tracker = Tracker()
     if live.unknown is not None:
         _show(context, tracker, live, present)

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pk.cli.command_line.on_spark import OnSpark
 from pk.cli.command_line.option_sets import CommitsOf, SchemaRegistryUrl, Topics, offset_option
 from pk.cli.command_line.parameters import Option
-from pk.cli.command_line.values import count, seconds
+from pk.cli.command_line.values import count, span
+from pk.core.durations import Duration
 
 _Kind = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
 
@@ -104,14 +105,14 @@ class SparkExport(OnSpark):
         ),
     ] = False
     interval: Annotated[
-        float,
+        Duration,
         Option(
             "--interval",
-            value="SECONDS",
-            parser=seconds,
-            help="The least time between two runs of --follow: each makes files (default: 10).",
+            value="DURATION",
+            parser=span,
+            help="The least time between two runs of --follow: each makes files (default: 10s).",
         ),
-    ] = 10.0
+    ] = Duration(10_000)
     staging: Annotated[
         str | None,
         Option(

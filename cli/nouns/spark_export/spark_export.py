@@ -225,7 +225,7 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
 
         try:
             if options.follow:
-                exporter.follow(exports, done, show_progress, every_s=options.interval)
+                exporter.follow(exports, done, show_progress, every_s=options.interval.s)
             for summary in exporter.export_topics(exports, show_progress):
                 done(summary)
         except KeyboardInterrupt:

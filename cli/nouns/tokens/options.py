@@ -4,19 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.positions.times import duration_ms
-
-
-def life(text: str) -> int:
-    """A duration above 0, in ms. Raises ValueError."""
-    try:
-        found = duration_ms(text)
-    except ValueError:
-        found = 0
-    if found <= 0:
-        raise ValueError(f"needs a duration such as 90s, 12h or 7d, not {text!r}")
-    return found
-
+from pk.cli.command_line.values import span
+from pk.core.durations import Duration
 
 TokenId = Annotated[str, Argument("TOKEN", help="The token's id, as `pk tokens list` shows it.")]
 
@@ -60,11 +49,11 @@ class CreateToken:
         ),
     ] = ()
     max_lifetime: Annotated[
-        int | None,
+        Duration | None,
         Option(
             "--max-lifetime",
             value="DURATION",
-            parser=life,
+            parser=span,
             help=(
                 "When it ends for good, such as 12h or 7d (default: as late as the brokers let it)."
             ),
@@ -78,11 +67,11 @@ class RenewToken:
 
     token: TokenId
     period: Annotated[
-        int | None,
+        Duration | None,
         Option(
             "--for",
             value="DURATION",
-            parser=life,
+            parser=span,
             help="How long from now it lasts (default: as long as the brokers let it).",
         ),
     ] = None
@@ -94,8 +83,8 @@ class ExpireToken:
 
     token: TokenId
     after: Annotated[
-        int | None,
+        Duration | None,
         Option(
-            "--after", value="DURATION", parser=life, help="End it then, not at once, such as 10m."
+            "--after", value="DURATION", parser=span, help="End it then, not at once, such as 10m."
         ),
     ] = None

@@ -11,6 +11,7 @@ from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
 from pk.core.auth.principal import KafkaPrincipal
+from pk.core.durations import Duration
 from pk.net.client.admin import Admin
 from pk.net.client.admin_operations.tokens import Token
 
@@ -39,7 +40,9 @@ async def create(context: Context, options: CreateToken) -> None:
         return
     await context.agree(f"Make it on {context.settings.cluster_name}?")
     made = await admin.create_token(
-        owner=owner, renewers=renewers, max_lifetime_ms=options.max_lifetime or -1
+        owner=owner,
+        renewers=renewers,
+        max_lifetime_ms=_or_default(options.max_lifetime),
     )
     context.show(listing(TokenRow, [_row(made, show_hmac=True)]))
     context.say(f"To end it: pk tokens expire {made.token_id}")
@@ -49,26 +52,31 @@ async def renew(context: Context, options: RenewToken) -> None:
     """`pk tokens renew`."""
     admin = await context.admin()
     token = await _token(admin, options.token)
-    period = f"{show_span(options.period)}" if options.period else "as long as the brokers let it"
+    period = show_span(options.period.ms) if options.period else "as long as the brokers let it"
     context.say(f"This renews a token of {token.owner}: from now it lasts {period}.")
     if context.change.dry_run:
         _show(context, token, None, "would be renewed")
         return
     await context.agree(f"Renew on {context.settings.cluster_name}?", name=token.token_id)
-    _show(context, token, await admin.renew_token(token.hmac, options.period or -1), "renewed")
+    _show(
+        context,
+        token,
+        await admin.renew_token(token.hmac, _or_default(options.period)),
+        "renewed",
+    )
 
 
 async def expire(context: Context, options: ExpireToken) -> None:
     """`pk tokens expire`."""
     admin = await context.admin()
     token = await _token(admin, options.token)
-    when = f"in {show_span(options.after)}" if options.after else "at once"
+    when = f"in {show_span(options.after.ms)}" if options.after else "at once"
     context.say(f"This ends a token of {token.owner} {when}: no one can log in with it then.")
     if context.change.dry_run:
         _show(context, token, None, "would be ended")
         return
     await context.agree(f"End it on {context.settings.cluster_name}?", name=token.token_id)
-    expiry_ms = await admin.expire_token(token.hmac, options.after or -1)
+    expiry_ms = await admin.expire_token(token.hmac, _or_default(options.after))
     _show(context, token, expiry_ms if options.after else None, "ended")
 
 
@@ -80,6 +88,11 @@ async def _token(admin: Admin, token_id: str) -> Token:
     raise CommandError(
         f"There is no token {token_id!r} that you may see; `pk tokens list` lists those."
     )
+
+
+def _or_default(period: Duration | None) -> int:
+    """The time in ms as requests have it: -1 leaves it to the brokers."""
+    return -1 if period is None else period.ms
 
 
 def _principal(text: str) -> KafkaPrincipal:

@@ -91,7 +91,7 @@ def abort(context: "Context", options: AbortTransactions) -> Running:
     takes=(Listing, Connection),
     examples=(
         "pk transactions find-hanging",
-        "pk transactions find-hanging orders --max-transaction-timeout 1",
+        "pk transactions find-hanging orders --max-transaction-timeout 1m",
     ),
     notes=(
         "A transaction hangs if it is open in a partition, has had no record for longer than "

@@ -35,7 +35,7 @@ async def find_hanging(context: Context, options: FindHanging) -> None:
     if options.broker is not None:
         partitions = await _led_by(admin, partitions, options.broker)
     now = now_ms()
-    silent_since_ms = now - options.max_transaction_timeout * 60_000
+    silent_since_ms = now - options.max_transaction_timeout.ms
     candidates: list[Candidate] = []
     answers = await admin.describe_producers(partitions) if partitions else {}
     for tp in sorted(answers):

@@ -7,7 +7,6 @@ from pk.cli.nouns.transactions.options import ListTransactions
 from pk.cli.nouns.transactions.rows import TransactionRow
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
-from pk.cli.positions.times import duration_ms
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 from pk.net.client.admin import Admin
@@ -19,15 +18,14 @@ async def list_transactions(context: Context, options: ListTransactions) -> None
     pattern = None if options.pattern is None else whole(options.pattern, "PATTERN")
     states = words_of(options.state, TRANSACTION_STATES, "--state")
     producers = _producer_ids(options.producer)
-    open_for_ms = _open_for_ms(options.open_for)
     admin = await context.admin()
     listed, errors = await admin.list_transactions(states=states, producer_ids=producers)
     for broker, error in sorted(errors.items()):
         context.failed(error, f"broker {broker}")
     if pattern is not None:
         listed = tuple(t for t in listed if pattern.fullmatch(t.transactional_id))
-    if open_for_ms is not None:
-        since = now_ms() - open_for_ms
+    if options.open_for is not None:
+        since = now_ms() - options.open_for.ms
         long_open = await _open_since(admin, [t.transactional_id for t in listed], since)
         listed = tuple(t for t in listed if t.transactional_id in long_open)
     rows: list[TransactionRow] = [
@@ -59,15 +57,6 @@ def _producer_ids(words: tuple[str, ...]) -> list[int]:
         if not (word.isascii() and word.isdigit()):
             raise Unusable(f"--producer needs a producer id, not {word!r}.")
     return [int(word) for word in words]
-
-
-def _open_for_ms(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return duration_ms(text)
-    except ValueError as e:
-        raise Unusable(f"--open-for: {e}.") from None
 
 
 def _style(row: TransactionRow) -> str | None:

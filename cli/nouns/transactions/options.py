@@ -7,7 +7,8 @@ from pk.cli.command_line.option_sets import (
     PARTITIONS_BY_OPTION,
 )
 from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count
+from pk.cli.command_line.values import apache_minutes
+from pk.core.durations import Duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class ListTransactions:
         ),
     ] = ()
     open_for: Annotated[
-        str | None,
+        Duration | None,
         Option(
             "--open-for",
             value="DURATION",
@@ -124,11 +125,12 @@ class FindHanging:
         ),
     ] = None
     max_transaction_timeout: Annotated[
-        int,
+        Duration,
         Option(
             "--max-transaction-timeout",
             value="MINUTES",
-            parser=count,
-            help="The longest transaction.timeout.ms in use, in minutes (default: 15).",
+            parser=apache_minutes,
+            help="The longest transaction.timeout.ms in use (default: 15m). A number alone is "
+            "minutes, as in Apache's tool.",
         ),
-    ] = 15
+    ] = Duration(15 * 60_000)

@@ -10,7 +10,7 @@ from pk.cli.command_line.option_sets import (
 )
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
-from pk.cli.nouns.wait.options import Timeout, WaitForLag, WaitForTopics
+from pk.cli.nouns.wait.options import TIMEOUT, Timeout, WaitForLag, WaitForTopics
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -51,7 +51,7 @@ def isr(
     context: "Context",
     topic: TopicsOrAll = (),
     all: Annotated[bool, Option("-a", "--all", help="Every topic (the default).")] = False,
-    timeout: Timeout = "5m",
+    timeout: Timeout = TIMEOUT,
 ) -> Running:
     """Wait until every replica is in sync, as after a restart."""
     from pk.cli.nouns.wait.wait import isr
@@ -88,7 +88,7 @@ def group_empty(
         tuple[str, ...],
         Argument("GROUP", help="The groups.", complete="group", named=GROUPS_BY_OPTION),
     ],
-    timeout: Timeout = "5m",
+    timeout: Timeout = TIMEOUT,
 ) -> Running:
     """Wait until groups have no members, as before resetting their offsets."""
     from pk.cli.nouns.wait.wait import group_empty
@@ -107,7 +107,7 @@ def group_empty(
 def reassign(
     context: "Context",
     topic: TopicsOrAll = (),
-    timeout: Timeout = "5m",
+    timeout: Timeout = TIMEOUT,
 ) -> Running:
     """Wait until no partition is being reassigned."""
     from pk.cli.nouns.wait.wait import reassign
@@ -132,7 +132,7 @@ def broker(
         int | None,
         Option("-n", "--num", value="N", parser=count, help="Wait for at least N brokers."),
     ] = None,
-    timeout: Timeout = "5m",
+    timeout: Timeout = TIMEOUT,
 ) -> Running:
     """Wait until the cluster and its brokers respond."""
     from pk.cli.nouns.wait.wait import broker

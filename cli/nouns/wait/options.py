@@ -10,15 +10,17 @@ from pk.cli.command_line.option_sets import (
 )
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.values import count
+from pk.core.durations import Duration
 
 Timeout = Annotated[
-    str,
+    Duration,
     Option(
         "--timeout",
-        value="TIME",
-        help="How long to wait: 30s, 10m, or seconds; 0 checks once (default: 5m).",
+        value="DURATION",
+        help="How long to wait, such as 30s or 10m; 0 checks once (default: 5m).",
     ),
 ]
+TIMEOUT = Duration(5 * 60_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ class WaitForTopics:
             help="Wait for at least N partitions.",
         ),
     ] = None
-    timeout: Timeout = "5m"
+    timeout: Timeout = TIMEOUT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +57,12 @@ class WaitForLag:
         int | None, Option("--max", value="N", help="Same as '<=N', without quotes.")
     ] = None
     max_time: Annotated[
-        str | None,
+        Duration | None,
         Option(
             "--max-time",
-            value="TIME",
+            value="DURATION",
             help="Wait until the oldest unread record is at most this old, such as 30s.",
         ),
     ] = None
     topics: PartitionsOfTopics = ()
-    timeout: Timeout = "5m"
+    timeout: Timeout = TIMEOUT

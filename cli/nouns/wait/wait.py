@@ -16,10 +16,11 @@ import trio
 from pk.cli.cluster.groups import EMPTY_STATES, is_absent, member_name, offset_rows
 from pk.cli.cluster.topics import is_unknown
 from pk.cli.nouns.wait.options import WaitForLag, WaitForTopics
-from pk.cli.positions.times import duration_ms, show_span
+from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.failures import sentence
+from pk.core.durations import Duration
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -39,13 +40,6 @@ _CONDITION = re.compile(r"(<=?|≤)?\s*(\d+)")
 
 Check = Callable[[], Awaitable[str | None]]
 """What is still missing; None: the condition holds."""
-
-
-def _timeout_s(text: str) -> float:
-    try:
-        return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else duration_ms(text) / 1000
-    except ValueError as e:
-        raise Unusable(f"--timeout: {e}.") from None
 
 
 class _Reporter:
@@ -77,9 +71,9 @@ def _impatient(context: Context) -> None:
     context.use(settings._replace(given=given))
 
 
-async def _until(context: Context, within: str, check: Check, done: str) -> None:
+async def _until(context: Context, within: Duration, check: Check, done: str) -> None:
     """Returns when `check` finds nothing missing. Raises CommandError (124) on timeout."""
-    timeout_s = _timeout_s(within)
+    timeout_s = within.s
     began = trio.current_time()
     deadline = began + timeout_s
     pause_s = _FIRST_S
@@ -172,7 +166,7 @@ async def _gone(admin: Admin, names: Sequence[str], _: int) -> str | None:
 # In-sync replicas.
 
 
-async def isr(context: Context, topics: Sequence[str], within: str, *, every: bool) -> None:
+async def isr(context: Context, topics: Sequence[str], within: Duration, *, every: bool) -> None:
     """`pk wait isr`."""
     if every and topics:
         raise Unusable("Give topics or --all, not both.")
@@ -212,10 +206,7 @@ async def _out_of_sync(admin: Admin, names: Sequence[str] | None) -> str | None:
 async def lag(context: Context, options: WaitForLag) -> None:
     """`pk wait lag`."""
     most = _most(options.condition, options.max)
-    try:
-        most_ms = None if options.max_time is None else duration_ms(options.max_time)
-    except ValueError as e:
-        raise Unusable(f"--max-time: {e}.") from None
+    most_ms = None if options.max_time is None else options.max_time.ms
     if most is None and most_ms is None:
         most = 0
     _impatient(context)
@@ -296,7 +287,7 @@ async def _behind(
 # An empty group.
 
 
-async def group_empty(context: Context, groups: Sequence[str], within: str) -> None:
+async def group_empty(context: Context, groups: Sequence[str], within: Duration) -> None:
     """`pk wait group-empty`."""
     _impatient(context)
     admin = await context.admin()
@@ -323,7 +314,7 @@ async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
 # Reassignments.
 
 
-async def reassign(context: Context, topics: Sequence[str], within: str) -> None:
+async def reassign(context: Context, topics: Sequence[str], within: Duration) -> None:
     """`pk wait reassign`."""
     _impatient(context)
     admin = await context.admin()
@@ -350,7 +341,7 @@ def _places(tps: Iterable[TopicPartition]) -> str:
 # Brokers.
 
 
-async def broker(context: Context, ids: Sequence[str], num: int | None, within: str) -> None:
+async def broker(context: Context, ids: Sequence[str], num: int | None, within: Duration) -> None:
     """`pk wait broker`."""
     if ids and num is not None:
         raise Unusable("Give broker ids, or their number with -n, not both.")

@@ -25,6 +25,7 @@ from pk.cli.nouns.why.rows import (
     GroupVerdict,
     PartitionVerdict,
 )
+from pk.core.durations import Duration
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -61,7 +62,7 @@ def partition(
     "lag",
     "group",
     takes=(Listing, Watch, Connection),
-    examples=("pk why lag billing", "pk why lag billing -t orders:3 --for 10"),
+    examples=("pk why lag billing", "pk why lag billing -t orders:3 --for 10s"),
     shows=ExplainedLag,
     rows=GroupVerdict,
     from_use=True,
@@ -70,19 +71,19 @@ def lag(
     context: "Context",
     group: GroupName,
     topics: PartitionsOfTopics = (),
-    seconds: Annotated[
-        float,
+    period: Annotated[
+        Duration,
         Option(
             "--for",
-            value="SECONDS",
-            help="How long to watch offsets move (default: 6; 0: measure once).",
+            value="DURATION",
+            help="How long to watch offsets move (default: 6s; 0: measure once).",
         ),
-    ] = 6.0,
+    ] = Duration(6000),
 ) -> Running:
     """Explain why a group lags: stopped, stuck, rebalancing, idle members, skew, no commits."""
     from pk.cli.nouns.why.lag import why_lag
 
-    return why_lag(context, group, topics, seconds)
+    return why_lag(context, group, topics, period.s)
 
 
 @WHY.command(
