@@ -38,6 +38,9 @@ NOT_AUTHORISED = frozenset(
     }
 )
 
+_DENIED = frozenset(code for code in NOT_AUTHORISED if code.name.endswith("AUTHORIZATION_FAILED"))
+"""Refusals by ACLs; the others are failed logins."""
+
 _NEXT_STEP = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`pk topics list` lists topics",
     ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists ignores that",
@@ -282,6 +285,11 @@ def _kafka(error: KafkaError) -> str:
             "on the topic (`pk acls add --allow USER --producer --topic TOPIC`); brokers before "
             "2.8 want IDEMPOTENT_WRITE on the cluster too, or -X enable.idempotence=false."
         )
+    from pk.cli.runtime.refusals import REFUSALS
+
+    refused = REFUSALS.sentence(error.code)
+    if refused is not None:
+        return refused
     try:
         code = ErrorCode(error.code)
     except ValueError:
@@ -297,6 +305,8 @@ def _kafka(error: KafkaError) -> str:
     else:
         head = f"The broker refused with {error.name}" + (f": {said.rstrip('.')}" if said else "")
     step = _NEXT_STEP.get(code)
+    if code in _DENIED:
+        step = "`pk why denied USER OPERATION RESOURCE` says which ACL decides or is missing"
     key = _CONFIG_KEY.search(head) if code is ErrorCode.INVALID_CONFIG else None
     if key is not None:
         step = f"`pk help configs {key[0]}` says what it takes"

@@ -3,16 +3,19 @@ if it is read-only, every request that is not known to change nothing. Commands 
 this themselves before they change anything; this catches one that forgot.
 """
 
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from pk.cli.runtime.context import Context, Handler
 from pk.cli.runtime.exits import Refused
+from pk.cli.runtime.refusals import REFUSALS
 from pk.cli.runtime.settings import Settings
-from pk.net.client.connection import FORBIDS
+from pk.net.client.connection import ANSWERED, FORBIDS
 
 METADATA: Final = 3
+_LOGIN: Final = re.compile(r'\busername="([^"\\]+)"')
 
 
 def forbid_changes(context: Context) -> Callable[[Any], None]:
@@ -46,6 +49,8 @@ def explained(handler: Handler) -> Handler:
         from pk.cli.runtime.session import remember_brokers
 
         remember_brokers(context.settings)
+        REFUSALS.begin(_principal(context.settings))
+        ANSWERED.set(REFUSALS.answered)
         try:
             code = await handler(context)
             _say_recalled(context)
@@ -59,6 +64,18 @@ def explained(handler: Handler) -> Handler:
             raise found from error
 
     return run
+
+
+def _principal(settings: Settings) -> str | None:
+    """The principal that brokers give the user by default, if that can be known here."""
+    keys = {**settings.properties, **settings.given}
+    protocol = keys.get("security.protocol", "PLAINTEXT").upper()
+    if protocol == "PLAINTEXT":
+        return "User:ANONYMOUS"
+    login = keys.get("sasl.jaas.config", "")
+    found = _LOGIN.search(login) if "tokenauth" not in login else None
+    user = keys.get("sasl.username") or (found[1] if found else None)
+    return f"User:{user}" if user and protocol.startswith("SASL") else None
 
 
 def _say_recalled(context: Context) -> None:

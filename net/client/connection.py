@@ -83,6 +83,11 @@ TRACED: Final[ContextVar[OnRequest | None]] = ContextVar("pk_traced", default=No
 """Called with every request that this task, and those it starts, submit over any connection,
 besides the client's own `on_request`. A program sets it around the calls it wants to trace."""
 
+ANSWERED: Final[ContextVar[Callable[[Any, Any], None] | None]] = ContextVar(
+    "pk_answered", default=None
+)
+"""Called with every request that this task, and those it starts, submit, and its answer."""
+
 FORBIDS: Final[ContextVar[Callable[[Any], None] | None]] = ContextVar("pk_forbids", default=None)
 """Who looks at a request before it is sent by this task, or by those it starts, and raises where it
 must not be: the last guard of a program that has promised to change nothing."""
@@ -110,6 +115,7 @@ class Pending:
         "correlation_id",
         "deadline",
         "error",
+        "on_answer",
         "on_request",
         "request",
         "response",
@@ -124,6 +130,7 @@ class Pending:
         self.deadline = deadline
         self.started = trio.current_time()
         self.on_request = TRACED.get()
+        self.on_answer = ANSWERED.get()
         self.abandoned = False
         """Whether no task waits for it any more."""
 
@@ -496,6 +503,8 @@ class Connection:
         self, pending: Pending, response: Any, bytes_in: int, error: Exception | None
     ) -> None:
         pending.finish(response, error)
+        if pending.on_answer is not None and response is not None:
+            pending.on_answer(pending.request, response)
         if self._on_request is None and pending.on_request is None:
             return
         trace = self._trace(pending, response, bytes_in, str(error) if error else None)

@@ -70,7 +70,7 @@ UNREACHABLE = NoBrokers(
                 ),
             ),
             4,
-            "CLUSTER_AUTHORIZATION_FAILED: it needs ALTER permission; `pk help",
+            "CLUSTER_AUTHORIZATION_FAILED: it needs ALTER permission; `pk why denied USER",
         ),
         (
             KafkaError(

@@ -12,6 +12,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.durations import Duration
+from pk.core.errors import KafkaError
 from pk.net.client.admin import Admin
 from pk.net.client.admin_operations.tokens import Token
 
@@ -30,9 +31,10 @@ async def create(context: Context, options: CreateToken) -> None:
     admin = await context.admin()
     owner = None if options.owner is None else _principal(options.owner)
     renewers = [_principal(text) for text in options.renewer]
-    await admin.describe_tokens(
-        []
-    )  # raises where the brokers have no tokens, before anybody is asked
+    try:  # raises where the brokers have no tokens, before anybody is asked
+        await admin.describe_tokens([])
+    except KafkaError as e:
+        raise KafkaError(e.code, "CreateDelegationToken") from e
     whose = f"as {owner}" if owner is not None else "as you do"
     context.say(f"This makes a token: who has its HMAC can log in {whose} until it expires.")
     if context.change.dry_run:
@@ -51,7 +53,7 @@ async def create(context: Context, options: CreateToken) -> None:
 async def renew(context: Context, options: RenewToken) -> None:
     """`pk tokens renew`."""
     admin = await context.admin()
-    token = await _token(admin, options.token)
+    token = await _token(admin, options.token, "RenewDelegationToken")
     period = show_span(options.period.ms) if options.period else "as long as the brokers let it"
     context.say(f"This renews a token of {token.owner}: from now it lasts {period}.")
     if context.change.dry_run:
@@ -69,7 +71,7 @@ async def renew(context: Context, options: RenewToken) -> None:
 async def expire(context: Context, options: ExpireToken) -> None:
     """`pk tokens expire`."""
     admin = await context.admin()
-    token = await _token(admin, options.token)
+    token = await _token(admin, options.token, "ExpireDelegationToken")
     when = f"in {show_span(options.after.ms)}" if options.after else "at once"
     context.say(f"This ends a token of {token.owner} {when}: no one can log in with it then.")
     if context.change.dry_run:
@@ -80,9 +82,14 @@ async def expire(context: Context, options: ExpireToken) -> None:
     _show(context, token, expiry_ms if options.after else None, "ended")
 
 
-async def _token(admin: Admin, token_id: str) -> Token:
-    """The token with this id. Raises CommandError where there is none that may be seen."""
-    for token in await admin.describe_tokens():
+async def _token(admin: Admin, token_id: str, doing: str) -> Token:
+    """The token with this id. Raises CommandError where there is none that may be seen, KafkaError
+    that names the API `doing`, which it is looked up for."""
+    try:
+        found = await admin.describe_tokens()
+    except KafkaError as e:
+        raise KafkaError(e.code, doing) from e
+    for token in found:
         if token.token_id == token_id:
             return token
     raise CommandError(

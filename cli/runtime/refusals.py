@@ -1,0 +1,166 @@
+"""What an authorizer refused: the operation and the resource, which Kafka's errors do not name.
+
+The latest answers of brokers are kept while a command runs. When one of its errors is a refusal,
+the answer that holds its code says which API was asked, and the table of what APIs need
+(`pk.core.api.authorization`) which operation that takes. Messages are kept by reference; those with
+records are not kept, only that there was one.
+"""
+
+import shlex
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+from pk.core.errors import ErrorCode
+
+_KEPT: Final = 64
+_PARTS_MAX: Final = 10_000
+_WITH_RECORDS: Final = {0: "WRITE", 1: "READ", 78: "READ"}
+"""Produce, Fetch and ShareFetch, with what they need of a topic."""
+
+_TYPES: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ("TOPIC",),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: ("GROUP",),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ("CLUSTER",),
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ("TRANSACTIONAL_ID",),
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
+        "DELEGATION_TOKEN",
+        "USER",
+    ),
+}
+_NAMES: Final = {
+    "TOPIC": ("name", "topic", "topic_name", "resource_name"),
+    "GROUP": ("group_id", "key", "resource_name"),
+    "TRANSACTIONAL_ID": ("transactional_id", "key"),
+}
+"""The fields of answers that name a resource."""
+
+
+_EXPLAINED: Final = (*_NAMES, "CLUSTER")
+"""What `pk why denied` knows."""
+
+
+class Refusal(NamedTuple):
+    """What was refused."""
+
+    operation: str
+    resource_type: str
+    name: str | None
+    """None for the cluster, and where neither request nor answer names one resource alone."""
+
+
+class Refusals:
+    """The latest answers, and who asked."""
+
+    def __init__(self) -> None:
+        self.principal: str | None = None
+        """`User:alice`; None where only the brokers know it, as with certificates."""
+
+        self._recent: deque[tuple[Any, Any]] = deque(maxlen=_KEPT)
+
+    def begin(self, principal: str | None) -> None:
+        """Forgets what another command was answered."""
+        self.principal = principal
+        self._recent.clear()
+
+    def answered(self, request: Any, response: Any) -> None:
+        """Called with each answer."""
+        if request.API_KEY in _WITH_RECORDS:
+            self._recent.append((request.API_KEY, None))
+        else:
+            self._recent.append((request, response))
+
+    def find(self, code: int) -> Refusal | None:
+        """What the latest answer with this error code refused; None if no answer tells."""
+        types = _TYPES.get(ErrorCode(code)) if code in set(ErrorCode) else None
+        if types is None:
+            return None
+        from pk.core.api.authorization import NEEDS
+        from pk.core.api.authorization import Refusal as How
+
+        records: str | None = None
+        for request, response in reversed(self._recent):
+            if response is None:
+                records = records or _WITH_RECORDS[request]
+                continue
+            path = next(_holders(response, code), None)
+            if path is None:
+                continue
+            needs = [
+                need
+                for need in NEEDS.get(request.API_KEY, ())
+                if need.resource_type.name in types and need.refusal is not How.HIDDEN
+            ]
+            if needs:
+                kind = needs[0].resource_type.name
+                name = _named(path, kind) or _only(request, needs[0].of)
+                return Refusal(needs[0].operation.name, kind, name)
+        if records is not None and types == ("TOPIC",):
+            return Refusal(records, "TOPIC", None)
+        return None
+
+    def sentence(self, code: int) -> str | None:
+        """Who may not do what, and what shows why; None if it is not known what was refused."""
+        found = self.find(code)
+        if found is None:
+            return None
+        kind, name = found.resource_type, found.name
+        resource = kind.lower().replace("_", " ")
+        who = self.principal or "The user"
+        shown = "the cluster" if kind == "CLUSTER" else f"{resource} {name or ''}"
+        if name is None and kind != "CLUSTER":
+            shown = f"the {resource}"
+        said = f"{who} may not do {found.operation} on {shown} ({ErrorCode(code).name})"
+        if kind not in _EXPLAINED:
+            return f"{said}; `pk help errors {ErrorCode(code).name}` says more."
+        word = kind.lower().replace("_", "-")
+        asked = word if kind == "CLUSTER" else f"{word}:{name or 'NAME'}"
+        step = (
+            f"pk why denied {shlex.quote(self.principal or 'USER')} "
+            f"{found.operation.lower().replace('_', '-')} {shlex.quote(asked)}"
+        )
+        return (
+            f"{said}; `{step}`, run by someone who may see the ACLs, says which rule decides or is "
+            "missing."
+        )
+
+
+REFUSALS: Final = Refusals()
+"""Those of the command that runs."""
+
+
+def _holders(response: Any, code: int) -> Iterator[Sequence[Any]]:
+    """The parts of an answer with this error code, each with the parts that it is in, the innermost
+    first."""
+    todo: deque[tuple[Any, ...]] = deque([(response,)])
+    for _ in range(_PARTS_MAX):
+        if not todo:
+            return
+        path = todo.popleft()
+        if getattr(path[0], "error_code", 0) == code:
+            yield path
+        for field in getattr(path[0], "__slots__", ()):
+            inner = getattr(path[0], field, None)
+            if isinstance(inner, list):
+                parts = cast("list[Any]", inner)
+                if parts and hasattr(parts[0], "__slots__"):
+                    todo.extend((part, *path) for part in parts)
+
+
+def _named(path: Sequence[Any], kind: str) -> str | None:
+    for part in path:
+        for field in _NAMES.get(kind, ()):
+            value = getattr(part, field, None)
+            if isinstance(value, str) and value:
+                return value
+    return None
+
+
+def _only(request: Any, of: str) -> str | None:
+    """The name at a path such as `topics[].name` in a request, if there is only one."""
+    found: list[Any] = [request]
+    for step in of.split(".") if of else ():
+        field = step.removesuffix("[]")
+        values = [v for part in found if (v := getattr(part, field, None)) is not None]
+        found = [v for value in values for v in value] if step.endswith("[]") else values
+    return found[0] if of and len(found) == 1 and isinstance(found[0], str) else None

@@ -1,0 +1,77 @@
+"""What an authorizer refuses is said with who asked, the operation, the resource, and the next
+step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from clients.pk_broker import PkBroker
+
+from pk.core.config.views import STANDARD_AUTHORIZER
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def closed() -> Iterator[str]:
+    """A broker where only administrators may do anything, and the user is none."""
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"}
+    with PkBroker(config=config, memory=True) as broker:
+        yield broker.bootstrap
+
+
+@pytest.mark.parametrize(
+    ("line", "operation", "resource"),
+    [
+        ("topics create orders", "CREATE", "topic:orders"),
+        ("topics describe orders", "DESCRIBE", "topic:orders"),
+        ("produce orders value", "DESCRIBE", "topic:orders"),
+        ("consume orders -e", "DESCRIBE", "topic:orders"),
+        ("groups describe billing", "DESCRIBE", "group:billing"),
+        ("groups delete billing -y", "DESCRIBE", "group:billing"),
+        ("acls list", "DESCRIBE", "cluster"),
+        ("acls add --allow alice --producer -t orders -y", "DESCRIBE", "cluster"),
+        ("configs describe broker 1", "DESCRIBE_CONFIGS", "cluster"),
+        ("configs alter broker 1 -c log.cleaner.threads=2 -y", "DESCRIBE_CONFIGS", "cluster"),
+        ("cluster quorum", "DESCRIBE", "cluster"),
+        ("users list", "DESCRIBE", "cluster"),
+        ("quotas list", "DESCRIBE_CONFIGS", "cluster"),
+        ("reassign status", "DESCRIBE", "cluster"),
+    ],
+)
+def test_a_refusal_names_who_what_and_why_denied(
+    pk: Run, closed: str, line: str, operation: str, resource: str
+) -> None:
+    ran = pk(*line.split(), "-b", closed)
+    assert ran.code == 4, (ran.text, ran.err)
+    step = f"`pk why denied User:ANONYMOUS {operation.lower().replace('_', '-')} {resource}`"
+    assert step in ran.err
+    kind, _, name = resource.partition(":")
+    on = f"{kind} {name}" if name else "the cluster"
+    assert f"User:ANONYMOUS may not do {operation} on {on} (" in ran.err
+    assert "AUTHORIZATION_FAILED)" in ran.err
+
+
+def test_the_step_that_a_refusal_names_is_a_command(pk: Run) -> None:
+    asked = pk(
+        "why", "denied", "User:ANONYMOUS", "describe-configs", "cluster", "-b", "127.0.0.1:1"
+    )
+    assert asked.code == 3, asked.err
+
+
+@pytest.mark.parametrize(
+    ("words", "api"),
+    [
+        (("create",), "CreateDelegationToken"),
+        (("renew", "x"), "RenewDelegationToken"),
+        (("expire", "x"), "ExpireDelegationToken"),
+    ],
+)
+def test_a_token_command_names_what_it_was_to_do(
+    pk: Run, closed: str, words: tuple[str, ...], api: str
+) -> None:
+    ran = pk("tokens", *words, "-y", "-b", closed)
+    assert ran.code != 0
+    assert api in ran.err and "DescribeDelegationToken" not in ran.err
