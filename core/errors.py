@@ -6,6 +6,7 @@ traceback, answered UNKNOWN_SERVER_ERROR.
 """
 
 from enum import IntEnum
+from typing import TypeVar
 
 
 class ErrorCode(IntEnum):
@@ -200,6 +201,9 @@ MESSAGE_CHARS_MAX = 8_000
 bytes of UTF-8."""
 
 
+Raised = TypeVar("Raised", bound=BaseException)
+
+
 class KafkaError(Exception):
     """An error for a client: its code, and a sentence that says what was wrong."""
 
@@ -222,6 +226,34 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}" if self.message else self.name
+
+
+def without_frames(error: Raised) -> Raised:
+    """A copy of `error`, and of its cause, without the frames that they passed through.
+
+    Frames hold what was worked on there, such as a request, or the records of a batch after they
+    were decompressed. Keep an error in this form, and raise it a second time in this form: it gets
+    another frame each time that it is raised.
+    """
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    if error.__cause__ is not None:
+        copy.__cause__ = without_frames(error.__cause__)
+    copy.__suppress_context__ = True
+    return copy
+
+
+def kept(error: Exception) -> Exception:
+    """`error` in the form in which it is kept for the task that waits for it: a KafkaError
+    `without_frames`. Any other is a fault of ours: it has its traceback as a note, for the log."""
+    if isinstance(error, KafkaError):
+        return without_frames(error)
+    if error.__traceback__ is not None:
+        from traceback import format_tb  # rare, and every command imports this file
+
+        error.add_note("Raised in:\n" + "".join(format_tb(error.__traceback__)).rstrip())
+        error.__traceback__ = None
+    return error
 
 
 class ProtocolError(Exception):

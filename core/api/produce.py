@@ -59,7 +59,7 @@ from pk.core.broker.requests.record_validation import (
     time_bounds,
 )
 from pk.core.config import TopicConfig
-from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError, without_frames
 from pk.core.log.log import Origin
 from pk.core.log.producers import Producers, Verification
 from pk.core.record.batch import (
@@ -216,7 +216,7 @@ class _Produce:
             except KafkaError as e:
                 # When its turn comes it is refused for this, whatever has changed: nothing of it
                 # was verified, and a client that hears of that gives up.
-                self.verified[TopicPartition(name, data.index)] = e
+                self.verified[TopicPartition(name, data.index)] = without_frames(e)
                 continue
             producer = producer or (header.producer_id, header.producer_epoch)
             if producer != (header.producer_id, header.producer_epoch):
@@ -256,7 +256,7 @@ class _Produce:
             return
         verified = self.verified.get(partition.tp)
         if isinstance(verified, KafkaError):
-            raise verified
+            raise without_frames(verified)
         partition.log.producers.check_verified(
             header, verified, from_zero=self.context.api_version >= VERSION_ADDS_PARTITIONS
         )
@@ -413,8 +413,11 @@ def _admit(
         return look(records, header, config, bounds)
     except KafkaError as e:
         refused = refusal(e, records, header, config, bounds, tp)
-        if refused is not None:
-            raise refused from None
+        try:
+            if refused is not None:
+                raise refused from None
+        finally:
+            del refused  # it refers to this frame: only the collector would free it
     return look(records, header, config, ANY_TIME)
 
 

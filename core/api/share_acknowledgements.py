@@ -11,7 +11,7 @@ from pk.core.api.long_requests import in_turns
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.broker.share.share_leader import Stored
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.share.partition import Acknowledgement, AcknowledgeType
 from pk.core.share.sessions import SessionKey
 from pk.core.values import TopicIdPartition
@@ -74,12 +74,12 @@ async def acknowledge(
             if stored is not None:
                 waiting[tp] = stored
         except KafkaError as e:
-            found[tp] = e
+            found[tp] = without_frames(e)
     for tp, stored in waiting.items():
         try:
             await stored.wait()
         except KafkaError as e:
-            found[tp] = e
+            found[tp] = without_frames(e)
     return found
 
 

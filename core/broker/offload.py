@@ -12,9 +12,11 @@ function of its seed.
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import trio
+
+from pk.core.errors import kept
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -35,7 +37,23 @@ async def offload(fn: Callable[[*Args], T], *args: *Args, directory: str = "") -
     if _inline.get():
         await trio.lowlevel.checkpoint()
         return fn(*args)
-    return await trio.to_thread.run_sync(fn, *args, limiter=_limiter(directory))
+    result, error = await trio.to_thread.run_sync(_outcome, fn, args, limiter=_limiter(directory))
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error  # it refers to this frame: only the collector would free it
+    return result
+
+
+def _outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
+    """What `fn` returns, and what it raises. An exception that trio takes from one thread to
+    another refers to itself by its frames there; so what they hold would stay until a full
+    collection."""
+    try:
+        return fn(*args), None
+    except Exception as e:  # noqa: BLE001 (the caller gets it)
+        return None, kept(e)
 
 
 @contextmanager

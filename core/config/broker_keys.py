@@ -267,6 +267,10 @@ pk.log.format STRING text valid=text,json
     How the broker writes what it logs to standard error: lines for people, or one JSON object an
     event.
 
+pk.decompressed.bytes.max LONG 134217728 valid=1048576..2147483647
+    To how many bytes the records of one compressed batch may expand. A producer's batch that
+    expands to more is refused with MESSAGE_TOO_LARGE; to find out takes about so much memory.
+
 pk.loop.slice.us INT 1000 valid=1..
     How long one connection is served without a look at the others, in microseconds.
 

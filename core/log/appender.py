@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log.config import LOG_APPEND_TIME, LogConfig
 from pk.core.log.failures import StorageError, is_fault, storage_errors
 from pk.core.log.files import PIECES_MAX, Data
@@ -139,7 +139,7 @@ class Appender:
         """
         log = self._log
         if log.dead is not None:
-            raise log.dead
+            raise without_frames(log.dead)
         base, size, _, _, _, attributes, delta, _, latest, producer_id, _, sequence, count = header
         if size > self._message_bytes_max or size > self._shape.segment_bytes:
             raise self._too_large(size)
@@ -205,7 +205,7 @@ class Appender:
         """
         log, shape = self._log, self._shape
         if log.dead is not None:
-            raise log.dead
+            raise without_frames(log.dead)
         segment = log.segments[-1]
         if self._append_time or not segment.active:
             return []
@@ -311,7 +311,7 @@ class Appender:
         """
         log = self._log
         if log.dead is not None:
-            raise log.dead
+            raise without_frames(log.dead)
         stretch, written, rolled = _Stretch(), 0, False
         first, end = -1, log.log_end_offset
         with memoryview(data) as view:

@@ -12,7 +12,7 @@ from pk.core.log import time_search
 from pk.core.log.file_slices import EMPTY, Slice
 from pk.core.log.segment import Segment
 from pk.core.log.txnindex import AbortedTxn
-from pk.core.record.batch import CODEC_BITS, BatchHeader, Record, records
+from pk.core.record.batch import CODEC_BITS, LOGGED_BYTES_MAX, BatchHeader, Record, records
 
 FIRST_BYTES: Final = 16 << 10
 """Of a batch whose first records may be all that is asked for."""
@@ -170,7 +170,7 @@ def _first_record(
         more = segment.file.pread(wanted - len(data), position + len(data))
         data = data + more if data else more
         try:
-            for record in records(data, header):
+            for record in records(data, header, decompressed_bytes_max=LOGGED_BYTES_MAX):
                 if record.timestamp >= timestamp and record.offset >= from_offset:
                     return record
             return None

@@ -7,7 +7,7 @@ the top of log.py.
 
 from typing import Final
 
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log import lookup, recovery
 from pk.core.log.config import LogConfig
 from pk.core.log.epochs import LeaderEpochs
@@ -185,7 +185,7 @@ class LogState:
     def check_alive(self) -> None:
         """Raise what the log died of."""
         if self.dead is not None:
-            raise self.dead
+            raise without_frames(self.dead)
 
     def refuse(self, action: str, cause: OSError) -> StorageError:
         """The error for a failure that left the log as it was, if space or something that this

@@ -47,8 +47,10 @@ SEQUENCES: Final = 1 << 31
 """Sequence numbers wrap from 2³¹ - 1 to 0."""
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
-"""Beyond this a batch's records are not unpacked, whatever the caller's wish, unless it names
-another bound."""
+"""Beyond this a batch's records are not unpacked, unless the caller names another bound. A broker's
+is `pk.decompressed.bytes.max`."""
+LOGGED_BYTES_MAX: Final = (1 << 31) - 1
+"""The bound for batches in a log: they were accepted under whatever bound the broker had then."""
 
 CODEC_BITS: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 1 << 3

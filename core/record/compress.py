@@ -110,6 +110,7 @@ def decompress(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
         try:
             written = module.decompress_into(data, out)
         except cramjam.DecompressionError as e:
+            del out  # before there is more room, and before an error refers to it
             if _NO_ROOM not in str(e):
                 raise _corrupt(codec, str(e)) from None
         else:

@@ -15,6 +15,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES,
+    LOGGED_BYTES_MAX,
     BatchHeader,
     CorruptBatch,
     Timestamps,
@@ -209,9 +210,10 @@ def _lowered(
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10 (KIP-110)"
         )
-    rows = _plain_rows(bytes(body(batch, header)), header)
+    rows = _plain_rows(bytes(body(batch, header, LOGGED_BYTES_MAX)), header)
     if rows is None:
-        rows = [record[:4] for record in records(batch, header)]
+        found = records(batch, header, decompressed_bytes_max=LOGGED_BYTES_MAX)
+        rows = [record[:4] for record in found]
     if header.base_offset < from_offset:
         rows = [row for row in rows if row[0] >= from_offset]
     if not rows:

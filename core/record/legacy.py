@@ -237,14 +237,16 @@ def _out_of_place(index: int, magic: int, found: int, attributes: int) -> KafkaE
     return KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
 
 
-def produced_rows(data: bytes, message_bytes_max: int) -> tuple[list[Row], Codec]:
+def produced_rows(
+    data: bytes, message_bytes_max: int, inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> tuple[list[Row], Codec]:
     """The rows of a producer's message set, and how they were compressed. Their offsets say
     nothing.
 
     As Apache's LogValidator: one format in all of it; if compressed, one wrapper and nothing else.
     Raises what `message_records` does, CorruptBatch for a set that is cut off, KafkaError:
     INVALID_RECORD for v2, INVALID_TIMESTAMP for log append time, MESSAGE_TOO_LARGE for a message of
-    more than `message_bytes_max`.
+    more than `message_bytes_max`, and one that expands to more than `inflated_bytes_max`.
     """
     if len(data) > _MAGIC_AT and data[_MAGIC_AT] == 2:
         raise KafkaError(ErrorCode.INVALID_RECORD, "record batches (v2) need Produce version 3")
@@ -257,7 +259,7 @@ def produced_rows(data: bytes, message_bytes_max: int) -> tuple[list[Row], Codec
         _check_size(header.size, message_bytes_max)
         if header.log_append_time:
             raise _out_of_place(0, magic, magic, LOG_APPEND_TIME_BIT)
-        rows = flat_rows(unwrap(data, header, DECOMPRESSED_BYTES_MAX), magic, producing=True)
+        rows = flat_rows(unwrap(data, header, inflated_bytes_max), magic, producing=True)
     else:
         rows = flat_rows(data, magic, producing=True)
         if len(data) > message_bytes_max:

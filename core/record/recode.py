@@ -3,7 +3,14 @@ different one."""
 
 import struct
 
-from pk.core.record.batch import CODEC_BITS, HEADER_BYTES, BatchHeader, body, write_crc
+from pk.core.record.batch import (
+    CODEC_BITS,
+    HEADER_BYTES,
+    LOGGED_BYTES_MAX,
+    BatchHeader,
+    body,
+    write_crc,
+)
 from pk.core.record.compress import Codec, compress
 
 Buffer = bytes | bytearray | memoryview
@@ -16,10 +23,10 @@ def recode(batch: Buffer, header: BatchHeader, codec: Codec, level: int | None =
     """A copy of the batch at the start of `batch` with its records compressed by `codec`,
     everything else as it was.
 
-    Raises what `body` raises. The CRC of `batch` is not looked at: check it first, the copy gets
-    its own.
+    Raises what `body` raises, but has no bound: the caller has looked into the batch. The CRC of
+    `batch` is not looked at: check it first, the copy gets its own.
     """
-    records = body(batch, header)
+    records = body(batch, header, LOGGED_BYTES_MAX)
     packed = records if codec == Codec.NONE else compress(codec, records, level)
     result = bytearray(HEADER_BYTES + len(packed))
     with memoryview(batch) as view:

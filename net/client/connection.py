@@ -30,7 +30,7 @@ from typing import Any, Final, Protocol, cast
 import trio
 
 from pk.core.auth.sasl import SaslError
-from pk.core.errors import ErrorCode, KafkaError, ProtocolError, error_name
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError, error_name, without_frames
 from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.codec import decode
 from pk.core.wire.header import frame_request, parse_response_header
@@ -148,7 +148,7 @@ class Pending:
         """The decoded answer. Raises Disconnected, RequestTimedOut, Closed or ProtocolError."""
         await self._event.wait()
         if self.error is not None:
-            raise self.error
+            raise without_frames(self.error)
         return self.response
 
     def when_finished(self, tell: "Callable[[Pending], None]") -> None:
@@ -287,7 +287,7 @@ class Connection:
         handed to the socket. What `FORBIDS` raises comes out as it is.
         """
         if self._closed is not None:
-            raise self._closed
+            raise without_frames(self._closed)
         forbids = FORBIDS.get()
         if forbids is not None:
             forbids(request)

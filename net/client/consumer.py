@@ -30,7 +30,7 @@ from typing import Final, Self
 
 import trio
 
-from pk.core.errors import KafkaError
+from pk.core.errors import KafkaError, without_frames
 from pk.core.values import INTERNAL_TOPICS, TopicPartition
 from pk.net.client.admin_operations.base import Failure
 from pk.net.client.cluster import Cluster, in_nursery, open_cluster
@@ -517,7 +517,7 @@ class Consumer:
                 else:
                     group.steps.put_back(step)
         if group is not None and group.fatal is not None:
-            raise group.fatal
+            raise without_frames(group.fatal)
 
     def _has_done(self, step: Step) -> bool:
         """Whether the partitions are as a step wants them, also where the call ended by an error or

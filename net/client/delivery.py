@@ -4,6 +4,7 @@
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+from pk.core.errors import without_frames
 from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition
 from pk.net.client.accumulator import Batch
@@ -65,7 +66,7 @@ class Delivery:
                 break
             batch, index = _settled(batch, index)
         if batch.error is not None:
-            raise batch.error
+            raise without_frames(batch.error)
         offset = batch.base_offset + index if batch.base_offset >= 0 else -1
         appended_ms = batch.log_append_time_ms
         topic, partition = batch.partition

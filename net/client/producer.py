@@ -17,7 +17,7 @@ from operator import itemgetter
 
 import trio
 
-from pk.core.errors import KafkaError, ProtocolError
+from pk.core.errors import KafkaError, ProtocolError, without_frames
 from pk.core.record.build import Headers
 from pk.core.record.compress import Codec
 from pk.core.values import TopicPartition
@@ -220,9 +220,9 @@ class Producer:
             yield
             await self.flush()
             if self._sender.fatal is not None:
-                raise self._sender.fatal
+                raise without_frames(self._sender.fatal)
             if transactions.error is not None:
-                raise transactions.error
+                raise without_frames(transactions.error)
             await transactions.end(commit=True)
         except BaseException:
             # Once a commit has been asked for, it may have taken place: that cannot be undone.
@@ -279,7 +279,7 @@ class Producer:
         if self._closed:
             raise Closed("this producer is closed")
         if self._sender.fatal is not None:
-            raise self._sender.fatal
+            raise without_frames(self._sender.fatal)
         if self._sender.transactions is not None:
             self._sender.transactions.check()
 

@@ -19,7 +19,7 @@ An error leaves a transaction in one of three ways:
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError, without_frames
 from pk.core.values import TopicPartition
 from pk.net.client.admin_operations.base import by_topic
 from pk.net.client.cluster import Cluster
@@ -137,7 +137,7 @@ class Transactions:
                 " `async with producer.transaction():`"
             )
         if self.error is not None:
-            raise self.error
+            raise without_frames(self.error)
 
     async def begin(self) -> None:
         """Open a transaction; the first one takes the transactional id from any earlier producer.
@@ -145,7 +145,7 @@ class Transactions:
         Raises KafkaError, ClientError, NoTransaction where one is open already.
         """
         if self._sender.fatal is not None:
-            raise self._sender.fatal
+            raise without_frames(self._sender.fatal)
         if self.open:
             raise NoTransaction("a transaction is open: a producer has one at a time")
         if self._left_open:

@@ -43,6 +43,7 @@ class Framing:
                 "%s: api %d version %d failed", self._peer, head.api_key, head.api_version,
                 exc_info=error,
             )  # fmt: skip
+            error.__traceback__ = None  # it is told; its frames hold what they worked on
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._metrics.request(head.api_key).failed(error.code)
         response_class = MESSAGES[head.api_key].response

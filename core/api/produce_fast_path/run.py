@@ -6,7 +6,7 @@ from __future__ import annotations
 from pk.core.broker.broker_metrics import TopicMetrics
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.record_validation import Admitted
-from pk.core.errors import KafkaError
+from pk.core.errors import KafkaError, kept
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Appended, Origin
 from pk.core.record.batch import Timestamps
@@ -45,7 +45,8 @@ class Run:
                 outcomes += partition.append_run(rest, now_ms, acks_all=acks_all)
             except StorageError as e:
                 if not e.undone or len(rest) == 1:
-                    outcomes.append(e)  # this batch has found it out; else each is tried for itself
+                    # This batch has found it out; else each is tried for itself.
+                    outcomes.append(kept(e))
             except KafkaError:
                 pass  # nothing was appended; each batch is refused for itself
             except Exception as e:  # noqa: BLE001 (whatever it is, the clients get an answer)
@@ -82,7 +83,7 @@ class Run:
                 timestamps=timestamps,
             )
         except Exception as e:  # noqa: BLE001 (a refusal, or a bug: the client gets an answer)
-            return e
+            return kept(e)
 
     def must_wait(self, next_offset: int, *, acks_all: bool) -> bool:
         """Whether a batch that ends before `next_offset` may not be answered yet: replicas have not

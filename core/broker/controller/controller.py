@@ -38,7 +38,7 @@ from pk.core.broker.offload import offload
 from pk.core.broker.pauses import finish, let_go
 from pk.core.broker.peers import Peers
 from pk.core.broker.state import BrokerState
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError, kept
 from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta.controller import take_over
@@ -219,7 +219,7 @@ class Controller:
             submitted.given_up = True
             raise
         if submitted.error is not None:
-            raise submitted.error
+            raise kept(submitted.error)
         return submitted.reply
 
     async def _commit(self) -> None:
@@ -296,7 +296,7 @@ class Controller:
                 image = await finish(image.apply_in_turns(records))
                 await trio.lowlevel.checkpoint_if_cancelled()  # nothing has been appended yet
             except Exception as e:  # noqa: BLE001 - it is its submitter's
-                one.error = e
+                one.error = kept(e)
                 continue
             one.error, one.reply, one.offset = None, decision.reply, image.offset
             events += records

@@ -34,7 +34,7 @@ import trio
 
 from pk.core.broker.offload import offload
 from pk.core.broker.pauses import in_turns, pause
-from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError, kept, without_frames
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes
 from pk.core.record.batch import iter_headers, records
@@ -244,7 +244,7 @@ class Coordinator(Generic[M]):
         """The answer to a command that has been carried out, or an awaitable of it. Raises
         KafkaError."""
         if command.error is not None:
-            raise command.error
+            raise kept(command.error)
         reply, waiter = command.reply, command.waiter
         if reply is None:
             assert waiter is not None
@@ -252,7 +252,7 @@ class Coordinator(Generic[M]):
                 self._waiting.add(waiter)
                 return self._answer(waiter)
             if waiter.error is not None:
-                raise waiter.error
+                raise without_frames(waiter.error)
             reply = waiter.answer
         offset = self.written
         if self.partition.high_watermark >= offset:
@@ -388,7 +388,7 @@ class Coordinator(Generic[M]):
         except StopIteration as done:
             command.end(done.value, None)
         except Exception as e:  # noqa: BLE001 (it is raised to who waits for the command, or logged)
-            command.end(None, e)
+            command.end(None, kept(e))
 
     def _run(self, decide: Callable[[M, Hashable, int], Decided], token: Hashable) -> Turns[Any]:
         """The reply. Between here and the end nothing else sees the machine."""
@@ -516,7 +516,7 @@ class Coordinator(Generic[M]):
         finally:
             self._waiting.discard(waiter)
         if waiter.error is not None:
-            raise waiter.error
+            raise without_frames(waiter.error)
         return await self._held(waiter.answer, waiter.offset)
 
     async def _held(self, reply: Any, offset: int) -> Any:

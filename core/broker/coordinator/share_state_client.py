@@ -30,7 +30,7 @@ from pk.core.broker.pauses import in_turns
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.state import BrokerState
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.group.share.effects import InitializeShareState
 from pk.core.meta.image import MetadataImage
 from pk.core.share.batches import StateBatch
@@ -184,7 +184,7 @@ class ShareStateClient:
         """What the coordinator answers of one share partition. Raises KafkaError."""
         found = (await self._ask(kind, key.group_id, {key: asked}))[key]
         if found.error is not None:
-            raise found.error
+            raise without_frames(found.error)
         return found.answer
 
     async def _ask(

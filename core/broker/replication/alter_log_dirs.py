@@ -26,7 +26,7 @@ import trio.lowlevel
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.truncation import cut_at
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log.failures import StorageError
 from pk.core.record.batch import read_header
 from pk.core.values import TopicPartition
@@ -125,7 +125,7 @@ class AlterLogDirsManager:
                 raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE) from None
             raise
         if partition.offline is not None:
-            raise partition.offline
+            raise without_frames(partition.offline)
         current = self._moves.get(partition.tp)
         if current is not None:
             same = current.partition is partition and current.directory is directory

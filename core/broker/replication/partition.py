@@ -29,7 +29,7 @@ from pk.core.broker.replication.fetch_sessions import FetchedPartition, FetchSes
 from pk.core.broker.replication.follower_state import NEVER, NO_BROKER_EPOCH, Follower
 from pk.core.broker.replication.partition_environment import PartitionEnvironment, Proposal
 from pk.core.config import TopicConfig
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Data
 from pk.core.log.log import Appended, Log, Origin, Replicated
@@ -191,7 +191,7 @@ class Partition:
         """Raise NOT_LEADER_OR_FOLLOWER on the wrong broker, or the error for an old or future epoch
         (KIP-320)."""
         if self.offline is not None:
-            raise self.offline
+            raise without_frames(self.offline)
         if not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
@@ -200,7 +200,7 @@ class Partition:
     def check_readable(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise the error that stops all reads from this replica, leader or not."""
         if self.offline is not None:
-            raise self.offline
+            raise without_frames(self.offline)
         self.check_epoch(current_leader_epoch)
         if self.busy:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{self.tp} is being truncated")
@@ -624,7 +624,7 @@ class Partition:
             while self.high_watermark < offset and self._holds(epoch):
                 await self._held.wait(offset)
         if self.offline is not None:
-            raise self.offline
+            raise without_frames(self.offline)
         if self.leader_epoch != epoch or not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.high_watermark < offset and self.under_min_isr:
@@ -671,7 +671,7 @@ class Partition:
 
         await self._purgatory.until(ready, (self,), deadline)
         if self.offline is not None:
-            raise self.offline
+            raise without_frames(self.offline)
         return ready()
 
     def touch(self) -> None:
@@ -690,7 +690,7 @@ class Partition:
 
     def fail(self, error: KafkaError) -> None:
         """The disk failed: waiting and later calls raise `error`."""
-        self.offline = error
+        self.offline = without_frames(error)
         self._flushing = False
         self._wake_all()
 

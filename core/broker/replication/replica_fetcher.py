@@ -33,7 +33,7 @@ from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import Quota, is_throttled
 from pk.core.broker.state import BrokerState
-from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.errors import ErrorCode, KafkaError, error_name, without_frames
 from pk.core.log.failures import StorageError
 from pk.core.record.batch import HEADER_BYTES, iter_headers
 from pk.core.values import ZERO_UUID, TopicIdPartition, Uuid
@@ -234,7 +234,7 @@ class ReplicaFetcher:
             first = under_way[0]
             while first.answer is None and not (len(under_way) == 1 and self._may_overtake(first)):
                 if first.error is not None:
-                    raise first.error
+                    raise without_frames(first.error)
                 # Whose pause is over has to wait all the same where no other request may follow.
                 may_follow = len(under_way) == 1 and self._has_session(first)
                 await self._wait(self._paused_for() if may_follow else inf)

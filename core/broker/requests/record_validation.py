@@ -20,7 +20,7 @@ from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import (
     CODEC_BITS,
-    DECOMPRESSED_BYTES_MAX,
+    LOGGED_BYTES_MAX,
     BatchHeader,
     CorruptBatch,
     Timestamps,
@@ -270,17 +270,21 @@ def admit(
     header: BatchHeader,
     config: TopicConfig,
     bounds: Timestamps,
-    inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+    inflated_bytes_max: int | None = None,
 ) -> Admitted:
     """Look into a batch; what to append in its place: itself, unless the topic wants another codec.
     `bounds` are the topic's `time_bounds`.
 
     Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, CORRUPT_MESSAGE,
     UNSUPPORTED_COMPRESSION_TYPE, MESSAGE_TOO_LARGE where it inflates to more than
-    `inflated_bytes_max`; what it raises is for `refusal`, before a client hears of it.
+    `inflated_bytes_max`, if given, or `pk.decompressed.bytes.max`. `refusal` makes of that the
+    error that the client gets.
     """
+    bytes_max = config.pk_decompressed_bytes_max
+    if inflated_bytes_max is not None:
+        bytes_max = min(bytes_max, inflated_bytes_max)
     timestamps = validate_records(
-        batch, header, compacted=config.compact, decompressed_bytes_max=inflated_bytes_max
+        batch, header, compacted=config.compact, decompressed_bytes_max=bytes_max
     )
     _check_times(timestamps, bounds)
     if config.compression_type == PRODUCER:
@@ -310,10 +314,12 @@ def refusal(
         if not isinstance(error, (NoKey, OutOfRange)):
             return error
         if isinstance(error, NoKey):
-            validate_records(batch, header)
+            bytes_max = config.pk_decompressed_bytes_max
+            validate_records(batch, header, decompressed_bytes_max=bytes_max)
     except KafkaError as e:
         return e
-    rows = ((record.timestamp, record.key) for record in records(batch, header))
+    found = records(batch, header, decompressed_bytes_max=LOGGED_BYTES_MAX)
+    rows = ((record.timestamp, record.key) for record in found)
     return _refused(rows, config, bounds, tp)
 
 
@@ -375,7 +381,9 @@ def admit_messages(
     """
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without messages")
-    rows, codec = produced_rows(bytes(records), config.max_message_bytes)
+    rows, codec = produced_rows(
+        bytes(records), config.max_message_bytes, config.pk_decompressed_bytes_max
+    )
     refused = _refused(((row[1], row[2]) for row in rows), config, bounds, tp)
     if refused is not None:
         raise refused

@@ -28,7 +28,7 @@ from pk.core.broker.coordinator.timers import Timers
 from pk.core.broker.offload import offload
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.share.partition import (
     Acknowledgement,
     SharePartition,
@@ -158,7 +158,7 @@ class ShareLeader:
     def loaded(self) -> SharePartition:
         """The machine, with the settings in force. Raises KafkaError where it cannot be used."""
         if self.error is not None:
-            raise self.error
+            raise without_frames(self.error)
         assert self.state is not None
         self.state.settings = self._settings()
         return self.state
@@ -292,7 +292,7 @@ class Stored:
         """Until it is stored. Raises KafkaError."""
         await self._done.wait()
         if self._error is not None:
-            raise self._error
+            raise without_frames(self._error)
 
 
 def _error_for_member(error: KafkaError) -> KafkaError:

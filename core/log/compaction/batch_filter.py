@@ -19,6 +19,7 @@ from pk.core.record.batch import (
     HEADER,
     HEADER_BYTES,
     LENGTH_END,
+    LOGGED_BYTES_MAX,
     BatchHeader,
     body,
     write_crc,
@@ -100,7 +101,7 @@ def filtered(
     `marks_horizon` (a transaction's marker that may go some day). Raises what `body` raises, and
     KafkaError(INVALID_RECORD).
     """
-    data = bytes(body(batch, header))
+    data = bytes(body(batch, header, LOGGED_BYTES_MAX))
     there = entries(data, header.count)
     kept = choose(there)
     if not kept:
