@@ -21,6 +21,36 @@ _NOT_TLS: Final = frozenset(
     {"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
 )
 
+_REFUSALS: Final = (
+    (
+        ("ALERT_CERTIFICATE_REQUIRED",),
+        "it refuses this client: it asks for a certificate that it trusts (ssl.keystore.location)",
+    ),
+    (
+        ("ALERT_HANDSHAKE_FAILURE",),
+        "it refuses this client: it asks for a certificate that it trusts (ssl.keystore.location),"
+        + " or has no cipher suite that this client has (ssl.cipher.suites)",
+    ),
+    (
+        ("ALERT_CERTIFICATE_EXPIRED", "ALERT_CERTIFICATE_REVOKED"),
+        "this client's certificate has expired or is revoked (ssl.keystore.location)",
+    ),
+    (
+        (
+            "ALERT_UNKNOWN_CA",
+            "ALERT_BAD_CERTIFICATE",
+            "ALERT_CERTIFICATE_UNKNOWN",
+            "ALERT_UNSUPPORTED_CERTIFICATE",
+        ),
+        "it does not trust this client's certificate (ssl.keystore.location)",
+    ),
+    (
+        ("ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"),
+        "it has no version of TLS that this client has (ssl.enabled.protocols)",
+    ),
+)
+"""Ends of OpenSSL's reasons, and what they mean: the alerts of RFC 8446."""
+
 
 @lru_cache(maxsize=32)
 def _contexts(settings: TlsSettings) -> CurrentContext:
@@ -97,12 +127,7 @@ def _untrusted(error: ssl.SSLCertVerificationError) -> str:
 
 def refusal_of(error: ssl.SSLError) -> str:
     """Why the peer ended TLS."""
-    reason = error.reason or ""
-    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
-        return (
-            "it refuses this client: it asks for a certificate that it trusts "
-            "(ssl.keystore.location)"
-        )
-    if "ALERT_UNKNOWN_CA" in reason or "ALERT_BAD_CERTIFICATE" in reason:
-        return "it does not trust this client's certificate (ssl.keystore.location)"
+    for reasons, words in _REFUSALS:
+        if any(reason in (error.reason or "") for reason in reasons):
+            return words
     return f"the TLS handshake failed: {reason_of(error)}"

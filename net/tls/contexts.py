@@ -36,6 +36,24 @@ _VERIFY: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+KEY_PASSWORD_BYTES_MAX: Final = 1024
+"""What Python hands to OpenSSL."""
+_OTHER_KEY: Final = "the private key does not belong to the certificate"
+_NOT_LOADED: Final = {
+    "KEY_VALUES_MISMATCH": _OTHER_KEY,
+    "KEY_TYPE_MISMATCH": _OTHER_KEY,
+    "NO_CERTIFICATE_ASSIGNED": _OTHER_KEY,
+    "CA_MD_TOO_WEAK": (
+        "a certificate of the key store is signed with a digest that is too weak, such as SHA-1: "
+        "let it be signed with SHA-256"
+    ),
+    "CA_KEY_TOO_SMALL": (
+        "the key of an authority in the key store is too short: RSA needs 2048 bits"
+    ),
+    "EE_KEY_TOO_SMALL": "the private key is too short: RSA needs 2048 bits",
+    "UNKNOWN_CERTIFICATE_TYPE": "the private key is of a kind that cannot sign",
+}
+"""OpenSSL's reasons not to take a key with its certificates."""
 _SUITE: Final = re.compile(r"TLS_(?:(\w+?)_)?WITH_(\w+)|(TLS_\w+)")
 
 
@@ -82,13 +100,18 @@ def _configure(context: ssl.SSLContext, settings: TlsSettings) -> None:
     try:
         _set_versions(context, settings)
         if settings.has_truststore:
-            context.load_verify_locations(cadata="".join(_trusted(settings)))
+            _load_trusted(context, settings)
         if settings.has_keystore:
             _load_key(context, settings)
     except StoreError as e:
         raise TlsError(str(e)) from None
-    except ssl.SSLError as e:
-        raise TlsError(f"OpenSSL does not take the certificates: {e.reason or e}") from None
+
+
+def _load_trusted(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    try:
+        context.load_verify_locations(cadata="".join(_trusted(settings)))
+    except ssl.SSLError:
+        raise TlsError("a certificate of the trust store is damaged") from None
 
 
 def _trusted(settings: TlsSettings) -> list[str]:
@@ -132,21 +155,45 @@ def _only_pem(key: str, kind: str, location: str | None) -> None:
 
 
 def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    entries = _keys(settings)
+    entries, asked = _keys(settings), False
     assert entries.key is not None
 
     def password() -> str:
+        nonlocal asked
+        asked = True
         if settings.key_password is None:
             raise TlsError("the private key is encrypted: ssl.key.password is missing")
+        if len(settings.key_password.encode()) > KEY_PASSWORD_BYTES_MAX:
+            raise TlsError(f"ssl.key.password is longer than {KEY_PASSWORD_BYTES_MAX} bytes")
         return settings.key_password
 
     with _as_file(entries.key + "".join(entries.chain)) as path:
         try:
             context.load_cert_chain(path, password=password)
         except ssl.SSLError as e:
-            if e.reason in ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
-                raise TlsError("the private key does not belong to the certificate") from None
-            raise TlsError("the private key cannot be read: is ssl.key.password right?") from None
+            raise TlsError(_why_not_loaded(e, entries, asked_for_password=asked)) from None
+
+
+def _why_not_loaded(error: ssl.SSLError, entries: Entries, *, asked_for_password: bool) -> str:
+    """Why OpenSSL does not take a key with its certificates. What it cannot read at all it calls
+    "PEM lib", and nothing more."""
+    if error.reason in _NOT_LOADED:
+        return _NOT_LOADED[error.reason]
+    if error.reason:
+        return f"OpenSSL does not take the key and its certificates: {reason_of(error)}"
+    if not all(map(_is_certificate, entries.chain)):
+        return "a certificate of the key store is damaged"
+    if asked_for_password:
+        return "the private key cannot be read: is ssl.key.password right?"
+    return "the private key is damaged, or of a kind that OpenSSL does not know"
+
+
+def _is_certificate(text: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except ssl.SSLError:
+        return False
+    return True
 
 
 @contextmanager
