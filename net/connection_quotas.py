@@ -14,13 +14,13 @@ The limits may change while the broker runs.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import trio
 
-from pk.core.auth.sasl_config import listener_key
 from pk.core.broker.broker import Broker
 from pk.core.config import BrokerConfig
+from pk.core.config.listener_keys import listener_value
 from pk.core.quota.entity import CONNECTION_CREATION_RATE, IP, Quotas, is_address
 from pk.core.quota.rates import SampledRate
 
@@ -52,8 +52,8 @@ class ConnectionQuotas:
         """A connection has come to a listener: how long it must wait before it, and the next, is
         served."""
         config, now_s = self._broker.config, self._broker.clock.time()
-        own = int(config.given(listener_key(listener, "max.connection.creation.rate")) or UNLIMITED)
-        waits_s = [self._record(listener, own, now_s)]
+        own = listener_value(config, listener, "max.connection.creation.rate")
+        waits_s = [self._record(listener, UNLIMITED if own is None else cast(int, own), now_s)]
         broker_wait_s = self._record("", config.max_connection_creation_rate, now_s)
         if not _is_protected(config, listener):
             waits_s.append(broker_wait_s)
@@ -61,8 +61,8 @@ class ConnectionQuotas:
 
     def connections_max(self, listener: str) -> int:
         """How many connections a listener may have at once."""
-        given = self._broker.config.given(listener_key(listener, "max.connections"))
-        return int(given) if given else UNLIMITED
+        own = listener_value(self._broker.config, listener, "max.connections")
+        return UNLIMITED if own is None else cast(int, own)
 
     def refused_s(self, host: str) -> float:
         """A connection has come from an address: 0 where it may, else how long to wait before it is

@@ -7,7 +7,7 @@ import logging
 import secrets
 import ssl
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import trio
 
@@ -16,7 +16,7 @@ from pk.core.auth.distinguished_name import subject_of
 from pk.core.auth.kerberos_login import KerberosLogin
 from pk.core.auth.oauthbearer import ValidToken
 from pk.core.auth.principal import ANONYMOUS, USER, KafkaPrincipal
-from pk.core.auth.principal_mapping import RuleError, check_rules, mapped_name
+from pk.core.auth.principal_mapping import PRINCIPAL_RULES, RuleError, check_rules, mapped_name
 from pk.core.auth.sasl import GSSAPI, OAUTHBEARER
 from pk.core.auth.sasl_config import (
     JWKS_URL,
@@ -24,13 +24,12 @@ from pk.core.auth.sasl_config import (
     ListenerMechanisms,
     enabled_mechanisms,
     kerberos_login,
-    listener_key,
-    listener_value,
     login_of,
 )
 from pk.core.auth.scram import Mechanism, ScramCredential, Shape, TokenLogin, usual_shape
 from pk.core.broker.broker import Broker
 from pk.core.config import BrokerConfig, ConfigError, Listener
+from pk.core.config.listener_keys import listener_value, own_value
 from pk.net.kerberos import Context, KerberosUnavailable, accepting, default_realm
 from pk.net.oauth.http import TIMEOUT_MS, Timeouts, check_url
 from pk.net.oauth.jwks import Jwks
@@ -40,6 +39,7 @@ from pk.net.tls.settings import TlsSettings
 
 logger = logging.getLogger("pk.server")
 
+RECEIVE_SIZE: Final = "sasl.server.max.receive.size"
 FAILURES_LOGGED_S: Final = 1.0
 """Failed logins are logged once in so many seconds: who guesses passwords must not fill the log."""
 NONCE_BYTES: Final = 24
@@ -50,9 +50,14 @@ def listener_tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
     by a key of its own."""
     settings = TlsSettings.of(lambda key: listener_value(config, listener.name, key))
     if listener.security_protocol == "SASL_SSL":
-        own = config.given(listener_key(listener.name, "ssl.client.auth"))
-        settings = replace(settings, client_auth=own or "none")
+        own = own_value(config, listener.name, "ssl.client.auth")
+        settings = replace(settings, client_auth=str(own or "none"))
     return settings
+
+
+def principal_rules(config: BrokerConfig, listener: str) -> str:
+    """`ssl.principal.mapping.rules` of a listener."""
+    return str(listener_value(config, listener, PRINCIPAL_RULES) or "")
 
 
 async def check_tls(config: BrokerConfig) -> None:
@@ -60,7 +65,7 @@ async def check_tls(config: BrokerConfig) -> None:
     for listener in config.listeners:
         if listener.security_protocol in ("SSL", "SASL_SSL"):
             try:
-                check_rules(str(config["ssl.principal.mapping.rules"] or ""))
+                check_rules(principal_rules(config, listener.name))
                 await trio.to_thread.run_sync(server_context, listener_tls(config, listener))
             except (RuleError, TlsError) as e:
                 raise ConfigError(f"listener {listener.name}: {e}") from None
@@ -196,8 +201,8 @@ class ListenerSecurity:
         """Who a peer with this certificate is. Raises RuleError, CertificateError."""
         if certificate is None:
             return ANONYMOUS
-        rules = self._broker.config["ssl.principal.mapping.rules"]
-        return KafkaPrincipal(USER, mapped_name(str(rules or ""), subject_of(certificate)))
+        rules = principal_rules(self._broker.config, self._listener.name)
+        return KafkaPrincipal(USER, mapped_name(rules, subject_of(certificate)))
 
     @property
     def timeout_s(self) -> float:
@@ -212,7 +217,8 @@ class ListenerSecurity:
     @property
     def receive_bytes_max(self) -> int:
         """The largest frame before authentication."""
-        return self._broker.config.sasl_server_max_receive_size
+        config = self._broker.config
+        return cast(int, listener_value(config, self._listener.name, RECEIVE_SIZE))
 
     def mechanisms(self) -> ListenerMechanisms:
         """How clients may log in."""

@@ -176,6 +176,10 @@ class Node:
             raise StartError(str(e)) from None
         if given := unsupported_keys(config.static):
             logger.warning("ignored, not implemented: %s", ", ".join(given))
+        if unread := config.keys_without_reader:
+            logger.warning(
+                "unknown, kept as Apache Kafka keeps the keys of plug-ins: %s", ", ".join(unread)
+            )
         dirs = await hold_directories(config, self._disk, self._random, holder=this_process())
         listeners: list[BoundListener] = []
         parts: Parts | None = None

@@ -11,9 +11,10 @@ from typing import Any, cast
 import trio
 
 from pk.core.auth.sasl import GSSAPI, OAUTHBEARER
-from pk.core.auth.sasl_config import SERVICE_NAME, listener_key, listener_value
+from pk.core.auth.sasl_config import SERVICE_NAME
 from pk.core.broker.peers import Answered, PeerLost
 from pk.core.config import BrokerConfig, ConfigError
+from pk.core.config.listener_keys import listener_key, listener_value
 from pk.core.errors import KafkaError, ProtocolError
 from pk.net.client.common_config import ClientConfig, check_login
 from pk.net.client.connection import Connection, Pending, connect

@@ -160,7 +160,7 @@ def _entry(described: Described, request: DescribeConfigsRequest) -> DescribeCon
             DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in synonyms
         ],
         config_type=key.type,
-        documentation=key.doc if request.include_documentation else None,
+        documentation=(key.doc or None) if request.include_documentation else None,
     )
 
 

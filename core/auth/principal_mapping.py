@@ -17,6 +17,7 @@ from typing import Final
 from pk.core.java_regex import JavaRegex, JavaRegexError, Replacement
 from pk.core.lazy_dataclass import dataclass
 
+PRINCIPAL_RULES: Final = "ssl.principal.mapping.rules"
 _RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)"
 _WHOLE_RULE: Final = re.compile(_RULE)
 _NEXT_RULE: Final = re.compile(rf"[ \t-\r]*({_RULE}.*?|(.*?))[ \t-\r]*(,[ \t-\r]*|$)")

@@ -26,7 +26,7 @@ from pk.core.auth.kerberos_login import KerberosLogin
 from pk.core.auth.kerberos_names import check_short_name_rules, short_name
 from pk.core.auth.oauthbearer import OAuthBearerServer, ValidToken
 from pk.core.auth.plain import PlainServer
-from pk.core.auth.principal_mapping import RuleError
+from pk.core.auth.principal_mapping import PRINCIPAL_RULES, RuleError, check_rules
 from pk.core.auth.sasl import GSSAPI, OAUTHBEARER, PLAIN, ServerExchange
 from pk.core.auth.scram import (
     ITERATIONS_MIN,
@@ -37,7 +37,8 @@ from pk.core.auth.scram import (
     TokenLogin,
     stranger,
 )
-from pk.core.config import BrokerConfig, ConfigError, base_name
+from pk.core.config import BrokerConfig, ConfigError, base_name, broker_key
+from pk.core.config.listener_keys import listener_key, listener_value
 from pk.core.values import SASL_MECHANISMS
 
 JAAS: Final = "sasl.jaas.config"
@@ -48,21 +49,6 @@ JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 SHORT_NAMES: Final = "sasl.kerberos.principal.to.local.rules"
 SERVICE_NAME: Final = "sasl.kerberos.service.name"
 TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
-
-
-def listener_key(listener: str, key: str, mechanism: str = "") -> str:
-    """The name of a listener's own key: `listener.name.clients.plain.sasl.jaas.config`."""
-    middle = f"{mechanism.lower()}." if mechanism else ""
-    return f"listener.name.{listener.lower()}.{middle}{key}"
-
-
-def listener_value(config: BrokerConfig, listener: str, key: str, mechanism: str = "") -> object:
-    """The value of a key for a listener: its own for the mechanism, its own, or the broker's."""
-    names = [listener_key(listener, key)]
-    if mechanism:
-        names.insert(0, listener_key(listener, key, mechanism))
-    name = next((name for name in names if config.given(name) is not None), key)
-    return config[name]
 
 
 def enabled_mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
@@ -112,14 +98,18 @@ def short_name_rules(config: BrokerConfig, listener: str) -> tuple[str, ...]:
 
 
 def check_changed_login(name: str, text: str) -> None:
-    """Raises ConfigError where a login that is set while brokers run is none, or belongs to no
-    listener and mechanism."""
-    if base_name(name) != JAAS:
-        return
-    _check_name(name)
+    """Raises ConfigError where a key that is set while brokers run is a login that is none, or
+    belongs to no listener and mechanism, or rules for names that are none."""
+    base = base_name(name)
     try:
-        parse_jaas(text)
-    except JaasError as e:
+        if base == JAAS:
+            _check_name(name)
+            parse_jaas(text)
+        elif base == SHORT_NAMES:
+            check_short_name_rules(cast("tuple[str, ...]", broker_key(base).parse(text)))
+        elif base == PRINCIPAL_RULES:
+            check_rules(text)
+    except (JaasError, RuleError) as e:
         raise ConfigError(f"{name}: {e}") from None
 
 

@@ -80,7 +80,7 @@ class Key:
     @property
     def sensitive(self) -> bool:
         """Whether the value is a secret: never answered, never logged."""
-        return self.type is Type.PASSWORD
+        return self.type in (Type.PASSWORD, Type.UNKNOWN)
 
     @property
     def dynamic(self) -> bool:

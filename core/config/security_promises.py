@@ -2,27 +2,22 @@
 
 A broker that reads `ssl.keystore.location`, or `super.users` without an authorizer, and starts all
 the same is open to everybody while its operator believes it is not. So such a broker does not
-start, and a running one refuses such a key, unless `pk.security.ignore` says that this is known. A
-key that has Kafka's default, or that is empty, promises nothing; nor does a line such as `SSL:SSL`
-in `listener.security.protocol.map`, which every `server.properties` of Apache's has, as long as no
-listener uses it.
+start, and a running one refuses such a key, unless `pk.security.ignore` says that this is known.
+`PROMISES` says of each what it would promise; a key of the same features that is not there
+promises nothing by itself, and is kept. Nor does a key that has Kafka's default, or that is empty,
+or a line such as `SSL:SSL` in `listener.security.protocol.map`, which every `server.properties` of
+Apache's has, as long as no listener uses it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from pk.core.config.keys import ConfigError
 from pk.core.config.tables import base_name, broker_key
-from pk.core.config.unsupported import PLUGIN_KEYS, UNSUPPORTED
+from pk.core.config.unsupported import PLUGIN_KEYS
 from pk.core.config.views import BrokerConfig
 from pk.core.values import SASL_MECHANISMS
 
-_FEATURES: Final = (
-    "Java's classes for TLS",
-    "Kerberos and SASL's Java classes",
-    "principals",
-)
-_BEGINNINGS: Final = tuple(start for feature in _FEATURES for start in UNSUPPORTED[feature])
 _MAP: Final = "listener.security.protocol.map"
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The security protocols that pk has."""
@@ -31,27 +26,56 @@ _MECHANISM_KEYS: Final = (
     "sasl.mechanism.inter.broker.protocol",
     "sasl.mechanism.controller.protocol",
 )
-_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
-_KEPT_CLASSES: Final = {
-    "sasl.server.callback.handler.class": (
-        f"{_OAUTH}OAuthBearerValidatorCallbackHandler",
-        f"{_OAUTH}secured.OAuthBearerValidatorCallbackHandler",
+PROMISES: Final[Mapping[str, str]] = {
+    "principal.builder.class": "a class of Java says who a client is",
+    "sasl.client.callback.handler.class": "a class of Java logs this node in at others",
+    "sasl.login.callback.handler.class": "a class of Java gets the credentials of this node",
+    "sasl.login.class": "a class of Java logs this node in",
+    "sasl.oauthbearer.assertion.file": "this node shows its token endpoint an assertion",
+    "sasl.oauthbearer.assertion.private.key.file": (
+        "this node shows its token endpoint an assertion"
     ),
+    "sasl.oauthbearer.jwt.retriever.class": "a class of Java gets the tokens of this node",
+    "sasl.oauthbearer.jwt.validator.class": "a class of Java checks the tokens of clients",
+    "sasl.server.callback.handler.class": "a class of Java checks who logs in",
+    "security.providers": "classes of Java bring security algorithms",
+    "ssl.engine.factory.class": "a class of Java does TLS, and says whom it trusts",
+    "ssl.protocol": "TLS has another version than 1.2 and 1.3",
+    "ssl.provider": "TLS is done by a certain provider of Java, such as a certified one",
+    "ssl.secure.random.implementation": "keys are made by a certain random generator of Java",
+    "ssl.trustmanager.algorithm": "certificates are checked by a certain algorithm of Java",
+}
+"""What is so where a key has another value than Kafka's default."""
+_OTHER_LOGIN: Final = "peers log in by a mechanism or a protocol that pk does not have"
+_ACLS: Final = "who is no super user needs an ACL, which only authorizer.class.name asks for"
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
+_KEPT: Final = {
     "sasl.login.callback.handler.class": (
         f"{_OAUTH}OAuthBearerLoginCallbackHandler",
         f"{_OAUTH}secured.OAuthBearerLoginCallbackHandler",
     ),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        f"{_OAUTH}ClientCredentialsJwtRetriever",
+        f"{_OAUTH}FileJwtRetriever",
+    ),
+    "sasl.oauthbearer.jwt.validator.class": (f"{_OAUTH}BrokerJwtValidator",),
+    "sasl.server.callback.handler.class": (
+        f"{_OAUTH}OAuthBearerValidatorCallbackHandler",
+        f"{_OAUTH}secured.OAuthBearerValidatorCallbackHandler",
+    ),
+    "ssl.protocol": ("TLS", "TLSv1.2"),
+    "ssl.provider": ("SunJSSE",),
+    "ssl.trustmanager.algorithm": ("SunX509",),
 }
-"""Java's classes whose promise pk keeps: with them Kafka does OAUTHBEARER as pk always does it."""
+"""Values whose promise pk keeps: what Kafka does with them, pk always does."""
 IGNORE: Final = "pk.security.ignore"
-_NAMED: Final = 5
-"""How many keys an error names."""
 
 
-def promised_security(config: BrokerConfig) -> list[str]:
+def promised_security(config: BrokerConfig) -> dict[str, str]:
     """The keys of the broker's own file and options that promise security, in order of their
-    names."""
-    return sorted(name for name in config.static if _promises(config, name))
+    names, and what."""
+    found = ((name, _promise(config, name)) for name in sorted(config.static))
+    return {name: promise for name, promise in found if promise is not None}
 
 
 def check_security(config: BrokerConfig) -> None:
@@ -62,44 +86,49 @@ def check_security(config: BrokerConfig) -> None:
 def check_changed_key(name: str, text: str, config: BrokerConfig) -> None:
     """Raises ConfigError where a key that is set while brokers run promises security, and
     `pk.security.ignore` is not true in `config`, that of the broker that decides."""
-    _refuse([name] if _key_promises(name, text.strip()) else [], config)
+    promise = _key_promise(name, text.strip())
+    _refuse({} if promise is None else {name: promise}, config)
 
 
-def _refuse(keys: Sequence[str], config: BrokerConfig) -> None:
-    if keys and not config.pk_security_ignore:
-        more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-        raise ConfigError(
-            f"pk cannot keep what {', '.join(keys[:_NAMED])}{more} "
-            f"promise{'' if len(keys) > 1 else 's'}: everybody could read and write everything. "
-            f"Remove {'them' if len(keys) > 1 else 'it'}, or accept that with {IGNORE}=true"
-        )
+def _refuse(promises: Mapping[str, str], config: BrokerConfig) -> None:
+    if not promises or config.pk_security_ignore:
+        return
+    if len(promises) == 1:
+        ((name, promise),) = promises.items()
+        said = f"what {name} promises, that {promise}. Remove it"
+    else:
+        each = ", ".join(f"{name} (that {promise})" for name, promise in promises.items())
+        said = f"what these keys promise: {each}. Remove them"
+    raise ConfigError(f"pk cannot keep {said}, or accept that with {IGNORE}=true")
 
 
-def _promises(config: BrokerConfig, name: str) -> bool:
-    text = config.static[name].strip()
-    if base_name(name) == _MAP:
-        return bool(text) and _map_promises(config, text)
-    if base_name(name) in PLUGIN_KEYS and not config.authorizer_class_name:
+def _promise(config: BrokerConfig, name: str) -> str | None:
+    text, base = config.static[name].strip(), base_name(name)
+    if base == _MAP:
+        return _OTHER_LOGIN if text and _map_promises(config, text) else None
+    if base in PLUGIN_KEYS and not config.authorizer_class_name:
         # Without `authorizer.class.name` they have no reader.
-        return bool(text) and (base_name(name) == "super.users" or text.lower() != "true")
-    return _key_promises(name, text)
+        return _ACLS if text and (base == "super.users" or text.lower() != "true") else None
+    return _key_promise(name, text)
 
 
-def _key_promises(name: str, text: str) -> bool:
-    """Whether a key, other than the map of listeners, promises security with this value."""
+def _key_promise(name: str, text: str) -> str | None:
+    """What a key, other than the map of listeners, promises with this value."""
     base = base_name(name)
     if not text:
-        return False
+        return None
     if base == "security.inter.broker.protocol":
-        return text.upper() not in _PROTOCOLS
+        return None if text.upper() in _PROTOCOLS else _OTHER_LOGIN
+    if base not in PROMISES and base not in _MECHANISM_KEYS:
+        return None
     key = broker_key(name)
+    value = key.parse(text)
+    if value == key.default_value() or text in _KEPT.get(base, ()):
+        return None
     if base in _MECHANISM_KEYS:
-        value = key.parse(text)
         names = value if isinstance(value, tuple) else (value,)
-        return value != key.default_value() and not set(names) <= set(SASL_MECHANISMS)
-    if not base.startswith(_BEGINNINGS) or text in _KEPT_CLASSES.get(base, ()):
-        return False
-    return key.parse(text) != key.default_value()
+        return None if set(names) <= set(SASL_MECHANISMS) else _OTHER_LOGIN
+    return PROMISES[base]
 
 
 def _map_promises(config: BrokerConfig, text: str) -> bool:

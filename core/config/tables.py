@@ -2,7 +2,7 @@
 
 A topic's or group's key that is not set takes its default from a broker key (its synonym). Keys of
 Kafka's whose feature does not exist here are accepted, described, and named in one warning
-(`unsupported_keys`); unknown keys are refused.
+(`unsupported_keys`); so are keys that pk does not know (`unknown_keys.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -80,15 +80,20 @@ def unsupported_keys(given: Iterable[str]) -> list[str]:
     return sorted(name for name in given if base_name(name).startswith(beginnings))
 
 
+LISTENER_PREFIX: Final = "listener.name."
+OWN_PREFIX: Final = "pk."
+"""Of keys that Kafka does not have: no plug-in has them either."""
+
+
 def base_name(name: str) -> str:
     """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: what a listener's own key
     overrides."""
-    if name.startswith("listener.name."):
-        rest = name.split(".", 3)
-        if len(rest) == 4:
-            # `listener.name.L.scram-sha-256.sasl.jaas.config` carries a mechanism as well.
-            found = [k for k in BROKER_KEYS if rest[3] == k or rest[3].endswith(f".{k}")]
-            return max(found, key=len, default=name)
+    if name.startswith(LISTENER_PREFIX):
+        rest = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+        # `listener.name.L.scram-sha-256.sasl.jaas.config` has a mechanism as well.
+        for key in (rest, rest.partition(".")[2]):
+            if key in BROKER_KEYS:
+                return key
     return name
 
 
@@ -103,6 +108,14 @@ def broker_key(name: str) -> Key:
     if name in PLUGIN_KEYS:
         return Key(name, Type.STRING, None, "Read by the authorizer.")
     raise ConfigError(nearest(name, BROKER_KEYS))
+
+
+def any_broker_key(name: str) -> Key:
+    """The same, also where there is none: a plug-in's, whose value may be a secret."""
+    try:
+        return broker_key(name)
+    except ConfigError:
+        return Key(name, Type.UNKNOWN, None, "")
 
 
 def key_of(keys: Mapping[str, Key], name: str) -> Key:

@@ -17,7 +17,13 @@ from pk.core.config.roles import Listener
 from pk.core.config.tables import (
     TOPIC_KEYS,
     TOPIC_SYNONYMS,
+    any_broker_key,
     broker_key,
+)
+from pk.core.config.unknown_keys import (
+    ListenerNames,
+    check_unknown_keys,
+    keys_without_reader,
 )
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -76,7 +82,8 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises ConfigError for an unknown key or a value that is refused."""
+        """Raises ConfigError for a value that is refused. Keys that nothing here reads are kept
+        (`unknown_keys.py`)."""
         self.static = dict(static)
         """As given at the start: DescribeConfigs calls their source STATIC_BROKER_CONFIG."""
         self.dynamic_default = dict(dynamic_default or {})
@@ -86,7 +93,7 @@ class BrokerConfig:
         self._given = {**self.static, **self.dynamic_default, **self.dynamic}
         self._values: dict[str, Value] = {}
         for name, text in self._given.items():
-            self._values[name] = broker_key(name).parse(text)
+            self._values[name] = any_broker_key(name).parse(text)
         self.max_connections_per_ip_overrides = _per_ip(self)
         """Address → how many connections may come from it, where that is not
         `max.connections.per.ip`."""
@@ -124,8 +131,14 @@ class BrokerConfig:
         """What a topic with keys of its own runs with on this broker."""
         return TopicConfig(overrides, self) if overrides else self._topics
 
+    @property
+    def keys_without_reader(self) -> list[str]:
+        """Keys of its own file that nothing here reads."""
+        return keys_without_reader(cast(ListenerNames, self))
+
     def check(self) -> None:
-        """Raises ConfigError where keys contradict each other."""
+        """Raises ConfigError where keys contradict each other, or are slips of others."""
+        check_unknown_keys(cast(ListenerNames, self))
         if self.node_id >= 0 and self["broker.id"] not in (-1, self.node_id):
             raise ConfigError("node.id and broker.id are both given and differ")
         names = [listener.name for listener in self.listeners]
@@ -220,7 +233,6 @@ class BrokerConfig:
         "delegation.token.expiry.check.interval.ms"
     )
     delegation_token_max_lifetime_ms = Setting[int]("delegation.token.max.lifetime.ms")
-    sasl_server_max_receive_size = Setting[int]("sasl.server.max.receive.size")
     pk_connection_max_parked = Setting[int]("pk.connection.max.parked")
     pk_decompressed_bytes_max = Setting[int]("pk.decompressed.bytes.max")
     pk_etcd_password = Setting[str | None]("pk.etcd.password")

@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from pk.core.auth.sasl_config import check_changed_login
 from pk.core.config import (
+    BROKER_KEYS,
     CLIENT_METRICS_KEYS,
     GROUP_KEYS,
     TOPIC_KEYS,
@@ -21,10 +22,14 @@ from pk.core.config import (
     Scope,
     Type,
     Value,
+    any_broker_key,
     broker_key,
     key_of,
 )
+from pk.core.config.listener_keys import FOR_ALL_BROKERS
 from pk.core.config.security_promises import check_changed_key
+from pk.core.config.tables import LISTENER_PREFIX, OWN_PREFIX
+from pk.core.config.unsupported import PLUGIN_KEYS
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.java_regex import JavaRegex
 from pk.core.machine import Decision
@@ -127,17 +132,18 @@ def _check_broker(
     own: Mapping[str, str], resource: str, touched: Iterable[str], config: BrokerConfig
 ) -> None:
     """Only keys that the request sets are judged; what is stored already is not this request's
-    fault."""
+    fault. Keys that nobody knows are stored, as Apache Kafka stores those of plug-ins."""
     for name in touched:
         try:
-            key = broker_key(name)
+            key = broker_key(name) if name.startswith(OWN_PREFIX) else any_broker_key(name)
         except ConfigError as e:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
-        if not key.dynamic or name in _NEEDS_A_RESTART:
+        known = name in BROKER_KEYS or name in PLUGIN_KEYS
+        if (known and not key.dynamic) or name in _NEEDS_A_RESTART:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]"
             )
-        if not resource and key.scope is Scope.PER_BROKER:
+        if not resource and _is_one_broker_s(name, key):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 (
@@ -152,6 +158,13 @@ def _check_broker(
             check_changed_login(name, own[name])
         except ConfigError as e:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
+
+
+def _is_one_broker_s(name: str, key: Key) -> bool:
+    """Whether a key is never kept for all brokers: most keys of listeners are not."""
+    if name.startswith(LISTENER_PREFIX):
+        return name.partition(LISTENER_PREFIX)[2].partition(".")[2] not in FOR_ALL_BROKERS
+    return key.scope is Scope.PER_BROKER
 
 
 def _check_connection_limits(

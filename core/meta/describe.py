@@ -24,10 +24,11 @@ from pk.core.config import (
     BrokerConfig,
     ConfigError,
     Key,
+    any_broker_key,
     base_name,
-    broker_key,
     value_text,
 )
+from pk.core.config.tables import LISTENER_PREFIX
 
 
 class Source(IntEnum):
@@ -73,7 +74,10 @@ _SYNONYMS: Final = {name: names for names in _TOGETHER for name in names}
 def _broker_synonyms(name: str, config: BrokerConfig) -> list[Synonym]:
     names = _SYNONYMS.get(name)
     if names is None:
-        names = tuple(dict.fromkeys((name, base_name(name))))
+        beneath = base_name(name)
+        if beneath == name and name.startswith(LISTENER_PREFIX):
+            beneath = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+        names = tuple(dict.fromkeys((name, beneath)))
     found: list[Synonym] = []
     for given, source in (
         (config.dynamic, Source.DYNAMIC_BROKER),
@@ -84,7 +88,7 @@ def _broker_synonyms(name: str, config: BrokerConfig) -> list[Synonym]:
         for one in names:
             text = _default_text(one) if given is None else given.get(one)
             if text is not None:
-                secret = broker_key(one).sensitive
+                secret = any_broker_key(one).sensitive
                 found.append(Synonym(one, None if secret else text, source))
     return list(dropwhile(lambda synonym: synonym.name != name, found))
 
@@ -126,14 +130,18 @@ def describe_broker(config: BrokerConfig) -> dict[str, Described]:
         text = config.given(name)
         value = key.text(key.default_value() if text is None else _parsed(key, text))
         synonyms = _broker_synonyms(name, config)
-        described[name] = _described(key, value, synonyms, not key.dynamic)
+        described[name] = _described(key, value, synonyms, _is_read_only(name, key))
     return described
 
 
+def _is_read_only(name: str, key: Key) -> bool:
+    """What Kafka says of it: a listener's own keys are read-only there, though they may change."""
+    return name.startswith(LISTENER_PREFIX) or not key.dynamic
+
+
 def _under_its_own_name(name: str) -> Key:
-    """The key, also of one listener: named as it was given, not as the key that it overrides.
-    Raises ConfigError."""
-    key = broker_key(name)
+    """The key, also of one listener: named as it was given, not as the key that it overrides."""
+    key = any_broker_key(name)
     return key if key.name == name else replace(key, name=name)
 
 
@@ -141,13 +149,10 @@ def describe_broker_default(own: Mapping[str, str]) -> dict[str, Described]:
     """The keys that the cluster keeps for all brokers; only those that are set are described."""
     described: dict[str, Described] = {}
     for name, text in own.items():
-        try:
-            key = _under_its_own_name(name)
-        except ConfigError:
-            continue
+        key = _under_its_own_name(name)
         synonym = Synonym(name, None if key.sensitive else text, Source.DYNAMIC_DEFAULT_BROKER)
         value = key.text(_parsed(key, text))
-        described[name] = _described(key, value, [synonym], not key.dynamic)
+        described[name] = _described(key, value, [synonym], _is_read_only(name, key))
     return described
 
 

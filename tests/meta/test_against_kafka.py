@@ -11,7 +11,7 @@ from clients.topics import wait_until
 from meta import test_configs, test_topics
 from meta.world import topic
 
-from pk.core.config import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, Key
+from pk.core.config import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, Key, Type
 from pk.core.errors import ErrorCode
 from pk.core.meta.describe import Source
 from pk.core.meta.events import BROKER, CLIENT_METRICS, GROUP, TOPIC
@@ -32,9 +32,8 @@ from pk.core.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 
-DIFFERENT = {"made.up", "listeners"}
-"""Kafka keeps keys for a broker though it knows nothing of them, and can listen elsewhere at
-once."""
+DIFFERENT = {"listeners"}
+"""Kafka can listen elsewhere at once."""
 
 
 class Asking:
@@ -157,3 +156,66 @@ def test_changes_are_refused_with_the_same_codes(kafka: Kafka) -> None:
             (answer,) = asking.ask(request).responses
             assert ErrorCode(answer.error_code) == code, (kind, changes, answer.error_message)
         asking.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000))
+
+
+def changed(asking: Asking, kind: int, resource: str, operation: int, **own: str | None) -> int:
+    configs = [
+        AlterableConfig(name=key, config_operation=operation, value=value)
+        for key, value in own.items()
+    ]
+    one = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=configs)
+    (answer,) = asking.ask(IncrementalAlterConfigsRequest(resources=[one])).responses
+    return answer.error_code
+
+
+def test_keys_that_nothing_reads_are_stored_and_described_alike(kafka: Kafka) -> None:
+    prefix, relogin = "listener.name.x.", "sasl.kerberos.min.time.before.relogin"
+    with Asking(kafka) as asking:
+        for kind, resource, (key, value) in test_configs.TAKEN:
+            assert changed(asking, kind, resource, 0, **{key: value}) == 0, key
+        names = {key for _, resource, (key, _) in test_configs.TAKEN if resource == "1"}
+
+        def all_described() -> dict[str, DescribeConfigsResourceResult] | None:
+            found = described(asking, BROKER, "1")
+            in_force = names <= found.keys() and found[relogin].value == "5"
+            return found if in_force else None
+
+        found = wait_until("the brokers' own keys", all_described)
+        said = {
+            name: (
+                one.value, one.read_only, one.config_source, one.is_sensitive, one.config_type,
+                [(synonym.name, synonym.value, synonym.source) for synonym in one.synonyms],
+            )
+            for name, one in found.items()
+            if name in names
+        }  # fmt: skip
+        for kind, resource, (key, _) in test_configs.TAKEN:
+            assert changed(asking, kind, resource, 1, **{key: None}) == 0, key
+    own, default = Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER
+    reauth, rules = "connections.max.reauth.ms", "ssl.principal.mapping.rules"
+    unknown = (None, True, own, True, 0)
+    assert said == {
+        "made.up": (*unknown, [("made.up", None, own), ("made.up", None, default)]),
+        "retention.ms": (*unknown, [("retention.ms", None, own)]),
+        "num.io.thread": (*unknown, [("num.io.thread", None, own)]),
+        f"{prefix}made.up": (
+            *unknown,
+            [(f"{prefix}made.up", None, own), ("made.up", None, own), ("made.up", None, default)],
+        ),
+        f"{prefix}num.partitions": (
+            *("5", True, own, False, Type.INT),
+            [(f"{prefix}num.partitions", "5", own), ("num.partitions", "1", Source.DEFAULT)],
+        ),
+        f"{prefix}{rules}": (
+            *("DEFAULT", True, own, False, Type.STRING),
+            [(f"{prefix}{rules}", "DEFAULT", own), (rules, "DEFAULT", Source.DEFAULT)],
+        ),
+        f"{prefix}{reauth}": (
+            *("5", True, own, False, Type.LONG),
+            [(f"{prefix}{reauth}", "5", own), (reauth, "0", Source.DEFAULT)],
+        ),
+        relogin: (
+            *("5", False, own, False, Type.LONG),
+            [(relogin, "5", own), (relogin, "60000", Source.DEFAULT)],
+        ),
+    }

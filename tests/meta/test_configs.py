@@ -105,8 +105,12 @@ REFUSED: list[Any] = [
     (BROKER, "1", [("node.id", SET, "5")], INVALID_REQUEST),
     (BROKER, "", [("sasl.enabled.mechanisms", SET, "PLAIN")], INVALID_REQUEST),
     (BROKER, "1", [("listeners", SET, "PLAINTEXT://:1")], INVALID_REQUEST),
-    (BROKER, "1", [("made.up", SET, "5")], INVALID_CONFIG),
     (BROKER, "1", [("made.up", APPEND, "5")], INVALID_CONFIG),
+    (BROKER, "1", [("made.up", SET, "5"), ("node.id", SET, "5")], INVALID_REQUEST),
+    (BROKER, "", [("listener.name.x.made.up", SET, "5")], INVALID_REQUEST),
+    (BROKER, "", [("listener.name.x.num.partitions", SET, "5")], INVALID_REQUEST),
+    (BROKER, "1", [("listener.name.x.num.io.threads", SET, "x")], INVALID_REQUEST),
+    (BROKER, "1", [("ssl.principal.mapping.rules", SET, "DEFAULT")], INVALID_REQUEST),
     (GROUP, "", [("consumer.session.timeout.ms", SET, "46000")], INVALID_REQUEST),
     (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], INVALID_CONFIG),
     (GROUP, "g", [("consumer.heartbeat.interval.ms", SET, "50000")], INVALID_CONFIG),
@@ -124,6 +128,48 @@ REFUSED: list[Any] = [
     (0, "x", [("a", SET, "b")], INVALID_REQUEST),
     (99, "x", [("a", SET, "b")], INVALID_REQUEST),
 ]
+
+
+TAKEN: list[Any] = [
+    (BROKER, "1", ("made.up", "5")),
+    (BROKER, "1", ("retention.ms", "not a number")),
+    (BROKER, "", ("made.up", "5")),
+    (BROKER, "1", ("num.io.thread", "5")),
+    (BROKER, "1", ("made.up", "")),
+    (BROKER, "1", ("listener.name.x.made.up", "5")),
+    (BROKER, "1", ("listener.name.x.num.partitions", "5")),
+    (BROKER, "1", ("listener.name.x.ssl.principal.mapping.rules", "DEFAULT")),
+    (BROKER, "1", ("listener.name.x.connections.max.reauth.ms", "5")),
+    (BROKER, "", ("listener.name.x.max.connections", "5")),
+    (BROKER, "1", ("sasl.kerberos.min.time.before.relogin", "5")),
+]
+"""Changes of brokers that Kafka stores, though it knows nothing of the key, or does nothing with
+it: a plug-in may read it."""
+
+
+@pytest.mark.parametrize(("kind", "name", "change"), TAKEN)
+def test_a_key_that_nothing_reads_is_stored(kind: int, name: str, change: tuple[str, str]) -> None:
+    key, value = change
+    after, answer = alter(IMAGE, kind, name, (key, SET, value))
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert after.config(kind, name) == {key: value}
+    config = BrokerConfig({}).with_dynamic({}, {key: value})
+    assert config.given(key) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("listener.name.x.ssl.principal.mapping.rules", "RULE:(/$1/"),
+        ("sasl.kerberos.principal.to.local.rules", "DEFAULT,RULE:[1:$1](*)"),
+        ("listener.name.x.sasl.kerberos.principal.to.local.rules", "RULE:[1:$2]"),
+        ("super.users", "User:a"),
+        ("pk.nothing", "1"),
+    ],
+)
+def test_a_broken_rule_and_a_key_of_the_file_are_refused(name: str, value: str) -> None:
+    after, answer = alter(IMAGE, BROKER, "1", (name, SET, value))
+    assert answer.error_code and name in answer.error_message and after.offset == IMAGE.offset
 
 
 PROMISES_SECURITY: list[Any] = [
@@ -315,6 +361,8 @@ def test_a_brokers_keys_are_described_with_those_of_its_listeners() -> None:
 def test_the_clusters_default_is_described_where_it_is_set() -> None:
     own = {"min.insync.replicas": "1", "ssl.key.password": "hush", "from.the.future": "1"}
     described = describe.describe_broker_default(own)
+    unknown = described.pop("from.the.future")
+    assert (unknown.value, unknown.key.sensitive, unknown.read_only) == (None, True, True)
     assert set(described) == {"min.insync.replicas", "ssl.key.password"}
     assert described["min.insync.replicas"].synonyms == [
         Synonym("min.insync.replicas", "1", Source.DYNAMIC_DEFAULT_BROKER)

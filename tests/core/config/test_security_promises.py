@@ -2,8 +2,9 @@
 
 import pytest
 
-from pk.core.config import BrokerConfig, ConfigError
-from pk.core.config.security_promises import check_security, promised_security
+from pk.core.config import BROKER_KEYS, BrokerConfig, ConfigError
+from pk.core.config.security_promises import PROMISES, check_security, promised_security
+from pk.core.config.unsupported import UNSUPPORTED
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,7 @@ from pk.core.config.security_promises import check_security, promised_security
         ("sasl.enabled.mechanisms", "SCRAM-SHA-512,MINE"),
         ("listener.name.plaintext.sasl.enabled.mechanisms", "MINE"),
         ("sasl.mechanism.inter.broker.protocol", "MINE"),
-        ("sasl.kerberos.kinit.cmd", "/opt/kinit"),
+        ("sasl.oauthbearer.assertion.private.key.file", "/etc/key.pem"),
         ("sasl.oauthbearer.jwt.validator.class", "org.example.Mine"),
         ("sasl.server.callback.handler.class", "org.example.Mine"),
         ("principal.builder.class", "org.example.Mine"),
@@ -27,10 +28,12 @@ from pk.core.config.security_promises import check_security, promised_security
 )
 def test_a_key_that_promises_security_is_refused(key: str, value: str) -> None:
     config = BrokerConfig({"node.id": "1", key: value})
-    assert promised_security(config) == [key]
+    ((name, promise),) = promised_security(config).items()
+    assert name == key
     with pytest.raises(ConfigError) as refused:
         check_security(config)
-    assert key in str(refused.value) and value not in str(refused.value)
+    assert f"pk cannot keep what {key} promises, that {promise}" in str(refused.value)
+    assert value not in str(refused.value)
     check_security(BrokerConfig({"node.id": "1", key: value, "pk.security.ignore": "true"}))
 
 
@@ -45,7 +48,7 @@ def test_the_standard_authorizer_keeps_its_promise() -> None:
         AUTHORIZER
         | {"super.users": "User:root; User:CN=a,O=b;", "allow.everyone.if.no.acl.found": "True"}
     )
-    assert promised_security(config) == []
+    assert promised_security(config) == {}
     assert config.super_users == {"User:root", "User:CN=a,O=b"}
     assert config.allow_everyone_if_no_acl_found
     assert not BrokerConfig.parse(AUTHORIZER).allow_everyone_if_no_acl_found
@@ -99,23 +102,67 @@ def test_an_authorizer_that_cannot_be_what_is_wanted_does_not_start(
         ),
         ("delegation.token.secret.key", "hush"),
         ("num.io.threads", "8"),
+        ("sasl.kerberos.kinit.cmd", "/opt/kinit"),
+        ("sasl.kerberos.min.time.before.relogin", "5"),
+        ("listener.name.plaintext.sasl.kerberos.ticket.renew.jitter", "0.1"),
+        ("sasl.kerberos.ticket.renew.window.factor", "0.5"),
+        ("sasl.oauthbearer.assertion.algorithm", "ES256"),
+        ("sasl.oauthbearer.assertion.claim.iss", "me"),
+        ("ssl.keymanager.algorithm", "PKIX"),
+        ("ssl.allow.dn.changes", "true"),
+        ("ssl.allow.san.changes", "true"),
+        ("ssl.protocol", "TLS"),
+        ("ssl.provider", "SunJSSE"),
+        ("ssl.trustmanager.algorithm", "SunX509"),
+        (
+            "sasl.oauthbearer.jwt.retriever.class",
+            "org.apache.kafka.common.security.oauthbearer.FileJwtRetriever",
+        ),
     ],
 )
 def test_a_default_promises_nothing(key: str, value: str) -> None:
     config = BrokerConfig.parse({"node.id": "1", key: value})
-    assert promised_security(config) == []
+    assert promised_security(config) == {}
     check_security(config)
 
 
-def test_an_error_names_a_few_keys_and_no_secret() -> None:
+def test_an_error_names_all_keys_and_no_secret() -> None:
     names = [
         "ssl.engine.factory.class",
         "ssl.provider",
         "ssl.secure.random.implementation",
         "ssl.trustmanager.algorithm",
-        "ssl.keymanager.algorithm",
         "security.providers",
+        "super.users",
     ]
-    with pytest.raises(ConfigError, match="and 1 more promise: everybody") as refused:
+    with pytest.raises(ConfigError, match="what these keys promise: ") as refused:
         check_security(BrokerConfig(dict.fromkeys(names, "hush")))
-    assert "hush" not in str(refused.value)
+    said = str(refused.value)
+    assert "hush" not in said and all(f"{name} (that " in said for name in names)
+    assert "everybody" not in said
+
+
+def test_only_what_is_kept_or_promises_something_is_missing() -> None:
+    """Each key of the features that pk does not have is one that promises, or one that is kept."""
+    features = ("Java's classes for TLS", "Kerberos and SASL's Java classes", "principals")
+    beginnings = tuple(start for feature in features for start in UNSUPPORTED[feature])
+    missing = {name for name in BROKER_KEYS if name.startswith(beginnings)}
+    assert PROMISES.keys() <= missing
+    assert missing - PROMISES.keys() == {
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.oauthbearer.assertion.algorithm",
+        "sasl.oauthbearer.assertion.claim.aud",
+        "sasl.oauthbearer.assertion.claim.exp.seconds",
+        "sasl.oauthbearer.assertion.claim.iss",
+        "sasl.oauthbearer.assertion.claim.jti.include",
+        "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        "sasl.oauthbearer.assertion.claim.sub",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.template.file",
+        "ssl.allow.dn.changes",
+        "ssl.allow.san.changes",
+        "ssl.keymanager.algorithm",
+    }

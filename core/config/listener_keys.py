@@ -1,0 +1,87 @@
+"""Keys of one listener: `listener.name.clients.ssl.keystore.location`, and of SASL those of one
+mechanism there: `listener.name.clients.plain.sasl.jaas.config`.
+
+`listener_value` is the one way to read what a listener may have for itself. Kafka reads no other
+key with the prefix, which is in lower case.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from pk.core.config.keys import Value
+from pk.core.config.tables import BROKER_KEYS, LISTENER_PREFIX
+from pk.core.values import SASL_MECHANISMS
+
+ONLY_OWN: Final = frozenset({"max.connection.creation.rate", "max.connections"})
+"""Keys that mean something else for the broker: a listener without one of its own has no limit."""
+FOR_ALL_BROKERS: Final = ONLY_OWN | {"num.network.threads"}
+"""Those that the cluster may keep for all brokers; every other one is a broker's own."""
+_WITHOUT_MECHANISM: Final = frozenset({"sasl.enabled.mechanisms", "sasl.server.max.receive.size"})
+LISTENER_KEYS: Final = FOR_ALL_BROKERS | {
+    "connections.max.reauth.ms",
+    "principal.builder.class",
+    *(
+        key
+        for key in BROKER_KEYS
+        if key.startswith(("ssl.", "sasl.", "pk.sasl.")) and not key.startswith("sasl.mechanism.")
+    ),
+}
+"""Keys that a listener may have for itself."""
+MECHANISM_KEYS: Final = frozenset(
+    key
+    for key in LISTENER_KEYS - _WITHOUT_MECHANISM
+    if "sasl." in key or key == "connections.max.reauth.ms"
+)
+"""Those that it may have for one SASL mechanism."""
+MECHANISMS: Final = frozenset(name.lower() for name in SASL_MECHANISMS)
+
+
+class OfListener(NamedTuple):
+    """The parts of a listener's key, as they are written."""
+
+    listener: str
+    mechanism: str
+    """"" where it is for all of them."""
+    key: str
+
+
+class Keys(Protocol):
+    """What is read of a `BrokerConfig`, which is above this."""
+
+    def __getitem__(self, name: str, /) -> Value: ...
+    def given(self, name: str) -> str | None: ...
+
+
+def listener_key(listener: str, key: str, mechanism: str = "") -> str:
+    """The name of a listener's own key: `listener.name.clients.plain.sasl.jaas.config`."""
+    middle = f"{mechanism.lower()}." if mechanism else ""
+    return f"{LISTENER_PREFIX}{listener.lower()}.{middle}{key}"
+
+
+def own_value(config: Keys, listener: str, key: str, mechanism: str = "") -> Value:
+    """The value of a listener's own key: that for the mechanism, else that for all; None where it
+    has none."""
+    names = [listener_key(listener, key)]
+    if mechanism:
+        names.insert(0, listener_key(listener, key, mechanism))
+    return next((config[name] for name in names if config.given(name) is not None), None)
+
+
+def listener_value(config: Keys, listener: str, key: str, mechanism: str = "") -> Value:
+    """The value of a key for a listener: its own for the mechanism, its own, or the broker's."""
+    own = own_value(config, listener, key, mechanism)
+    return config[key] if own is None and key not in ONLY_OWN else own
+
+
+def of_listener(name: str) -> OfListener | None:
+    """The parts of a key that a listener reads; None for any other name, also with the prefix."""
+    listener, dot, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
+    if not name.startswith(LISTENER_PREFIX) or not dot:
+        return None
+    if rest in LISTENER_KEYS:
+        return OfListener(listener, "", rest)
+    mechanism, _, key = rest.partition(".")
+    if mechanism in MECHANISMS and key in MECHANISM_KEYS:
+        return OfListener(listener, mechanism, key)
+    return None

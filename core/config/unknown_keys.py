@@ -1,0 +1,169 @@
+"""Keys of a broker's file that pk does not know.
+
+Apache Kafka starts with them, because its plug-ins have keys of their own, and so does pk, with one
+warning that names them. But a key that looks like a known one is a slip, and a key whose name
+promises security would protect nothing: with these a broker does not start, and the error names
+all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+from pk.core.config.keys import ConfigError
+from pk.core.config.listener_keys import LISTENER_KEYS, MECHANISM_KEYS, MECHANISMS, of_listener
+from pk.core.config.roles import Listener
+from pk.core.config.tables import BROKER_KEYS, DYNAMIC_ONLY_KEYS, LISTENER_PREFIX, OWN_PREFIX
+from pk.core.config.unsupported import PLUGIN_KEYS
+
+_SECURITY: Final = (
+    "authorizer.",
+    "delegation.token.",
+    "principal.",
+    "sasl.",
+    "security.",
+    "ssl.",
+    "super.",
+)
+"""Beginnings of names that promise security."""
+_SEPARATOR: Final = re.compile("[_-]")
+_SLIPS_MAX: Final = 2
+_SHORT: Final = 8
+"""A name that is shorter may have one slip."""
+
+
+class ListenerNames(Protocol):
+    """What is read of a `BrokerConfig`, which is above this."""
+
+    def __getitem__(self, name: str, /) -> object: ...
+    @property
+    def static(self) -> dict[str, str]: ...
+    @property
+    def listeners(self) -> tuple[Listener, ...]: ...
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]: ...
+    @property
+    def pk_security_ignore(self) -> bool: ...
+
+
+def unknown_keys(names: Iterable[str]) -> list[str]:
+    """Those of `names` that nothing here reads, in order of their names."""
+    return sorted(
+        name
+        for name in names
+        if name not in BROKER_KEYS
+        and name not in DYNAMIC_ONLY_KEYS
+        and name not in PLUGIN_KEYS
+        and of_listener(name) is None
+    )
+
+
+def keys_without_reader(config: ListenerNames) -> list[str]:
+    """Keys of the broker's file that nothing here reads, those of a listener that there is not
+    among them."""
+    stray = (name for name, _ in _of_no_listener(config, _listeners(config)))
+    return sorted((*unknown_keys(config.static), *stray))
+
+
+def check_unknown_keys(config: ListenerNames) -> None:
+    """Raises ConfigError, in Apache's words, where unknown keys of the broker's file are slips, or
+    promise security while `pk.security.ignore` is not true."""
+    refused: dict[str, str] = {}
+    unknown = unknown_keys(config.static)
+    for name in unknown:
+        near = misspelt(name)
+        if near is None and OWN_PREFIX + name in BROKER_KEYS:
+            near = OWN_PREFIX + name
+        if near is not None:
+            refused[name] = f"did you mean {near}?"
+        elif name.startswith(OWN_PREFIX):
+            refused[name] = "pk has no such key"
+        elif _promises(name) and not config.pk_security_ignore:
+            refused[name] = "nothing reads it, so it would protect nothing"
+    known = _listeners(config)
+    for name, listener in _of_no_listener(config, known):
+        near = _nearest(listener, known)
+        if near is not None:
+            rest = name[len(f"{LISTENER_PREFIX}{listener}") :]
+            refused[name] = f"did you mean {LISTENER_PREFIX}{near}{rest}?"
+    if len(refused) == 1:
+        ((name, why),) = refused.items()
+        raise ConfigError(f"Unknown config name: {name}; {why}")
+    if refused:
+        each = ", ".join(f"{name} ({why})" for name, why in refused.items())
+        raise ConfigError(f"Unknown config names: {each}")
+
+
+def _promises(name: str) -> bool:
+    _, _, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
+    if not name.startswith(LISTENER_PREFIX):
+        rest = name
+    return rest.startswith(_SECURITY) or rest.partition(".")[2].startswith(("sasl.", "ssl."))
+
+
+def misspelt(name: str) -> str | None:
+    """The known key that `name` is a slip of: one or two letters are others, missing, too many or
+    changed places, or another separator or case."""
+    if name.lower().startswith(LISTENER_PREFIX):
+        return _misspelt_of_listener(name)
+    return _nearest(name, (*BROKER_KEYS, *DYNAMIC_ONLY_KEYS, *PLUGIN_KEYS))
+
+
+def _misspelt_of_listener(name: str) -> str | None:
+    listener, _, rest = name[len(LISTENER_PREFIX) :].partition(".")
+    found = _nearest(rest, LISTENER_KEYS)
+    if found is None:
+        mechanism, _, key = rest.partition(".")
+        near = _nearest(mechanism, MECHANISMS), _nearest(key, MECHANISM_KEYS)
+        found = f"{near[0]}.{near[1]}" if near[0] and near[1] else None
+    return None if found is None else f"{LISTENER_PREFIX}{listener.lower()}.{found}"
+
+
+def _listeners(config: ListenerNames) -> frozenset[str]:
+    """The names that a listener's keys may have."""
+    mapped = str(config["listener.security.protocol.map"]).split(",")
+    return frozenset(
+        {
+            *(listener.name.lower() for listener in config.listeners),
+            *(listener.lower() for listener in config.controller_listener_names),
+            *(pair.rpartition(":")[0].strip().lower() for pair in mapped),
+        }
+    )
+
+
+def _of_no_listener(config: ListenerNames, known: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Keys of a listener that there is not, and its name."""
+    for name in sorted(config.static):
+        parts = of_listener(name)
+        if parts is not None and parts.listener not in known:
+            yield name, parts.listener
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    bound = _SLIPS_MAX if len(name) >= _SHORT else 1
+    plain = _SEPARATOR.sub(".", name.lower())
+    found: tuple[int, str] | None = None
+    for one in sorted(known):
+        if plain == _SEPARATOR.sub(".", one):
+            return one
+        if abs(len(name) - len(one)) <= bound and len(one) > bound:
+            slips = _slips(name, one)
+            if slips <= bound and (found is None or slips < found[0]):
+                found = slips, one
+    return None if found is None else found[1]
+
+
+def _slips(one: str, other: str) -> int:
+    """How many letters were changed, left out, added, or changed places with their neighbor."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, char in enumerate(one):
+        before, above, row = row, before, [i + 1]
+        for j, letter in enumerate(other):
+            cost = min(before[j + 1] + 1, row[j] + 1, before[j] + (char != letter))
+            if i and j and char == other[j - 1] and one[i - 1] == letter:
+                cost = min(cost, above[j - 1] + 1)
+            row.append(cost)
+    return row[-1]
