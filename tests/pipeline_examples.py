@@ -37,7 +37,9 @@ def good_orders() -> list[dict[str, Any]]:
     return found
 
 
-def append(bootstrap: str, topic: str, values: Iterable[str] = (), partitions: int = 2) -> None:
+def append(
+    bootstrap: str, topic: str, values: Iterable[str | bytes] = (), partitions: int = 2
+) -> None:
     """Makes a topic if it is missing, and appends values."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     if topic not in admin.list_topics(timeout=_WAIT_S).topics:

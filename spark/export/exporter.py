@@ -296,6 +296,7 @@ class _Export:
         columns = before.columns if before is not None else {}
         chosen = before.chosen if before is not None else options.chosen
         unknown: Mapping[str, UnknownFields] = {}
+        unparsed: Mapping[str, int] = {}
         done: list[ExportedRange] = []
         written: dict[str, Path] = {}
         with target.unfinished(run_id) as folder:
@@ -307,6 +308,7 @@ class _Export:
                 self._progress(job.state("finishing"))
                 done, written = _collect(ranges, job, run_id)
                 unknown = job.unknown_fields()
+                unparsed = job.unparsed()
             run = Run(run_id, time.time_ns() // 1_000_000, tuple(done))
             manifest = _manifest(options, found, before, run, columns, chosen)
             target.commit(manifest, written)
@@ -323,6 +325,7 @@ class _Export:
             records_before=manifest.records - sum(r.records for r in done),
             elapsed_ms=round((time.monotonic() - self._started) * 1000),
             unknown_fields=unknown,
+            unparsed=unparsed,
         )
 
     def _settle(self) -> None:

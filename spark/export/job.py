@@ -214,6 +214,12 @@ class Job:
 
         return unknown_fields(self.states)
 
+    def unparsed(self) -> dict[str, int]:
+        """By column, how many keys or values do not fit its fields."""
+        from pk.spark.export.task import unparsed
+
+        return unparsed(self.states)
+
     def state(self, stage: Literal["exporting", "finishing"]) -> Progress:
         """The progress of the tasks."""
         from pk.spark.export.task import states

@@ -174,3 +174,7 @@ class Summary:
     unknown_fields: Mapping[str, "UnknownFields"] = field(default_factory=dict)
     """By column (`key`, `value`), the records of this run with JSON fields that the column lacks;
     those fields were dropped. Not counted for a column whose schema was given."""
+
+    unparsed: Mapping[str, int] = field(default_factory=dict)
+    """By column of JSON, how many keys or values of this run are not JSON objects that fit its
+    fields. Their texts are in its field `_corrupt_record`."""

@@ -9,6 +9,7 @@ records read and, after a failure, the error.
 import json
 import os
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _STATE: Final = struct.Struct("<q?")
 _ERROR: Final = ".error"
 _FIELDS: Final = ".fields"
+_UNPARSED: Final = ".unparsed"
 
 CORRUPT: Final = "_corrupt_record"
 """The field for a text that is not a JSON object of the column's fields."""
@@ -105,6 +107,7 @@ class ReadRanges:
         records = 0
         counters = {name: FieldCounter(known) for name, known in self.fields.items()}
         readers = self.json.readers()
+        unparsed: Counter[str] = Counter()
         try:
             os.pwrite(descriptor, _STATE.pack(0, False), 0)
             found_rows = read(self.ranges[number], self.options)
@@ -112,13 +115,15 @@ class ReadRanges:
                 records += rows.num_rows
                 os.pwrite(descriptor, _STATE.pack(records, False), 0)
                 for name, reader in readers.items():
-                    rows = _with_json(rows, name, reader, counters.get(name))
+                    rows, bad = _with_json(rows, name, reader, counters.get(name))
+                    unparsed[name] += bad
                 for name in self.texts:
                     at = rows.schema.get_field_index(name)
                     rows = rows.set_column(at, name, text(rows.column(at)))
                 yield rows
             found = {name: counter.found for name, counter in counters.items() if counter.records}
             path.with_suffix(_FIELDS).write_text(json.dumps(found), encoding="utf-8")
+            path.with_suffix(_UNPARSED).write_text(json.dumps(unparsed), encoding="utf-8")
             os.pwrite(descriptor, _STATE.pack(records, True), 0)
         except Exception as e:
             path.with_suffix(_ERROR).write_text(_describe(e), encoding="utf-8")
@@ -129,13 +134,16 @@ class ReadRanges:
 
 def _with_json(
     rows: pa.RecordBatch, name: str, reader: JsonReader, counter: FieldCounter | None
-) -> pa.RecordBatch:
-    """The rows with the JSON of a column as a struct. A text that does not fit is whole in
-    `_corrupt_record`, beside the fields that do."""
+) -> tuple[pa.RecordBatch, int]:
+    """The rows with the JSON of a column as a struct, and how many texts do not fit. Such a one is
+    whole in `_corrupt_record`, beside the fields that do."""
     at = rows.schema.get_field_index(name)
     column = rows.column(at)
     texts = column.to_pylist()
     objects, reasons = load_all(texts)
+    for number, value in enumerate(objects):
+        if CORRUPT in value:
+            reasons[number] = f"the name {CORRUPT} is taken"
     if counter is not None:
         counter.see(objects)
     fields = reader.columns(objects, reasons)
@@ -147,7 +155,7 @@ def _with_json(
         fields=[*reader.schema, pa.field(CORRUPT, pa.string())],
         mask=column.is_null(),
     )
-    return rows.set_column(at, name, whole)
+    return rows.set_column(at, name, whole), len(corrupt) - corrupt.count(None)
 
 
 def text(column: pa.Array) -> pa.Array:
@@ -178,6 +186,14 @@ def unknown_fields(folder: Path) -> dict[str, UnknownFields]:
         for name, (records, fields) in json.loads(path.read_text(encoding="utf-8")).items():
             parts.setdefault(name, []).append(UnknownFields(records, tuple(fields)))
     return {name: merged(found) for name, found in sorted(parts.items())}
+
+
+def unparsed(folder: Path) -> dict[str, int]:
+    """By column, how many keys or values of all finished tasks do not fit its fields."""
+    found: Counter[str] = Counter()
+    for path in folder.glob(f"*{_UNPARSED}"):
+        found.update(json.loads(path.read_text(encoding="utf-8")))
+    return {name: count for name, count in sorted(found.items()) if count}
 
 
 def _describe(error: Exception) -> str:

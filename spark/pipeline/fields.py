@@ -19,6 +19,8 @@ from pk.spark.read.options import SourceOptions, parse_options
 from pk.spark.read.plan import plan
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.read.sample import infer, sample
+from pk.spark.text.json_reader import load
+from pk.spark.text.new_fields import as_text, names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,15 +66,16 @@ class Fields:
     def widen(
         self, spark: "SparkSession", known: StructType, source: TopicSource, seen: bytes
     ) -> StructType:
-        """`known` with the fields of the records of the batch that failed; `seen` is a value that
-        has some.
+        """`known` with the fields of the records of the batch that failed; `seen` is an object of
+        some. One whose type is not found becomes text.
 
         Raises KafkaError, ClientError, DataLost.
         """
         options = self._options(source)
         ranges = self._failed_ranges(source)
         texts = sample(ranges, options.read, ["value"], SAMPLE)["value"] if ranges else []
-        return json_values.widened(known, infer(spark, [*texts, *([seen] if seen else [])]))
+        wider = json_values.widened(known, infer(spark, [*texts, seen]))
+        return json_values.widened(wider, as_text(load(seen), names_of(known)))
 
     def _remembered(self) -> dict[str, StructType]:
         try:
@@ -89,15 +92,14 @@ class Fields:
         options = self._options(source)
         ranges = connections().run(plan, options)
         texts = sample(ranges, options.read, ["value"], SAMPLE)["value"]
-        schema = infer(spark, texts) if texts else StructType()
-        fields = [field for field in schema.fields if field.name != json_values.CORRUPT]
-        if not fields:
+        schema = infer(spark, texts)
+        if not schema.fields:
             raise self._pipeline.problem(
                 (*source.path, "value"),
                 f"the topic {source.topic} has no JSON object to take the fields from; say them:"
                 " fields = 'id BIGINT, name STRING'",
             )
-        return StructType(fields)
+        return schema
 
     def _failed_ranges(self, source: TopicSource) -> list[OffsetRange]:
         """The offsets of the newest batches of the pipeline's queries that were planned."""

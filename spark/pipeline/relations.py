@@ -188,7 +188,7 @@ class Builder:
         elif source.value == "string":
             columns["value"] = f.col("value").cast("string")
         elif source.value == "json":
-            raw = self._json(source, self._without_new_fields(source, raw))
+            raw = self._json(source, raw)
             columns["value"] = f.col(_JSON)["value"]
             error = f.col(_JSON)["error"]
             bad.append(_Bad(error.isNotNull(), error))
@@ -196,22 +196,20 @@ class Builder:
             raw = self._good(source, raw, bad)
         return raw.select(*_named(columns))
 
-    def _without_new_fields(self, source: TopicSource, raw: "DataFrame") -> "DataFrame":
-        """The records, of which one with a field that is not known fails the batch."""
-        if self._pipeline.schema == "fixed":
-            return raw
-        text = f.col("value").cast("string")
-        raised = json_values.raise_new_fields(source.name, text)
-        known = ~json_values.new_fields(text, self._schemas[source.name])
-        return raw.where(f.when(known, f.lit(True)).otherwise(raised))
-
     def _json(self, source: TopicSource, raw: "DataFrame") -> "DataFrame":
-        """The records, and beside each its JSON value as a struct, or why it does not parse."""
+        """The records, and beside each its JSON value as a struct, or why it does not parse. One
+        with a field that is not known fails the batch."""
+        evolves = self._pipeline.schema == "evolve"
         try:
-            fields = self._schemas[source.name]
-            return raw.withColumn(_JSON, json_parser(self._spark, fields)("value"))
+            parse = json_parser(self._spark, self._schemas[source.name], evolves=evolves)
         except OptionError as e:
             raise self._pipeline.problem((*source.path, "fields"), str(e)) from e
+        raw = raw.withColumn(_JSON, parse("value"))
+        if not evolves:
+            return raw
+        new = f.col(_JSON)["new"]
+        raised = json_values.raise_new_fields(source.name, new)
+        return raw.where(f.when(new.isNull(), f.lit(True)).otherwise(raised))
 
     def _good(self, source: TopicSource, raw: "DataFrame", found: "Sequence[_Bad]") -> "DataFrame":
         """The records that parse; what becomes of the others, `on_error` says."""

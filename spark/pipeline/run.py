@@ -394,12 +394,7 @@ class _Run:
         if new is not None:
             name, seen = new
             [source] = [s for s in self._pipeline.topics if s.name == name]
-            wider = fields.widen(spark, schemas[name], source, seen)
-            if wider == schemas[name]:
-                raise PipelineFailed(
-                    f"{source.topic} has records with new fields whose type cannot be found"
-                )
-            found = {**schemas, name: wider}
+            found = {**schemas, name: fields.widen(spark, schemas[name], source, seen)}
             fields.remember(found)
             return found
         bad = json_values.said_bad_record(failure)

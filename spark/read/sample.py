@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.read.read_options import ReadOptions
 from pk.spark.read.reader import read
+from pk.spark.text.new_fields import in_one_case
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,10 +43,11 @@ def infer(
     spark: "SparkSession", texts: Sequence[bytes], folder: Path | None = None
 ) -> "StructType":
     """The fields of the JSON objects among `texts`, as Spark infers them; it reads them from a file
-    in `folder`, or where temporary files are."""
+    in `folder`, or where temporary files are. Without objects there are none."""
     with tempfile.NamedTemporaryFile(prefix="pk-sample-", suffix=".json", dir=folder) as file:
         os.chmod(file.name, 0o644)  # a server of Spark Connect may be another user's
-        # Line breaks in JSON occur only between tokens, where a space means the same.
-        file.write(b"\n".join(t.replace(b"\n", b" ").replace(b"\r", b" ") for t in texts))
+        # At names that differ in case alone, and at what is no object, Spark would stop.
+        file.write(b"\n".join(in_one_case(texts)))
         file.flush()
-        return spark.read.json(f"file://{file.name}", mode="PERMISSIVE").schema
+        options = {"columnNameOfCorruptRecord": "\0"}  # a field may have the default's name
+        return spark.read.options(**options).json(f"file://{file.name}").schema

@@ -26,6 +26,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from pk.spark.errors import OptionError
 
+TOO_DEEP: Final = "the value is nested too deeply"
+
 Convert = Callable[[Any], Any]
 """A value of JSON that is not null → one of Arrow. Raises Unfit."""
 
@@ -77,7 +79,7 @@ def load(text: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as e:
         raise Unfit(f"the value is not UTF-8: {e.reason} at byte {e.start}") from None
     except RecursionError:
-        raise Unfit("the value is nested too deeply") from None
+        raise Unfit(TOO_DEEP) from None
     except Unfit:
         raise
     except ValueError as e:
@@ -200,10 +202,10 @@ class _Column:
         for number, row in enumerate(rows):
             try:
                 found.append(_at(row, self._path, self._convert))
-            except Unfit as e:
+            except (Unfit, RecursionError) as e:
                 found.append(None)
                 before = reasons[number]
-                said = f"{'.'.join(self._path)}{e}"
+                said = f"{'.'.join(self._path)}{e}" if isinstance(e, Unfit) else TOO_DEEP
                 reasons[number] = said if before is None else f"{before}; {said}"
         return pa.array(found, self._type)
 

@@ -140,6 +140,21 @@ def test_an_export(at: Run, topic: str, tmp_path: Path) -> None:
         "--overwrite.\n"
     )
     assert 10 in [r["value"]["n"] for r in pq.read_table(out).to_pylist()]
+    bad = (b'{"n": "x"}', b'{"n": 1, "n": 2}', b'{"_corrupt_record": 1}')
+    for value in (*bad, b'{"n": 11, "N": 12}'):
+        at("produce", topic, "-p", "0", "-f", "%v", stdin=value)
+    counted = at("spark-export", topic, "--to", str(out), "--resume", "-f", "json")
+    assert (counted.json[0]["records"], counted.json[0]["unparsed"]) == (4, 3), counted.err
+    assert (
+        "3 records of this run had a value that is not a JSON object with the fields' types: the "
+        "text is in value._corrupt_record.\n"
+    ) in counted.err
+    texts = [row["value"]["_corrupt_record"] for row in pq.read_table(out).to_pylist()]
+    assert sorted(filter(None.__ne__, texts)) == sorted(value.decode() for value in bad)
+    fresh = at(
+        "spark-export", topic, "--to", str(tmp_path / "all"), "--value", "json", "-f", "json"
+    )
+    assert (fresh.code, fresh.json[0]["records"]) == (0, 25), fresh.err
     again = at("spark-export", topic, "--to", str(out))
     assert (again.code, "resume" in again.err) == (5, True)
     unknown = at("spark-export", f"{topic}x", "--to", str(tmp_path / "other"))

@@ -74,7 +74,7 @@ class World:
         self.spark = spark
         self.directory = directory
 
-    def topic(self, name: str, values: Iterable[str] = (), partitions: int = 2) -> None:
+    def topic(self, name: str, values: Iterable[str | bytes] = (), partitions: int = 2) -> None:
         append(self.bootstrap, name, values, partitions)
 
     def committed(self, topic: str) -> list[Record]:
@@ -378,6 +378,62 @@ def test_fields_that_are_fixed_stay_and_a_batch_again_replaces_its_files(world: 
     world.run(pipeline)
     files = f"'{world.directory}/rows/*.parquet'"
     assert duckdb(f"SELECT id, amount FROM {files} ORDER BY id") == [(1, 1.0), (2, None)]
+
+
+NASTY = (
+    b'{"id": 51, "ID": 9}',
+    b'{"ID": 9}',
+    b'{"id": 1, "id": 2}',
+    b'{"who": {"name": "ada", "NAME": "ben"}, "WHO": 1}',
+    b'{"id": "\\ud800"}',
+    b'{"\\ud800": 1}',
+    b'{"": 1}',
+    b'{"id": 1} and more',
+    b"\xff\xfe",
+    b"",
+)
+ODD = (
+    (b'{"id": 5, "x": {}}', 5),
+    (b'{"id": 6, "_corrupt_record": 1}', 6),
+    (b'{"id": 7, "deep": ' + b"[" * 200 + b"]" * 200 + b"}", 7),
+    (b'{"id": 8, "mixed": [{"a": 1, "A": 2}, 1]}', 8),
+    (b'{"id": 9, "long": "' + b"x" * 150_000 + b'", "odd `,;{}name": 1}', 9),
+)
+"""Objects with fields for which a type is hard to find."""
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_no_record_stops_a_pipeline_with_dead_letters(world: World, sampled: bool) -> None:
+    """Whether the fields are found among such records, or these come later."""
+    good = b'{"id": 1, "who": {"name": "ada"}}'
+    text = JSON_TO.format(on_error="dlq", more=DLQ, sink='parquet = "rows"')
+    pipeline = world.pipeline(re.sub("fields = .*", "", text))
+    world.topic("dead")
+    world.topic("orders", [good, *NASTY] if sampled else [good], 1)
+    for _ in range(2):  # the second time the schema is remembered
+        world.run(pipeline)
+    world.topic("orders", () if sampled else NASTY)
+    for value, _ in ODD:
+        world.topic("orders", [value])
+        world.run(pipeline)
+    world.topic("orders", [good])
+    world.run(pipeline)
+    files = f"read_parquet('{world.directory}/rows/*.parquet', union_by_name=true)"
+    ids = [*([1] * 2), *(number for _, number in ODD)]
+    assert duckdb(f"SELECT CAST(id AS BIGINT) FROM {files} ORDER BY 1") == [
+        (number,) for number in ids
+    ]
+    letters = world.committed("dead")
+    assert sorted(value or b"" for _, value, _ in letters) == sorted(NASTY)
+    assert all(headers["__pk.errors.message"] for _, _, headers in letters)
+
+
+def test_a_bad_name_stops_a_pipeline_that_says_so_with_its_place(world: World) -> None:
+    world.topic("orders", ['{"id": 1}', '{"id": 51, "ID": 9}'], 1)
+    pipeline = world.pipeline(JSON_TO.format(on_error="stop", more="", sink='parquet = "rows"'))
+    said = "orders, partition 0, offset 1: the value has the field ID, which differs from id in"
+    with pytest.raises(PipelineFailed, match=re.escape(said)):
+        world.run(pipeline)
 
 
 def test_a_bad_record_stops_a_pipeline_that_says_so(world: World) -> None:

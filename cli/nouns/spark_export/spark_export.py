@@ -216,6 +216,7 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
         def done(summary: exporter.Summary) -> None:
             bar.hide()
             _say_unknown_fields(context, summary)
+            _say_unparsed(context, summary)
             rows[summary.topic] = _row(summary, rows.get(summary.topic))
             if options.follow and summary.records:
                 at_end = summary.records_before + summary.records
@@ -254,6 +255,14 @@ def _say_unknown_fields(context: Context, summary: "Summary") -> None:
         )
 
 
+def _say_unparsed(context: Context, summary: "Summary") -> None:
+    for column, number in summary.unparsed.items():
+        context.say(
+            f"{count(number, 'record')} of this run had a {column} that is not a JSON object with "
+            f"the fields' types: the text is in {column}._corrupt_record."
+        )
+
+
 def _row(summary: "Summary", before: ExportRow | None) -> ExportRow:
     """What a topic's runs have added, in all."""
     row: ExportRow = {
@@ -263,12 +272,13 @@ def _row(summary: "Summary", before: ExportRow | None) -> ExportRow:
         "files": summary.files,
         "bytes": summary.bytes,
         "records_before": summary.records_before,
+        "unparsed": sum(summary.unparsed.values()),
         "elapsed_ms": summary.elapsed_ms,
         "topic_id": summary.topic_id,
     }
     if before is not None:
         row["records_before"] = before["records_before"]
-        for name in ("records", "files", "bytes", "elapsed_ms"):
+        for name in ("records", "files", "bytes", "unparsed", "elapsed_ms"):
             row[name] += before[name]
     return row
 
