@@ -206,13 +206,17 @@ class Group(_Reading, TyperGroup):
         name = self.named(ctx, args[0])
         if name is None:
             words = _words(ctx)
-            raise words.refuse(f"{words.where} has no command {args[0]!r}{self.hint(args[0])}")
+            hint = self.hint(args, ctx.info_name or "")
+            raise words.refuse(f"{words.where} has no command {args[0]!r}{hint}")
         _words(ctx).typed += (args[0],)
         return name, self.get_command(ctx, name), args[1:]
 
-    def hint(self, word: str) -> str:
-        """What an unknown command may have meant."""
-        return did_you_mean(word, self.names, "")
+    def hint(self, args: list[str], noun: str) -> str:
+        """What an unknown command, the first of `args`, may have meant."""
+        from pk.cli.command_line.other_tools import under
+
+        found = under(noun, args[0])
+        return f"; in pk that is `pk {found}`" if found else did_you_mean(args[0], self.names, "")
 
     def invoke(self, ctx: "Context") -> Parsed:
         """What to run; help, if no command is named."""
@@ -247,12 +251,12 @@ class Root(Group):
         words.know(options_of(self))
         return super().parse_args(ctx, args)
 
-    def hint(self, word: str) -> str:
-        """The equivalent of an Apache script, or the nearest name."""
-        from pk.cli.command_line.apache_scripts import here
+    def hint(self, args: list[str], noun: str) -> str:
+        """The equivalent of another tool's words, or the nearest name."""
+        from pk.cli.command_line.other_tools import here
 
-        found = here(word)
-        return f"; in pk that is `pk {found}`" if found else did_you_mean(word, self.names, "")
+        found = here(args, self.names)
+        return f"; in pk that is `pk {found}`" if found else did_you_mean(args[0], self.names, "")
 
 
 def load_noun(name: str) -> Command | Group:

@@ -160,7 +160,12 @@ class Words:
 
     def _unknown(self, name: str) -> UsageError:
         known = [n for n, o in self.options.items() if n.startswith("--") and not o.hidden]
+        from pk.cli.command_line.other_tools import option_here
+
+        found = option_here(self.where, name)
         hint = did_you_mean(name, [*known, "--help"], "")
+        if found is not None:
+            hint = f"; in pk that is `pk {found}`"
         return self.refuse(f"{self.where} has no option {name}{hint}")
 
     def bound(

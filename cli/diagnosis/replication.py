@@ -1,6 +1,7 @@
 """Checks of replicas: what cannot be written or read now, and what one more failure would make
 unavailable."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from pk.cli.diagnosis.snapshot import (
@@ -141,14 +142,16 @@ def single_replica(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         n for n, t in snapshot.topics.items() if t.partitions and t.factor == 1 and not t.internal
     ]
     if bad:
-        factor = min(3, len(snapshot.live) or 1)
+        factor = min(3, len(snapshot.live))
+        more = f"pk reassign apply {topic_words(bad, '-t ')} --rf {factor}"
         yield _found(
             "single-replica",
             WARNING,
             f"{topics_counted(bad)} with a single replica.",
             "When its broker stops, a partition cannot be read or written; when its disk dies, "
-            "the records are gone.",
-            f"pk reassign apply {topic_words(bad, '-t ')} --rf {factor}",
+            "the records are gone."
+            + ("" if factor > 1 else " A second replica needs a second broker that is up."),
+            more if factor > 1 else "pk brokers list",
             sorted(bad),
         )
 
@@ -248,16 +251,32 @@ def one_rack(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         and len({racks[b] for b in p.replicas}) == 1
     ]
     if bad:
-        topics = {tp.topic for tp in bad}
-        factor = max(snapshot.topics[t].factor for t in topics)
+        moves = [
+            f"--set {topic_words([partition_name(tp)])}={','.join(map(str, to))}"
+            for tp in sorted(bad)
+            if (to := _across_racks(snapshot, snapshot.partition(tp)))
+        ]
         yield _found(
             "one-rack",
             WARNING,
             f"{partitions_counted(bad)} with every replica in one rack.",
             "If that rack fails, they are offline.",
-            f"pk reassign apply {topic_words(topics, '-t ')} --rf {factor}",
+            f"pk reassign apply {' '.join(moves[:6])}" if moves else "pk brokers list",
             _subjects(bad),
         )
+
+
+def _across_racks(snapshot: ClusterSnapshot, partition: Partition | None) -> tuple[int, ...]:
+    """The replicas with the last one in another rack; nothing if no broker there is up."""
+    if partition is None:
+        return ()
+    *kept, last = partition.replicas
+    here = snapshot.brokers[last].rack
+    others = [b for b in snapshot.live if snapshot.brokers[b].rack not in (None, here)]
+    if not others:
+        return ()
+    held = Counter(b for _, _, p in snapshot.partitions for b in p.replicas)
+    return (*kept, min(others, key=lambda b: (held[b], b)))
 
 
 def unclean_election(snapshot: ClusterSnapshot) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ tree keeps."""
 import ast
 import importlib
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,12 @@ import pytest
 from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.core import TyperCommand as BaseCommand
 
-from pk.cli.command_line.apache_scripts import TOOLS
 from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.kit import Command as TyperCommand
 from pk.cli.command_line.kit import load_noun
 from pk.cli.command_line.nouns import NOUNS, Entry
+from pk.cli.command_line.other_tools import OPTIONS, TOOLS, WORDS
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.command_line.parse import parse, root
 from pk.cli.command_line.tree import Command, commands, tree
@@ -212,6 +213,49 @@ def test_what_is_no_option_of_a_noun_is_said(words: str, said: str) -> None:
 @pytest.mark.parametrize("words", sorted(set(TOOLS.values())))
 def test_what_a_script_of_apache_s_is_here_is_there(words: str) -> None:
     assert parse([*words.split(), "--help"]).path == tuple(words.split())
+
+
+@pytest.mark.parametrize("typed", sorted(WORDS))
+def test_what_other_tools_say_is_no_command_here_and_what_is_named_is(typed: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse([*typed.split(), "x", "--no-such-option"])
+    assert f"; in pk that is `pk {WORDS[typed]}`" in str(refused.value)
+    assert parse([*shlex.split(WORDS[typed]), "--help"]).path
+
+
+@pytest.mark.parametrize(("command", "option"), sorted(OPTIONS))
+def test_an_option_of_another_tool_is_named_here(command: str, option: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse([*command.split()[1:], option, "x"])
+    said = OPTIONS[command, option]
+    assert f"has no option {option}; in pk that is `pk {said}`" in str(refused.value)
+    for each in said.split("` and `pk "):
+        assert parse([*shlex.split(each), "--help"]).path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("list topics", "topics list"),
+        ("get consumer-groups", "groups list"),
+        ("get cg", "groups list"),
+        ("describe topic orders", "topics describe orders"),
+        ("delete topics orders -y", "topics delete orders"),
+        ("create user bob", "users add USER"),
+        ("-b h -t orders -C", "consume TOPIC"),
+        ("console-consumer orders -K :", r"consume TOPIC -f '%k:%v\n'"),
+    ],
+)
+def test_kubectl_s_order_and_kcat_s_flags_are_understood(words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"; in pk that is `pk {said}`")):
+        parse(words.split())
+
+
+@pytest.mark.parametrize("words", ["get foo", "list", "topics consme"])
+def test_what_no_tool_says_is_not_explained(words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse(words.split())
+    assert "in pk that is" not in str(refused.value)
 
 
 @pytest.mark.parametrize("words", ["", "one --help", "--help", "one -h a"])

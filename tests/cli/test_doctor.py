@@ -428,6 +428,24 @@ def test_every_check_is_tried_and_known_to_help() -> None:
     assert tuple(check.name for check in CHECKS) == get_args(CheckName)
 
 
+def test_one_more_replica_is_not_advised_where_no_broker_is_up_for_it() -> None:
+    alone = topics(orders=topic(whole(1), min_insync_replicas="1"))
+    down = snapshot(brokers=cluster(b1=Broker(), b2=Broker(fenced=True)), topics=alone)
+    (found,) = [f for f in diagnose(down) if f.check == "single-replica"]
+    assert found.fix == "pk brokers list"
+    assert found.why.endswith("A second replica needs a second broker that is up.")
+    up = snapshot(brokers=cluster(b1=Broker(), b2=Broker()), topics=alone)
+    (found,) = [f for f in diagnose(up) if f.check == "single-replica"]
+    assert found.fix == "pk reassign apply -t orders --rf 2"
+
+
+def test_replicas_of_one_rack_are_moved_not_counted() -> None:
+    """A goal of as many replicas as there are moves nothing."""
+    together, _, _ = SICK["one-rack"]
+    (found,) = [f for f in diagnose(together) if f.check == "one-rack"]
+    assert found.fix is not None and "--set orders/0=1,2,4 --set orders/1=2,3,4" in found.fix
+
+
 def test_a_replica_that_is_being_added_is_not_missing() -> None:
     moving = snapshot(topics=topics(orders=topic(whole(1, 2, 3, isr=(1, 2), adding=(3,)), *THREE)))
     assert not [f for f in diagnose(moving) if f.check == "under-replicated"]

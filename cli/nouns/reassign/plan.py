@@ -183,6 +183,11 @@ class _Planner:
         free = [b for b in self.targets if b not in has]
         if not free:
             able = sorted({*has, *self.targets})
+            if not able:
+                raise PlanError(
+                    f"{partition_name(tp)}: no broker is left that could hold a replica; "
+                    "`pk brokers list` shows which are up."
+                )
             raise PlanError(
                 f"{partition_name(tp)} needs {wanted} replicas, and only these brokers can hold "
                 f"one: {', '.join(map(str, able))}. Add brokers with --to or --add, or use fewer "
