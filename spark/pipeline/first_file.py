@@ -3,8 +3,11 @@ there is."""
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
+
+from pk.spark.text.new_fields import in_one_case
 
 _NAME: Final = re.compile(r"[^A-Za-z0-9_]+")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?")
@@ -15,12 +18,13 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def first_file(name: str, topic: str, bootstrap: str, values: Sequence[bytes]) -> str:
     """The text of a file for a topic with these values; `name` names the pipeline."""
     fields = fields_of(values)
+    mixed = "".join(f"# {each}.\n" for each in mixed_fields(values))
     return _FILE.format(
         name=_pipeline_name(name),
         topic=topic,
         bootstrap=bootstrap,
         source=relation_name(topic),
-        value=_BYTES if fields is None else _declared(fields),
+        value=_BYTES if fields is None else mixed + _declared(fields),
         columns=_columns(fields or {}),
         errors=_NO_ERRORS.format(topic=topic) if fields is None else _ERRORS.format(topic=topic),
     )
@@ -57,22 +61,40 @@ def quoted(name: str) -> str:
 
 def fields_of(values: Iterable[bytes]) -> dict[str, str] | None:
     """The fields of the JSON objects among the values with their types in DDL; None if none is
-    one."""
+    one. Of names that differ in upper and lower case alone, the first is a field."""
     kinds: dict[str, str | None] = {}
     seen = False
-    for text in values:
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if not isinstance(value, dict):
-            continue
+    for text in in_one_case(values):
         seen = True
-        for name, inner in cast(dict[str, Any], value).items():
+        for name, inner in cast(dict[str, Any], json.loads(text)).items():
             kinds[name] = _both(kinds.get(name), _kind(inner))
     if not seen or not kinds:
         return None
     return {name: kind or "STRING" for name, kind in kinds.items()}
+
+
+def mixed_fields(values: Iterable[bytes]) -> list[str]:
+    """What to say of fields that are texts because some of their values have another type than most
+    of them."""
+    kinds: dict[str, Counter[str]] = {}
+    for text in in_one_case(values):
+        for name, inner in cast(dict[str, Any], json.loads(text)).items():
+            kind = _kind(inner)
+            if kind is not None:
+                kinds.setdefault(name, Counter())[kind] += 1
+    said: list[str] = []
+    for name, counts in kinds.items():
+        joined: str | None = None
+        for kind in counts:
+            joined = _both(joined, kind)
+        (most, number), *others = counts.most_common()
+        if joined == "STRING" and most != "STRING":
+            shown = name if _PLAIN.fullmatch(name) else json.dumps(name)
+            rest = " and ".join(f"{count:,} {kind}" for kind, count in others[:3])
+            said.append(
+                f"{shown} is STRING: of {counts.total():,} values {number:,} are {most}, {rest}"
+            )
+    return said
 
 
 def _kind(value: object) -> str | None:

@@ -42,5 +42,5 @@ def test_the_commands_run(tmp_path: Path, pk: Run, monkeypatch: pytest.MonkeyPat
     assert up == "pk up --data backup --port 0"
     with PkBroker(directory=tmp_path / "backup") as broker:
         for topic in ("orders", "orders-copy"):
-            words = ("topics", "offsets", topic, "-f", "{records}\\n", "-b", broker.bootstrap)
+            words = ("topics", "offsets", topic, "-f", "{offsets}\\n", "-b", broker.bootstrap)
             assert sum(map(int, pk(*words).out.split())) == 50, topic

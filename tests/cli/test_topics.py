@@ -190,7 +190,7 @@ def test_offsets_of_positions(at: Run, fresh: Fresh) -> None:
         "partition": 0,
         "start": 0,
         "end": 20,
-        "records": 20,
+        "offsets": 20,
         "begin": 15,
         "until": 18,
     }

@@ -36,11 +36,13 @@ def init(context: Context, options: "InitPipeline") -> None:
         return topic_sample(kafka, topic, _SAMPLE)
 
     values = explained(context, work)
-    from pk.spark.pipeline.first_file import first_file
+    from pk.spark.pipeline.first_file import first_file, mixed_fields
 
     text = first_file(place.stem, topic, context.settings.bootstrap, values)
     try:
         place.write_text(text, encoding="utf-8")
     except OSError as e:
         raise CommandError(f"{options.file} cannot be written: {e.strerror}.") from e
+    for each in mixed_fields(values):
+        context.say(f"{each}; with another type in `fields`, what does not fit is a dead letter.")
     context.say(f"{options.file} is written; `pk pipeline check {options.file}` checks it.")

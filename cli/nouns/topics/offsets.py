@@ -81,7 +81,7 @@ async def offsets(context: Context, options: TopicOffsets) -> None:
             "partition": tp.partition,
             "start": start.offset,
             "end": end.offset,
-            "records": end.offset - start.offset,
+            "offsets": end.offset - start.offset,
             "leader_epoch": end.leader_epoch,
         }
         rows.append(row)

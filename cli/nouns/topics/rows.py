@@ -112,11 +112,14 @@ class TrimmedRow(TypedDict):
 
 
 class _Offsets(TypedDict):
+    """`offsets` counts those from `start` to `end`: where records were compacted away, and where a
+    transaction ended, there is no record."""
+
     topic: str
     partition: int
     start: int
     end: int
-    records: Annotated[int, Shown(show=show_count)]
+    offsets: Annotated[int, Shown(show=show_count)]
 
 
 class _Epoch(TypedDict):

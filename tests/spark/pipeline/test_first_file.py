@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pk.spark.pipeline.definition import TopicSource, parse_pipeline
-from pk.spark.pipeline.first_file import fields_of, first_file, relation_name
+from pk.spark.pipeline.first_file import fields_of, first_file, mixed_fields, relation_name
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,28 @@ def test_types_of_fields() -> None:
         "empty": "MAP<STRING, STRING>",
         "none": "STRING",
     }
+
+
+def test_a_column_that_is_text_for_a_few_values_says_so() -> None:
+    good = [json.dumps({"n": number, "f": 1.5, "at": "2026-01-01"}).encode() for number in range(6)]
+    bad = [
+        b'{"n": "x", "f": 1}',
+        b'{"n": "y"}',
+        b'{"n": 1.5, "at": "soon"}',
+        b'{"N": "other case"}',
+    ]
+    said = [
+        "n is STRING: of 9 values 6 are BIGINT, 2 STRING and 1 DOUBLE",
+        "at is STRING: of 7 values 6 are DATE, 1 STRING",
+    ]
+    assert mixed_fields([*good, *bad]) == said
+    text = first_file("p", "orders", "h:1", [*good, *bad])
+    assert all(f"# {each}.\n" in text for each in said)
+    assert parse_pipeline(text, "x.toml").topics[0].fields
+    assert mixed_fields([*good, b'{"n": null}']) == []
+    assert mixed_fields([b'{"a\\nb": 1}', b'{"a\\nb": 2}', b'{"a\\nb": "x"}']) == [
+        '"a\\nb" is STRING: of 3 values 2 are BIGINT, 1 STRING'
+    ]
 
 
 def test_names_of_relations() -> None:
