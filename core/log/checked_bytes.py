@@ -67,6 +67,18 @@ def checked_batches(
         position += size
 
 
+def header_of(chunk: bytes, at: int) -> BatchHeader:
+    """What would be a batch's header at `at`, whatever it says."""
+    base, length, *rest = HEADER.unpack_from(chunk, at)
+    return _make_header((base, length + LENGTH_END, *rest))
+
+
+def has_its_crc(file: File, position: int, header: BatchHeader, chunk: bytes, at: int) -> bool:
+    """Whether the bytes of a batch at `position` of the file, and at `at` in `chunk`, have the CRC
+    that its header says. Raises OSError."""
+    return _crc(file, position, header.size, chunk, at) == header.crc
+
+
 def _crc(file: File, position: int, size: int, chunk: bytes, at: int) -> int:
     """Of the batch whose begin lies at `at` in `chunk`; the rest is read in pieces."""
     with memoryview(chunk) as view:

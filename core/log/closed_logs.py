@@ -10,7 +10,7 @@ first use, as always.
 The note is no part of an orderly stop: it is written after the mark of the clean stop, and where it
 is missing the start takes longer. A log with an index of aborted transactions is not in it: whether
 that index is still whole is looked at (txnindex_sizes.py). Nor is one without a file of its leader
-epochs, which are then read from its batches.
+epochs, which are then read from its batches, nor one that is marked as damaged (damaged.py).
 
 body        [CRC-32C of the documents, the documents: CBOR of {"<topic>-<partition>": document}]
 document    CBOR of [topic id, time of the directory, end offset, segments, snapshots,
@@ -67,7 +67,7 @@ def document_of(
             return opened_by
     stamp = disk.stamp(directory)
     found = recovery.find(disk, directory)
-    if found.swaps or not found.segments:
+    if found.swaps or found.is_marked or not found.segments:
         return None
     if not found.has_epochs and any(sizes[LOG] for sizes in found.segments.values()):
         return None
@@ -97,6 +97,17 @@ def document_of(
     )
 
 
+def closed_before(
+    disk: Disk, directory: str, topic_id: Uuid, document: bytes
+) -> recovery.Contents | None:
+    """What `document` says of a log whose records have changed since; None if it is another
+    topic's, or they have not. Raises OSError, CborError."""
+    closed = _parse(document)
+    if closed.topic_id != topic_id or _has_records(disk, directory, closed):
+        return None
+    return closed.contents
+
+
 def closed_log(disk: Disk, directory: str, topic_id: Uuid, document: bytes) -> ClosedLog | None:
     """What `document` says of the log in `directory`; None if it is another topic's, or is not as
     it was. Raises OSError, CborError."""
@@ -108,8 +119,13 @@ def closed_log(disk: Disk, directory: str, topic_id: Uuid, document: bytes) -> C
 
 def _is_unchanged(disk: Disk, directory: str, closed: ClosedLog) -> bool:
     try:
-        if disk.stamp(directory) != closed.stamp:
-            return False
+        return disk.stamp(directory) == closed.stamp and _has_records(disk, directory, closed)
+    except FileNotFoundError:
+        return False
+
+
+def _has_records(disk: Disk, directory: str, closed: ClosedLog) -> bool:
+    try:
         for base, stamp in closed.log_stamps:
             if disk.stamp(f"{directory}/{file_name(base, LOG)}") != stamp:
                 return False

@@ -24,6 +24,7 @@ class LogConfig:
     message_timestamp_type: str = "CreateTime"
     file_delete_delay_ms: int = 60_000
     preallocate: bool = False
+    compact: bool = False
     producer_id_expiration_ms: int = 86_400_000
     """A broker key: how long an idle producer is remembered."""
 

@@ -6,17 +6,12 @@ sound one lies behind it, what was once durable has been changed since, and cutt
 would throw away what is still good.
 """
 
-from typing import Final
-
 from pk.core.log.checked_bytes import checked_batches
+from pk.core.log.damaged import has_batch_behind
 from pk.core.log.files import Disk
 from pk.core.log.recovery import find
 from pk.core.log.segment import LOG, file_name
-from pk.core.record.batch import HEADER_BYTES, MAGIC, CorruptBatch, check_crc, read_header
-
-_MAGIC_AT: Final = 16
-_OFFSETS_MAX: Final = 1 << 32
-"""No log is believed to go on with an offset that is so much higher."""
+from pk.core.record.batch import CorruptBatch
 
 
 def damage_before_end(disk: Disk, directory: str) -> str | None:
@@ -41,28 +36,8 @@ def damage_before_end(disk: Disk, directory: str) -> str | None:
             found = why or f"{path} at position {position}: no batch of offset {offset}"
             if following is not None and offset != following:
                 return found
-            rest = file.pread(size - position, position) if position < size else b""
+            if has_batch_behind(file, position, size, offset):
+                return found
         finally:
             file.close()
-        if _has_batch(rest, offset):
-            return found
     return None
-
-
-def _has_batch(data: bytes, offset: int) -> bool:
-    """Whether a sound batch of a later offset lies anywhere in `data`."""
-    magic = bytes((MAGIC,))
-    at = data.find(magic, _MAGIC_AT)
-    while at >= 0:
-        begin = at - _MAGIC_AT
-        if len(data) - begin < HEADER_BYTES:
-            return False
-        try:
-            header = read_header(data, begin)
-            if offset < header.base_offset < offset + _OFFSETS_MAX:
-                check_crc(data, begin, header)
-                return True
-        except CorruptBatch:
-            pass
-        at = data.find(magic, at + 1)
-    return False

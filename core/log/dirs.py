@@ -28,6 +28,7 @@ from pk.core.log.checked_bytes import checked_batches
 from pk.core.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, UNKNOWN_BROKER_EPOCH
 from pk.core.log.closed_logs import ClosedLog
 from pk.core.log.config import LogConfig
+from pk.core.log.damaged import Damage, Known
 from pk.core.log.failures import (
     LogDirBroken,
     LogDirError,
@@ -37,7 +38,7 @@ from pk.core.log.failures import (
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
-from pk.core.log.recovery import Progress
+from pk.core.log.recovery import Contents, Progress
 from pk.core.log.segment import LOG, file_name
 from pk.core.log.txnindex_sizes import format_note as format_sizes
 from pk.core.log.txnindex_sizes import mark_lost, sizes_of
@@ -61,10 +62,12 @@ class _Place(NamedTuple):
 
     directory: LogDir
     path: str
-    closed: ClosedLog | None = None
-    """What it was closed as, if it is still that."""
+    closed: ClosedLog | Contents | None = None
+    """What it was closed as; only what it held then, if it is not that any more."""
     created: bool = False
     """Whether it was made just now."""
+    foreign: bool = False
+    """Whether another topic's lay there."""
 
 
 class LogDirs:
@@ -197,16 +200,18 @@ class LogDirs:
         config: LogConfig,
         now_ms: int,
         progress: Progress | None = None,
+        *,
+        expected: bool = False,
     ) -> Log:
         """Open the log of a partition, or make it: where it was wished for, or in the directory
-        that has fewest.
+        that has fewest. `expected`: there must be one, and one that is made is marked as damaged.
 
         A log of that name with another topic id is not this partition's (its topic was deleted and
         made again while we were away): it is renamed away. Several threads may open logs at once:
         recovery takes long, and tells `progress` how far it is. Raises StorageError.
         """
         place = self._place(tp, topic_id)
-        log = self._read(place, tp, topic_id, config, now_ms, progress)
+        log = self._read(place, tp, topic_id, config, now_ms, progress, expected=expected)
         directory = place.directory
         with self._mutex:
             directory.found.pop(tp, None)
@@ -220,6 +225,7 @@ class LogDirs:
         return sum(len(directory.found) for directory in self.usable if not directory.clean)
 
     def _place(self, tp: TopicPartition, topic_id: Uuid) -> _Place:
+        foreign = False
         with self._mutex:
             for directory in self.usable:
                 path = directory.found.get(tp)
@@ -229,6 +235,7 @@ class LogDirs:
                     closed = directory.take_closed(tp, path, topic_id)
                 if closed is not None or self._is_of(directory, path, topic_id):
                     return _Place(directory, path, closed)
+                foreign = True
             if not self.usable:
                 raise StorageError(str(tp), "create", OSError("every log directory has failed"))
             usable = [d for d in self.usable if tp not in d.leaving]
@@ -251,7 +258,7 @@ class LogDirs:
                 )
             except OSError as e:
                 raise StorageError(path, "create", e) from e
-            return _Place(directory, path, created=True)
+            return _Place(directory, path, created=True, foreign=foreign)
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
         """The log, empty or as far as an earlier life of this broker came, that is to replace `log`
@@ -473,8 +480,22 @@ class LogDirs:
         config: LogConfig,
         now_ms: int,
         progress: Progress | None,
+        *,
+        expected: bool,
     ) -> Log:
-        directory, path, closed, created = place
+        directory, path, closed, created, foreign = place
+        known = Known(must_look=directory.is_noted and closed is None)
+        if not created:
+            known = known._replace(
+                high_watermark=directory.high_watermarks.get(tp, -1),
+                compacted=tp in directory.cleaner_offsets,
+            )
+        if expected:
+            known = known._replace(damage=Damage.FOREIGN if foreign else Damage.MISSING)
+        if isinstance(closed, Contents):
+            first = min(closed.found.segments, default=-1)
+            known = known._replace(end_offset=closed.end_offset, first_offset=first)
+            closed = None
         log = Log.open(
             directory.disk,
             path,
@@ -487,10 +508,17 @@ class LogDirs:
             now_ms=now_ms,
             progress=progress,
             contents=None if closed is None else closed.contents,
+            known=known,
         )
         if closed is not None:
             log.closed_as = closed.document
-        if log.recovered is not None and log.recovered.bytes_cut:
+        if (mark := log.mark) is not None:
+            logger.error(
+                "%s is damaged: %s; it ends at %d, and ended at %d or behind it. What was cut off "
+                "is kept in %s until this replica is in sync again",
+                tp, mark.damage.words, log.log_end_offset, mark.lost_offset, path,
+            )  # fmt: skip
+        elif log.recovered is not None and log.recovered.bytes_cut:
             logger.warning(
                 "%s was not closed: %d bytes at its end were torn and are gone, %d whole segments "
                 "among them; it ended at %d",

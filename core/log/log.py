@@ -27,6 +27,7 @@ from typing import Self
 from pk.core.log import aborted, lookup, recovery, swap
 from pk.core.log.appender import Appended, Appender, Origin, Replicated
 from pk.core.log.config import LogConfig
+from pk.core.log.damaged import Damage, Keeper, Known, Mark, kept_files, read_mark, unmark
 from pk.core.log.durability import Durability
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError, is_fault, storage_errors
@@ -40,9 +41,9 @@ from pk.core.log.segment import Part, Segment
 from pk.core.log.shape import Shape
 from pk.core.log.state import INT32_MAX, UNREAD_EPOCH, LogState
 from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
-from pk.core.record.batch import BatchHeader, Timestamps
+from pk.core.record.batch import BatchHeader, CorruptBatch, Timestamps
 from pk.core.turns import Turns
-from pk.core.values import TopicPartition, Uuid
+from pk.core.values import NO_EPOCH, TopicPartition, Uuid
 
 logger = logging.getLogger("pk.log")
 
@@ -57,7 +58,9 @@ class Log:
         "appender",
         "closed_as",
         "durability",
+        "kept_bytes",
         "log_dir",
+        "mark",
         "recovered",
         "shape",
         "snapshot_bytes",
@@ -78,6 +81,10 @@ class Log:
         self.closed_as: bytes | None = None
         """What it was noted as when it was last closed (closed_logs.py), if it was opened by
         that."""
+        self.mark: Mark | None = None
+        """What was found wrong with it, until it is in sync again."""
+        self.kept_bytes = 0
+        """How much of it was cut off and kept, when it was opened with a mark."""
         self.snapshot_bytes = 0
         """The size in bytes of the producer snapshot that it was opened with."""
 
@@ -96,13 +103,15 @@ class Log:
         now_ms: int,
         progress: recovery.Progress | None = None,
         contents: recovery.Contents | None = None,
+        known: Known = Known(),
     ) -> Self:
         """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
 
         `clean`: the log was closed by `close`, and `contents` is what it holds, if that is known.
         Otherwise it is checked and repaired, and `progress` gets the number of bytes checked.
-        Raises StorageError."""
+        `known` says what shows whether it is damaged. Raises StorageError."""
         with storage_errors(directory, "open"):
+            keeper = Keeper(disk, directory, known.high_watermark)
             found = recovery.find(disk, directory) if contents is None else contents.found
             if found.swaps:
                 swap.complete(disk, directory, found.swaps, now_ms)
@@ -115,8 +124,17 @@ class Log:
                 segment = Segment(disk, directory, base, sizes, now_ms)
                 segment.modified_ms = found.modified_ms[base]
                 segments.append(segment)
+            if clean and known.end_offset >= 0:
+                clean = False
+            elif clean and known.must_look and segments:
+                known, clean = _closed_end(found, segments, recovery_point, known)
+            if not clean and segments:
+                segments = _without_hole(keeper, found, segments, known)
+                recovery_point = _checked_from(found, segments, recovery_point, config, known)
             if new := not segments:
                 segments.append(Segment(disk, directory, log_start_offset, {}, now_ms))
+                if known.damage and not keeper.mark and not found.is_marked:
+                    keeper.found(known.damage, log_start_offset, log_start_offset)
             state = LogState(disk, directory, tp, config, topic_id, segments, now_ms)
             state.snapshots = found.snapshots
             state.has_epochs_file = found.has_epochs
@@ -138,7 +156,12 @@ class Log:
                 if self.snapshot_bytes == EMPTY_SNAPSHOT_BYTES:
                     state.producers = Producers(end)
             else:
-                self._recover(found, recovery_point, progress)
+                self._recover(found, recovery_point, progress, keeper, known)
+            self.mark = keeper.mark
+            if found.is_marked and keeper.mark is None:
+                self.mark = read_mark(disk, directory)
+            if self.mark is not None:
+                self.kept_bytes = sum(kept_files(disk, directory).values())
             self.durability.start(min(recovery_point, state.log_end_offset))
             if log_start_offset > state.log_end_offset:
                 self._begin_anew(log_start_offset, now_ms)
@@ -163,15 +186,28 @@ class Log:
         self.flush(force=True)
 
     def _recover(
-        self, found: recovery.Found, recovery_point: int, progress: recovery.Progress | None
+        self,
+        found: recovery.Found,
+        recovery_point: int,
+        progress: recovery.Progress | None,
+        keeper: Keeper,
+        known: Known,
     ) -> None:
         """Check the segments, and cut what is torn. Raises OSError."""
         state = self.state
         state.changed = True
         interval = state.config.index_interval_bytes
         state.segments, self.recovered = recovery.recover(
-            state.disk, state.directory, state.segments, recovery_point, interval, progress
-        )
+            state.disk, state.directory, state.segments, recovery_point, interval, progress, keeper,
+            dense=not (state.config.compact or known.compacted),
+        )  # fmt: skip
+        end, ended = self.recovered.end_offset, max(known.high_watermark, known.end_offset)
+        epochs = self.recovered.epochs
+        if keeper.mark is not None or end < ended:
+            damage, lost = (keeper.mark or (Damage.SHORT,))[0], ended
+            if keeper.mark is not None:
+                lost = keeper.mark.lost_offset
+            keeper.found(damage, end, lost, epochs[-1].epoch if epochs else NO_EPOCH)
         last = state.segments[-1]
         sizes = None if self.recovered.rewritten else found.segments[last.base_offset]
         last.allocate_indexes(self.shape.index_bytes_max, sizes)
@@ -215,6 +251,14 @@ class Log:
         for transaction in ended:
             if transaction.last_offset >= first.base_offset:
                 state.segment_of(transaction.last_offset).txn_index.append(transaction)
+
+    def mend(self, *, keep: bool = False) -> None:
+        """It is in sync again: its mark goes, and what was cut off unless it is to be kept. Raises
+        StorageError."""
+        with self.durability.lock, storage_errors(self.directory, "remove what was kept"):
+            if not self.state.abandoned:
+                unmark(self.disk, self.directory, keep=keep)
+            self.mark = None
 
     def close(self) -> None:
         """Sync everything, so that the next `open` need not recover, and close the files. Raises
@@ -367,6 +411,13 @@ class Log:
     def epochs(self) -> LeaderEpochs:
         """The leader epochs of this log, read at first use. Raises StorageError."""
         return self.state.epochs
+
+    @property
+    def last_batch_epoch(self) -> int:
+        """The leader epoch of the last batch. Of a log from which all records were deleted: of what
+        was last before its start; -1 where that is not known."""
+        end, epochs = self.state.log_end_offset, self.state.epochs
+        return epochs.epoch_of(end - 1 if end > self.state.log_start_offset else end)
 
     @property
     def dead(self) -> StorageError | None:
@@ -626,3 +677,52 @@ class Log:
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """Where `epoch`, or the largest one below it, ends in this log (KIP-101, KIP-279)."""
         return self.state.epochs.end_offset(epoch, self.state.log_end_offset)
+
+
+def _closed_end(
+    found: recovery.Found, segments: list[Segment], recovery_point: int, known: Known
+) -> tuple[Known, bool]:
+    """Whether a log of which only its directory tells that it was closed ends where that says, or
+    has to be checked all the same. Raises OSError."""
+    end = recovery.clean_end_offset(found, segments, recovery_point)
+    if end is not None and segments[-1].size:
+        with contextlib.suppress(CorruptBatch):
+            if recovery.walked_end_offset(segments[-1]) >= end:
+                return known, True
+        return known._replace(end_offset=end), False
+    return known, True
+
+
+def _without_hole(
+    keeper: Keeper, found: recovery.Found, segments: list[Segment], known: Known
+) -> list[Segment]:
+    """The segments; none where the first is missing: what follows is no log by itself. Raises
+    OSError."""
+    first = segments[0].base_offset
+    begins = min([b for b in (*found.widowed, known.first_offset) if b >= 0], default=first)
+    if begins >= first:
+        return segments
+    keeper.found(Damage.MISSING_FILE, begins, max(segments[-1].base_offset, known.end_offset))
+    for segment in segments:
+        for path in keeper.drop(segment):
+            with contextlib.suppress(FileNotFoundError):
+                keeper.disk.remove(path)
+    return []
+
+
+def _checked_from(
+    found: recovery.Found,
+    segments: list[Segment],
+    recovery_point: int,
+    config: LogConfig,
+    known: Known,
+) -> int:
+    """From where on the log is checked: from its start if it changed since it was closed, and
+    before the first segment that is missing. Raises OSError."""
+    if not segments or known.end_offset >= 0:
+        return 0
+    holes = list(found.widowed)
+    if not (config.compact or known.compacted):
+        hole = recovery.hole_below(segments, recovery_point)
+        holes += [] if hole is None else [hole]
+    return min([recovery_point, *(hole - 1 for hole in holes)])

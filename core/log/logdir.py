@@ -28,6 +28,7 @@ from pk.core.log.failures import (
     StorageError,
 )
 from pk.core.log.files import Disk, Lock, LockHeld
+from pk.core.log.recovery import Contents
 from pk.core.log.txnindex_sizes import Sizes
 from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
 
@@ -90,6 +91,8 @@ class LogDir:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.aborted: dict[str, Sizes] = {}
         """Of the logs that were closed, what their indexes of aborted transactions held."""
+        self.is_noted = False
+        """Whether the last broker noted what its logs were closed as."""
         self.closed: dict[str, bytes] = {}
         """Of the logs that were closed and are not open yet, what they were closed as."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
@@ -103,21 +106,27 @@ class LogDir:
     def __repr__(self) -> str:
         return f"LogDir({self.path!r})"
 
-    def take_closed(self, tp: TopicPartition, path: str, topic_id: Uuid) -> ClosedLog | None:
-        """What the log of a partition of this topic, at `path`, was closed as, if that was noted
-        and it is as it was; once only. Raises OSError."""
+    def take_closed(
+        self, tp: TopicPartition, path: str, topic_id: Uuid
+    ) -> ClosedLog | Contents | None:
+        """What the log of a partition of this topic, at `path`, was closed as, if that was noted;
+        once only. Where its files have changed since it is what they held then. Raises OSError."""
         document = self.closed.pop(str(tp), None)
         if document is None:
             return None
         try:
             closed = closed_logs.closed_log(self.disk, path, topic_id, document)
+            before = None
+            if closed is None:
+                before = closed_logs.closed_before(self.disk, path, topic_id, document)
         except CborError as e:
             logger.warning("%s: %s cannot be read: %s", path, closed_logs.NOTE, e)
             self.closed.clear()  # another program's, maybe: then each log would say so
             return None
-        if closed is None or closed.contents.end_offset != self.recovery_points.get(tp, 0):
+        contents = before if closed is None else closed.contents
+        if contents is None or contents.end_offset != self.recovery_points.get(tp, 0):
             return None
-        return closed
+        return closed or before
 
     def free_bytes(self) -> tuple[int, int]:
         """(total, usable) bytes of its file system. Raises StorageError."""
@@ -199,6 +208,7 @@ class LogDir:
         if txnindex_sizes.NOTE in names:
             self.aborted = self._take_note(txnindex_sizes.NOTE, txnindex_sizes.parse_note)
         if closed_logs.NOTE in names:
+            self.is_noted = self.clean
             self.closed = self._take_note(closed_logs.NOTE, closed_logs.parse_note)
 
     def _take_note(self, name: str, parse: Callable[[bytes], dict[str, T]]) -> dict[str, T]:

@@ -6,9 +6,17 @@ the snapshot that closing wrote carries the end offset in its name, and the reco
 same. Everything else waits for its first use.
 
 After a crash everything above the recovery point is suspect: from the segment that holds it on,
-every batch is read and checked (size, magic, CRC, offsets that grow), the indexes are rebuilt, and
-at the first batch that is not whole the log is cut and later segments go. What is below the
-recovery point was synced before that moved.
+every batch is read and checked (size, magic, CRC, offsets and leader epochs that grow), the indexes
+are rebuilt, and at the first batch that is not whole the log is cut and later segments go. What is
+below the recovery point was synced before that moved; of that it is only seen that no segment is
+missing.
+
+Where a cut takes more than the torn end that a crash leaves, the log is marked as damaged, and what
+is cut off is kept (damaged.py).
+
+No CRC covers a batch's offset and its leader epoch. One that stands out from those before and
+behind it is wrong, and the log is cut before it: a log that claims a later end or epoch than it has
+would be taken for the longest (core/meta/unclean_recovery.py).
 
 The state of producers is the newest snapshot that can be read, not above the end, and the headers
 behind it.
@@ -18,11 +26,13 @@ import contextlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import field
+from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 from pk.core.lazy_dataclass import dataclass
 from pk.core.log.checked_bytes import READ_BYTES, checked_batches
 from pk.core.log.checkpoints import PARTITION_METADATA
+from pk.core.log.damaged import MARK, Damage, Keeper
 from pk.core.log.epochs import EpochStart, LeaderEpochs
 from pk.core.log.files import Disk
 from pk.core.log.oldformat import begins_with_message
@@ -68,9 +78,14 @@ class Found:
     snapshots: list[int] = field(default_factory=new_list)
     snapshot_bytes: dict[int, int] = field(default_factory=new_dict)
     leftovers: list[str] = field(default_factory=new_list)
+    widowed: list[int] = field(default_factory=new_list)
+    """Base offsets of segments whose log is gone and whose indexes are not, though no crash while
+    it was dropped explains that."""
     swaps: list[str] = field(default_factory=new_list)
     """Every name, if one says that a crash cut a swap short (swap.py)."""
     has_epochs: bool = False
+    is_marked: bool = False
+    """Whether the log was found damaged before (damaged.py)."""
 
 
 class Contents(NamedTuple):
@@ -133,12 +148,19 @@ def find(disk: Disk, directory: str) -> Found:
                 found.leftovers.append(name)
         elif name == EPOCHS_FILE:
             found.has_epochs = True
+        elif name == MARK:
+            found.is_marked = True
         elif name.endswith(LEFTOVERS):
             found.leftovers.append(name)
     for base, sizes in list(found.segments.items()):
         if LOG not in sizes:  # an index whose log is gone
             found.leftovers += [file_name(base, suffix) for suffix in sizes]
             del found.segments[base]
+            if not any(name.startswith(file_name(base, LOG)) for name in names):
+                found.widowed.append(base)
+    last = max(found.segments, default=-1)
+    # The last one may have been made just before the crash.
+    found.widowed = sorted(base for base in found.widowed if base < last)
     return found
 
 
@@ -165,24 +187,40 @@ def check_segment(
     segment: Segment,
     index_interval_bytes: int,
     progress: Progress | None = None,
-    following: int | None = None,
+    following: Sequence[Segment] = (),
+    keeper: Keeper | None = None,
+    *,
+    dense: bool = False,
+    latest: int = NO_EPOCH,
+    limit: int | None = None,
 ) -> Cut:
     """Read a segment whole, rebuild its indexes, cut it where it stops being a log: at the latest
-    before `following`, where the next segment begins. Raises OSError.
+    where the first of those begins that are `following`. `keeper` hears of what is cut off.
+    `dense`: no offset was ever removed from the log. `latest` is the leader epoch of the batch
+    before it, where that is known. Nothing from position `limit` on is looked at. Raises OSError.
 
     The segment is active afterwards, its index of aborted transactions empty.
     """
     head, outdated = segment.file.pread(min(READ_BYTES, segment.size), 0), 0
     if rewritten := begins_with_message(head):
         outdated, head = segment.modernize(mend=True) or 0, b""
+    offset_max = (following[0].base_offset if following else segment.base_offset + OFFSETS_MAX) - 1
     segment.rebuild_started()
     end_offset, end_position, reported, size = segment.base_offset, 0, 0, segment.size
-    epochs, latest, has_producers = list[EpochStart](), NO_EPOCH, False
-    offset_max = end_offset + OFFSETS_MAX if following is None else following - 1
+    epochs, has_producers, epoch_before = list[EpochStart](), False, latest
+    leap: _Leap | None = None
+    odd: int | None = None
     with contextlib.suppress(CorruptBatch):
-        for position, header in checked_batches(segment.file, 0, segment.size, head):
+        end = segment.size if limit is None else limit
+        for position, header in checked_batches(segment.file, 0, end, head):
+            if leap is not None and leap.is_odd(header):
+                odd = leap.position
+                break
             if header.base_offset < end_offset or header.last_offset > offset_max:
                 break
+            leap = None
+            if header.base_offset > end_offset or header.leader_epoch > latest:
+                leap = _Leap(position, end_offset, latest, header)
             place = BatchPlace(header.last_offset, header.base_offset, position)
             segment.note(place, header.size, header.max_timestamp, index_interval_bytes)
             end_offset, end_position = header.next_offset, position + header.size
@@ -194,14 +232,42 @@ def check_segment(
             if progress is not None and end_position - reported >= PROGRESS_BYTES:
                 progress.checked(end_position - reported)
                 reported = end_position
+        else:
+            if dense and leap is not None and leap.header.base_offset > leap.offset:
+                odd = leap.position
+    if odd is not None and limit is None and not rewritten:
+        return check_segment(
+            segment, index_interval_bytes, progress, following, keeper,
+            dense=dense, latest=epoch_before, limit=odd,
+        )  # fmt: skip
     if progress is not None:
         progress.checked(size - reported)
     cut = segment.size - end_position
     if cut:
+        if keeper is not None:
+            keeper.cut(segment, end_position, end_offset, [*following])
         segment.truncate_bytes(end_position)
     segment.checked.add(0, end_position)
     segment.txn_index.clear()
     return Cut(end_offset, cut + outdated, 0, epochs, has_producers, rewritten)
+
+
+class _Leap(NamedTuple):
+    """A batch that begins behind the end of the one before it, or in a later leader epoch."""
+
+    position: int
+    offset: int
+    """Where the batch before ended."""
+    epoch: int
+    """Its leader epoch."""
+    header: BatchHeader
+
+    def is_odd(self, following: BatchHeader) -> bool:
+        """Whether this one stands out from the batches before and behind it."""
+        count = self.header.last_offset_delta + 1
+        if following.base_offset < self.header.next_offset:
+            return following.base_offset == self.offset + count
+        return max(self.epoch, 0) <= following.leader_epoch < self.header.leader_epoch
 
 
 def has_no_producers(found: Found, checked: Cut) -> bool:
@@ -223,9 +289,13 @@ def recover(
     recovery_point: int,
     index_interval_bytes: int,
     progress: Progress | None = None,
+    keeper: Keeper | None = None,
+    *,
+    dense: bool = False,
 ) -> tuple[list[Segment], Cut]:
     """Check everything from the segment that holds the recovery point on; the segments that are
-    left, the last of them active. Raises OSError.
+    left, the last of them active. `keeper` hears of what is cut off; `dense` as in `check_segment`.
+    Raises OSError.
 
     A segment ends where the next begins; if it does not, what lay between is lost, and what follows
     must go too. (Where compaction took the end of a segment that does not hold, but then the
@@ -238,22 +308,44 @@ def recover(
         progress.due(sum(segment.size for segment in segments[first:]))
     cut_bytes, epochs, has_producers, rewritten = 0, list[EpochStart](), False, False
     for i in range(first, len(segments)):
-        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
-        cut = check_segment(segments[i], index_interval_bytes, progress, following)
+        rest = segments[i + 1 :]
+        following = rest[0].base_offset if rest else None
+        latest = epochs[-1].epoch if epochs else NO_EPOCH
+        cut = check_segment(
+            segments[i], index_interval_bytes, progress, rest, keeper, dense=dense, latest=latest
+        )
         cut_bytes += cut.bytes_cut
         epochs += [e for e in cut.epochs if not epochs or e.epoch > epochs[-1].epoch]
         has_producers |= cut.has_producers
         rewritten |= cut.rewritten
         if following is None or cut.end_offset != following:
-            dropped = segments[i + 1 :]
-            for gone in dropped:
+            if keeper is not None and keeper.mark is None and any(one.size for one in rest):
+                keeper.found(Damage.MISSING_FILE, cut.end_offset, rest[-1].base_offset)
+            for gone in rest:
                 cut_bytes += gone.size
-                for path in gone.rename(directory, DELETED):
+                for path in (
+                    gone.rename(directory, DELETED) if keeper is None else keeper.drop(gone)
+                ):
                     disk.remove(path)
-            done = Cut(cut.end_offset, cut_bytes, len(dropped), epochs, has_producers, rewritten)
+            done = Cut(cut.end_offset, cut_bytes, len(rest), epochs, has_producers, rewritten)
             return segments[: i + 1], done
         segments[i].deactivate()
     raise AssertionError("a log has at least one segment")
+
+
+def hole_below(segments: list[Segment], offset: int) -> int | None:
+    """Where the first segment begins that does not begin where the one before it ends, of those
+    that begin at `offset` or before it; None where all do. For logs of which no offset was ever
+    removed. Raises OSError."""
+    for segment, following in pairwise(segments):
+        if following.base_offset > offset:
+            break
+        end = segment.base_offset
+        with contextlib.suppress(CorruptBatch):
+            end = walked_end_offset(segment)
+        if end != following.base_offset:
+            return following.base_offset
+    return None
 
 
 def batches_between(

@@ -159,14 +159,25 @@ HARMS: dict[str, Callable[[MemoryDisk], None]] = {
     "a crash left a file": lambda disk: disk.open(segment(99, ".log.deleted")).pwrite(b"x", 0),
     "the epochs are gone": lambda disk: disk.remove(f"/data/{ROLLED}/leader-epoch-checkpoint"),
     "the metadata is gone": lambda disk: disk.remove(f"/data/{ROLLED}/partition.metadata"),
-    "a segment is gone": lambda disk: disk.remove(segment(last_base(disk), ".log")),
-    "a segment was cut": lambda disk: (
-        file := disk.open(segment(last_base(disk), ".log"))
-    ).truncate(file.size() * 4 // 5),
-    "another program appended": lambda disk: (
-        file := disk.open(segment(last_base(disk), ".log"))
-    ).pwrite(make_batch(base_offset=30, leader_epoch=3), file.size()),
 }
+
+OF_RECORDS: dict[str, tuple[Callable[[MemoryDisk], object], int]] = {
+    "a segment is gone": (lambda disk: disk.remove(segment(last_base(disk), ".log")), 25),
+    "a segment was cut": (
+        lambda disk: (file := disk.open(segment(last_base(disk), ".log"))).truncate(
+            file.size() * 4 // 5
+        ),
+        29,
+    ),
+    "the first segment is gone": (lambda disk: disk.remove(segment(5, ".log")), 7),
+    "another program appended": (
+        lambda disk: (file := disk.open(segment(last_base(disk), ".log"))).pwrite(
+            make_batch(base_offset=30, leader_epoch=3), file.size()
+        ),
+        31,
+    ),
+}
+"""What happens to records, and where the log ends then."""
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -179,6 +190,16 @@ def test_what_has_changed_meanwhile_is_found_as_without_the_note(harm: str) -> N
     assert asked_of(with_note, ROLLED) or harm == "an index was cut"
     assert f"list /data/{PRODUCED}" not in with_note.asked
     assert found == listed(without)
+
+
+@pytest.mark.parametrize("harm", OF_RECORDS)
+def test_a_log_whose_records_have_changed_meanwhile_is_checked(harm: str) -> None:
+    disk = closed()
+    change, end = OF_RECORDS[harm]
+    change(disk)
+    log = open_dirs(disk).open_log(ROLLED, TOPIC_ID, CONFIG, NOW)
+    assert log.log_end_offset == end
+    assert (log.mark is not None) == (end < 30)
 
 
 def test_a_log_of_another_topic_is_not_taken_for_ours() -> None:

@@ -357,9 +357,9 @@ async def test_a_damaged_log_stays_where_it_is_and_the_broker_goes_on() -> None:
         await make_topic(caller, "t")
         append(node, 50)
         here, target = node.broker.replicas.partition("t", 0).log.log_dir.path, other(node)
-    file = disk.open(f"{here}/t-0/{0:020d}.log")
-    file.pwrite(b"\xff\xff\xff", file.size() // 2)
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
+        file = disk.open(f"{here}/t-0/{0:020d}.log")
+        file.pwrite(b"\xff\xff\xff", file.size() // 2)
         assert await ask(caller, target) == ErrorCode.NONE
         while node.broker.alter_log_dirs.moves(node.broker.replicas.directories[target == "/b"]):  # noqa: ASYNC110
             await trio.sleep(0.001)

@@ -15,7 +15,9 @@ from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
 
 ALWAYS = CompactionConfig(min_dirty_ratio=0.0, delete_retention_ms=1000)
-SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, segment_index_bytes=600)
+SMALL = LogConfig(
+    segment_bytes=600, index_interval_bytes=100, segment_index_bytes=600, compact=True
+)
 
 
 class Write(NamedTuple):

@@ -1,0 +1,214 @@
+"""What is wrong with a log that lost more than the end that a crash may tear, and what was cut off
+because of it.
+
+A crash takes what was not synced, so the last batches may be missing or torn: that is no damage. It
+is damage where whole batches lie behind one that is not, where a file is missing, where the log
+ends below what was once committed on this very disk, or where there is no log at all though there
+was one. Such a replica must not be preferred to a whole one (core/meta/unclean_recovery.py), also
+not after the next restart, when the log is sound again because it was cut. So it is marked, before
+anything is cut, and the mark stays until the replica is in sync again.
+
+What is cut off is kept beside the log, as long as the mark: the end of a segment is copied, whole
+segments are renamed. These are files of the partition's directory whose names end in `.damaged`;
+none of pk's or Kafka's tools reads them.
+
+.pk_damaged    CBOR of [damage, log end after the cut, log end before it as far as it is known, high
+               watermark as it was checkpointed, leader epoch of the last batch that is left]
+"""
+
+import contextlib
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from pk.core import cbor
+from pk.core.cbor import CborError
+from pk.core.log.checked_bytes import READ_BYTES, has_its_crc, header_of
+from pk.core.log.files import Disk, File
+from pk.core.log.segment import LOG, Segment, file_name
+from pk.core.record.batch import HEADER_BYTES, MAGIC, MAGIC_AT
+from pk.core.values import NO_EPOCH, NO_OFFSET
+
+MARK: Final = ".pk_damaged"
+KIND: Final = "pk.damaged"
+VERSION: Final = 0
+KEPT: Final = ".damaged"
+"""Ends the names of files with what was cut off."""
+_OFFSETS_MAX: Final = 1 << 32
+"""No log is believed to go on with an offset that is so much higher."""
+
+
+class Damage(IntEnum):
+    """What is wrong with a log; in reports, so numbers are for ever."""
+
+    NONE = 0
+    CORRUPT = 1
+    """A batch is not whole, and whole ones lie behind it."""
+    MISSING_FILE = 2
+    SHORT = 3
+    """It ends below its own high watermark, or below where it ended when it was closed."""
+    MISSING = 4
+    """It was made anew, though the broker had one."""
+    FOREIGN = 5
+    """What was there was another topic's."""
+    UNREADABLE = 6
+
+    @property
+    def words(self) -> str:
+        """The same for people."""
+        return _WORDS[self]
+
+
+_WORDS: Final = {
+    Damage.NONE: "sound",
+    Damage.CORRUPT: "a batch in its middle is damaged",
+    Damage.MISSING_FILE: "a file is missing",
+    Damage.SHORT: "it ends below what was committed",
+    Damage.MISSING: "its files are gone",
+    Damage.FOREIGN: "its directory is another topic's",
+    Damage.UNREADABLE: "it cannot be opened",
+}
+
+
+class Known(NamedTuple):
+    """What is known of a log besides its files."""
+
+    high_watermark: int = NO_OFFSET
+    """As it was checkpointed."""
+    end_offset: int = NO_OFFSET
+    """Where it ended when it was closed, if its files have changed since."""
+    first_offset: int = NO_OFFSET
+    """Where its first segment began then."""
+    damage: Damage = Damage.NONE
+    """What is wrong if it is made anew."""
+    compacted: bool = False
+    """Whether offsets were removed from it."""
+    must_look: bool = False
+    """Whether it was closed, and its files are to say that it ends where it was."""
+
+
+class Mark(NamedTuple):
+    """That a log was found damaged, and how."""
+
+    damage: Damage
+    end_offset: int
+    """Where the log ended after the cut."""
+    lost_offset: int
+    """Where it had ended, as far as that is known."""
+    high_watermark: int = NO_OFFSET
+    """As it was checkpointed."""
+    last_epoch: int = NO_EPOCH
+    """The leader epoch of the last batch that was left."""
+
+
+def read_mark(disk: Disk, directory: str) -> Mark | None:
+    """The mark of a log; None where it has none. One that cannot be read says that something is
+    wrong. Raises OSError."""
+    try:
+        content = disk.read(f"{directory}/{MARK}")
+    except FileNotFoundError:
+        return None
+    try:
+        body: Any = cbor.loads(KIND, content, VERSION)[1]
+        damage, end, lost, high_watermark, epoch = body
+        return Mark(Damage(damage), end, lost, high_watermark, epoch)
+    except (CborError, TypeError, ValueError):
+        return Mark(Damage.CORRUPT, 0, 0)
+
+
+def write_mark(disk: Disk, directory: str, mark: Mark) -> None:
+    """Mark a log, durably. Raises OSError."""
+    disk.write(f"{directory}/{MARK}", cbor.dumps(KIND, VERSION, [int(mark.damage), *mark[1:]]))
+    disk.sync_dir(directory)
+
+
+def kept_files(disk: Disk, directory: str) -> dict[str, int]:
+    """The files with what was cut off, and their sizes. Raises OSError."""
+    found = disk.list(directory).items()
+    return {f"{directory}/{name}": e.size for name, e in found if name.endswith(KEPT)}
+
+
+def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
+    """The replica is in sync again: what was kept goes, unless it is to stay, and then the mark.
+    Raises OSError."""
+    kept = [] if keep else [*kept_files(disk, directory)]
+    for path in [*kept, f"{directory}/{MARK}"]:
+        with contextlib.suppress(FileNotFoundError):
+            disk.remove(path)
+
+
+class Keeper:
+    """Sees to what recovery cuts off of one log."""
+
+    def __init__(self, disk: Disk, directory: str, high_watermark: int) -> None:
+        self.disk = disk
+        self._directory = directory
+        self._high_watermark = high_watermark
+        self.mark: Mark | None = None
+        """What was found wrong; None for nothing."""
+        self.kept_bytes = 0
+
+    def found(
+        self, damage: Damage, end_offset: int, lost_offset: int, last_epoch: int = NO_EPOCH
+    ) -> None:
+        """The log is damaged, and ends at `end_offset`: mark it now, before anything is cut. Raises
+        OSError."""
+        before = read_mark(self.disk, self._directory)
+        if before is not None:
+            if damage is Damage.SHORT:
+                damage = before.damage  # which cut it so short
+            lost_offset = max(lost_offset, before.lost_offset)
+            self._high_watermark = max(self._high_watermark, before.high_watermark)
+        lost_offset = max(lost_offset, self._high_watermark)
+        self.mark = Mark(damage, end_offset, lost_offset, self._high_watermark, last_epoch)
+        write_mark(self.disk, self._directory, self.mark)
+
+    def cut(self, segment: Segment, position: int, offset: int, following: list[Segment]) -> None:
+        """The segment is going to be cut at `position`, which is at `offset`, and those that follow
+        dropped. Raises OSError."""
+        rest = [one for one in following if one.size]
+        if rest or has_batch_behind(segment.file, position, segment.size, offset):
+            lost = rest[-1].base_offset if rest else offset
+            self.found(Damage.CORRUPT, offset, lost)
+            self._copy(segment, position)
+
+    def drop(self, segment: Segment) -> list[str]:
+        """Take a segment away that follows a cut; the paths of files to remove. Raises OSError."""
+        if self.mark is not None and segment.size:
+            self.kept_bytes += segment.size
+            return segment.rename(self._directory, KEPT)[1:]
+        return segment.rename(self._directory, ".deleted")
+
+    def _copy(self, segment: Segment, position: int) -> None:
+        """Copy the end of a segment from `position` on, as far as there is room."""
+        path = f"{self._directory}/{file_name(segment.base_offset, LOG)}{KEPT}"
+        copy = self.disk.open(path)
+        at = 0
+        try:
+            with contextlib.suppress(OSError):  # no room: to go on counts for more
+                while piece := segment.file.pread(READ_BYTES, position + at):
+                    copy.pwrite(piece, at)
+                    at += len(piece)
+                copy.sync()
+        finally:
+            copy.close()
+        self.kept_bytes += at
+
+
+def has_batch_behind(file: File, position: int, size: int, offset: int) -> bool:
+    """Whether a whole batch of a later offset lies anywhere from `position` on. Raises OSError."""
+    magic, at = bytes((MAGIC,)), position
+    while size - at >= HEADER_BYTES:
+        chunk = file.pread(min(READ_BYTES, size - at), at)
+        found = chunk.find(magic, MAGIC_AT)
+        while found >= 0 and len(chunk) - (begin := found - MAGIC_AT) >= HEADER_BYTES:
+            header = header_of(chunk, begin)
+            if (
+                offset < header.base_offset < offset + _OFFSETS_MAX
+                and HEADER_BYTES <= header.size <= size - at - begin
+                and header.last_offset_delta >= 0
+                and has_its_crc(file, at + begin, header, chunk, begin)
+            ):
+                return True
+            found = chunk.find(magic, found + 1)
+        at += max(len(chunk) - HEADER_BYTES + 1, 1)
+    return False

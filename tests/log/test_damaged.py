@@ -1,0 +1,235 @@
+"""A torn end is what a crash leaves; everything else is damage, which a log says of itself until it
+is in sync again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from log.support import NOW, append, make_batch
+from log.test_dirs import open_dirs
+
+from pk.core.log.config import LogConfig
+from pk.core.log.damaged import KEPT, MARK, Damage, kept_files
+from pk.core.log.log import Log
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.record.batch import iter_headers
+from pk.core.values import TopicPartition
+
+TP, TOPIC_ID = TopicPartition("t", 0), b"t" * 16
+CONFIG = LogConfig(segment_bytes=1000)
+PATH = "/data/t-0"
+RECORDS = 12
+"""In segments of five."""
+
+
+def segment(base: int, suffix: str = ".log") -> str:
+    return f"{PATH}/{base:020d}{suffix}"
+
+
+def crashed(*, flushed: bool = False) -> MemoryDisk:
+    """A disk whose broker was killed with `RECORDS` records in the log, all committed."""
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    log = dirs.open_log(TP, TOPIC_ID, CONFIG, NOW)
+    for i in range(RECORDS):
+        append(log, make_batch(timestamp=NOW + i, size=100), epoch=i // 4)
+    if flushed:
+        log.flush(force=True)
+        dirs.write_recovery_points()
+    dirs.write_high_watermarks({TP: RECORDS})
+    dirs.release()
+    return disk
+
+
+def reopened(disk: MemoryDisk, *, expected: bool = False, topic_id: bytes = TOPIC_ID) -> Log:
+    dirs = open_dirs(disk)
+    log = dirs.open_log(TP, topic_id, CONFIG, NOW, expected=expected)
+    dirs.release()
+    return log
+
+
+def batch(disk: MemoryDisk, number: int) -> tuple[str, int]:
+    """Where batch `number` lies."""
+    base = number - number % 5
+    file = disk.open(segment(base))
+    positions = [at for at, _ in iter_headers(file.pread(file.size(), 0))]
+    return segment(base), positions[number - base]
+
+
+def flip(number: int, at: int, bit: int = 0) -> Callable[[MemoryDisk], None]:
+    """One bit of a batch is another."""
+
+    def change(disk: MemoryDisk) -> None:
+        path, position = batch(disk, number)
+        file = disk.open(path)
+        file.pwrite(bytes([file.pread(1, position + at)[0] ^ (1 << bit)]), position + at)
+
+    return change
+
+
+def cut_end(disk: MemoryDisk) -> None:
+    path, position = batch(disk, RECORDS - 1)
+    disk.open(path).truncate(position + 7)
+
+
+HARMS: dict[str, tuple[Callable[[MemoryDisk], object], Damage, int]] = {
+    "a flipped bit": (flip(6, 80), Damage.CORRUPT, 6),
+    "a flipped bit of an offset": (flip(6, 5), Damage.CORRUPT, 6),
+    "a flipped bit of a leader epoch": (flip(6, 13), Damage.CORRUPT, 6),
+    "a flipped bit of the last offset": (flip(11, 5), Damage.CORRUPT, 11),
+    "a segment torn in its middle": (
+        lambda disk: disk.open(segment(5)).truncate(300),
+        Damage.CORRUPT,
+        6,
+    ),
+    "a segment is gone": (
+        lambda disk: [disk.remove(segment(5, s)) for s in (".log", ".index", ".timeindex")],
+        Damage.MISSING_FILE,
+        5,
+    ),
+    "the log of a segment is gone": (
+        lambda disk: disk.remove(segment(5)),
+        Damage.MISSING_FILE,
+        5,
+    ),
+    "the log of the first segment is gone": (
+        lambda disk: disk.remove(segment(0)),
+        Damage.MISSING_FILE,
+        0,
+    ),
+    "the end is torn below what was committed": (cut_end, Damage.SHORT, 11),
+    "the directory is empty": (
+        lambda disk: [disk.remove(f"{PATH}/{name}") for name in disk.list(PATH)],
+        Damage.MISSING,
+        0,
+    ),
+    "the directory is gone": (lambda disk: disk.remove_tree(PATH), Damage.MISSING, 0),
+    "the disk is another": (lambda disk: disk.remove_tree("/data"), Damage.MISSING, 0),
+}
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_damaged_log_says_what_is_wrong_until_it_is_in_sync(harm: str, flushed: bool) -> None:
+    change, damage, end = HARMS[harm]
+    disk = crashed(flushed=flushed)
+    if flushed and damage is Damage.CORRUPT and "last" not in harm:
+        pytest.skip("what was synced is not read again: that is the scrubber's")
+    if flushed and damage is Damage.CORRUPT:
+        end = 11
+    change(disk)
+    log = reopened(disk, expected=True)
+    assert log.mark is not None and (log.mark.damage, log.log_end_offset) == (damage, end)
+    assert log.mark.end_offset == end
+    again = reopened(disk, expected=True)
+    assert again.mark == log.mark, "a restart does not make it whole"
+    assert again.log_end_offset == end
+    again.mend()
+    assert again.mark is None and not disk.exists(f"{PATH}/{MARK}")
+    assert kept_files(disk, PATH) == {}
+    disk.write("/data/replication-offset-checkpoint", b"0\n0\n")  # as of what it has now
+    assert reopened(disk, expected=True).mark is None
+
+
+def test_what_is_cut_off_is_kept_byte_for_byte() -> None:
+    disk = crashed()
+    whole = {base: disk.read(segment(base)) for base in (0, 5, 10)}
+    flip(6, 80)(disk)
+    path, position = batch(disk, 7)
+    flipped = disk.read(segment(5))
+    log = reopened(disk)
+    assert log.log_end_offset == 6
+    first = batch_end(whole[5], 6)
+    assert disk.read(segment(5) + KEPT) == flipped[first:]
+    assert whole[5][first:][: position - first] != flipped[first:position]
+    assert disk.read(segment(10) + KEPT) == whole[10]
+    assert log.kept_bytes == len(whole[5]) - first + len(whole[10])
+    assert path == segment(5)
+
+
+def batch_end(data: bytes, offset: int) -> int:
+    """Where the batch of `offset` begins."""
+    return next(at for at, header in iter_headers(data) if header.base_offset == offset)
+
+
+def test_a_torn_end_is_no_damage() -> None:
+    disk = crashed()
+    disk.remove("/data/replication-offset-checkpoint")
+    cut_end(disk)
+    log = reopened(disk)
+    assert (log.log_end_offset, log.mark, kept_files(disk, PATH)) == (RECORDS - 1, None, {})
+
+
+def test_a_batch_of_zeros_behind_is_a_torn_end() -> None:
+    """What a file system leaves of blocks that were allocated and not written."""
+    disk = crashed()
+    disk.remove("/data/replication-offset-checkpoint")
+    path, position = batch(disk, RECORDS - 1)
+    file = disk.open(path)
+    file.pwrite(bytes(file.size() + 5000 - position), position)
+    assert reopened(disk).mark is None
+
+
+def test_a_leader_that_changes_is_not_taken_for_damage() -> None:
+    disk = crashed()
+    log = reopened(disk)
+    assert log.mark is None
+    assert [e.epoch for e in log.epochs.entries] == [0, 1, 2]
+
+
+def test_a_new_log_of_another_topic_is_no_damage_and_an_expected_one_is() -> None:
+    assert reopened(crashed(), topic_id=b"u" * 16).mark is None
+    mark = reopened(crashed(), topic_id=b"u" * 16, expected=True).mark
+    assert mark is not None and mark.damage is Damage.FOREIGN
+
+
+def test_where_there_is_no_room_to_keep_anything_the_log_opens_all_the_same() -> None:
+    disk = crashed()
+    flip(6, 80)(disk)
+    disk.fail_next("write", suffix=f".log{KEPT}")
+    log = reopened(disk)
+    assert log.log_end_offset == 6 and log.mark is not None
+
+
+def test_a_mark_that_cannot_be_read_says_that_something_is_wrong() -> None:
+    disk = crashed()
+    disk.write(f"{PATH}/{MARK}", b"?")
+    mark = reopened(disk).mark
+    assert mark is not None and mark.damage is Damage.CORRUPT
+
+
+def test_a_closed_log_keeps_its_mark() -> None:
+    disk = crashed()
+    flip(6, 80)(disk)
+    dirs = open_dirs(disk)
+    dirs.open_log(TP, TOPIC_ID, CONFIG, NOW)
+    dirs.close({TP: 6})
+    mark = open_dirs(disk).open_log(TP, TOPIC_ID, CONFIG, NOW).mark
+    assert mark is not None and mark.damage is Damage.CORRUPT
+
+
+@pytest.mark.parametrize("byte", range(0, 1400, 7))
+def test_wherever_a_bit_flips_no_log_claims_more_than_it_has(byte: int) -> None:
+    """Of records that are left each is what was written, at its offset and in its epoch."""
+    disk = crashed()
+    whole = {}
+    for base in (0, 5, 10):
+        data = disk.read(segment(base))
+        for at, header in iter_headers(data):
+            whole[header.base_offset] = data[at : at + header.size]
+    sizes = {base: len(disk.read(segment(base))) for base in (0, 5, 10)}
+    base = 0
+    while byte >= sizes[base]:
+        byte -= sizes[base]
+        base += 5
+        if base > 10:
+            return
+    file = disk.open(segment(base))
+    file.pwrite(bytes([file.pread(1, byte)[0] ^ 0x20]), byte)
+    log = reopened(disk)
+    if log.log_end_offset < RECORDS:
+        assert log.mark is not None, "it was committed"
+    assert log.log_end_offset <= RECORDS
+    for offset in range(log.log_end_offset):
+        assert log.read_bytes(offset, 1, log.log_end_offset) == whole[offset]
