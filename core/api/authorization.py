@@ -270,6 +270,8 @@ NEEDS: Final[Mapping[int, tuple[Need, ...]]] = {
     91: (_group(_O.READ), _topics(_O.READ, "topics[].topic_name")),
     92: (_group(_O.DELETE), _topics(_O.READ, "topics[].topic_name")),
     10_000: (_cluster(_O.ALTER),),
+    10_001: (_cluster(_O.CLUSTER_ACTION),),
+    10_002: (_cluster(_O.ALTER),),
 }
 """API key → what it needs, in the order in which it is asked."""
 

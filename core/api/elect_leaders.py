@@ -6,7 +6,7 @@ Before v1 there is no error for the whole: each partition that was asked for has
 
 from typing import Final
 
-from pk.core.api.decide import decided
+from pk.core.api.decide import decided, the_controller
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -19,9 +19,10 @@ _VERSION_ERROR: Final = 1
 async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect, each partition by itself. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
+    reports = the_controller(context).unclean_recovery.reports()
     response: ElectLeadersResponse = await decided(
         context,
-        lambda image: elections.elect_leaders(image, request, config),
+        lambda image: elections.elect_leaders(image, request, config, reports),
         request,
         request.timeout_ms,
     )

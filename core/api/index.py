@@ -87,6 +87,7 @@ _BROKER: Final = (
     late("describe_share_group_offsets.API", 90, 0, 1, parks=True),
     late("alter_share_group_offsets.API", 91, 0, 0, parks=True),
     late("delete_share_group_offsets.API", 92, 0, 0, parks=True),
+    late("pk_unclean_recovery.API", 10_002, 0, 0, forwarded=True),
 )
 
 APIS: Final[tuple[AnyApi, ...]] = tuple(
@@ -114,6 +115,7 @@ _DECIDED: Final = (
     late("describe_quorum.API", 55, 0, 2, forwarded=True),
     late("update_features.API", 57, 0, 2, forwarded=True),
     late("unregister_broker.API", 64, 0, 0, forwarded=True),
+    late("pk_unclean_recovery.API", 10_002, 0, 0, forwarded=True),
 )
 
 CONTROLLER_APIS: Final[tuple[AnyApi, ...]] = tuple(
@@ -136,6 +138,7 @@ CONTROLLER_APIS: Final[tuple[AnyApi, ...]] = tuple(
             late("allocate_producer_ids.API", 67, 0, 0),
             late("controller_registration.API", 70, 0, 0),
             late("assign_replicas_to_dirs.API", 73, 0, 0),
+            late("pk_replica_logs.API", 10_001, 0, 0),
         ),
         key=lambda api: api.key,
     )

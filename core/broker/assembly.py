@@ -31,6 +31,7 @@ from pk.core.broker.replication.fetch_sessions import FetchSessions
 from pk.core.broker.replication.lost_leaders import LostLeaders
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
+from pk.core.broker.replication.replica_logs import ReplicaLogs
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import ReplicationQuotas
 from pk.core.broker.requests.audit_log import AuditLog
@@ -91,9 +92,18 @@ def assemble(
     authorization = Authorization(config, AuditLog())
     lost_leaders, just_fenced = LostLeaders(state, purgatory), JustFenced()
 
+    replica_logs = ReplicaLogs(state, replicas, link)
+
     def fetcher(leader: int, index: int) -> ReplicaFetcher:
         return ReplicaFetcher(
-            leader, index, state, replicas, peers, quotas.follower, lost_leaders.lost
+            leader,
+            index,
+            state,
+            replicas,
+            peers,
+            quotas.follower,
+            lost_leaders.lost,
+            replica_logs.stopped,
         )
 
     assignments = AssignmentsManager(state, replicas, link)
@@ -139,6 +149,7 @@ def assemble(
         lost_leaders=lost_leaders,
         just_fenced=just_fenced,
         assignments=assignments,
+        replica_logs=replica_logs,
         alter_log_dirs=AlterLogDirsManager(
             replicas, dirs, background.start_soon, quotas.directories, assignments.moved
         ),

@@ -46,6 +46,7 @@ from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManage
 from pk.core.broker.replication.fetch_sessions import FetchSessions
 from pk.core.broker.replication.lost_leaders import LostLeaders
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
+from pk.core.broker.replication.replica_logs import ReplicaLogs
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import ReplicationQuotas
 from pk.core.broker.requests.authorization import Authorization
@@ -107,6 +108,8 @@ class Broker:
     just_fenced: JustFenced
     assignments: AssignmentsManager
     """Tell the controller which directory holds each replica."""
+    replica_logs: ReplicaLogs
+    """Tell the controller how far the logs of partitions without a leader go."""
     alter_log_dirs: AlterLogDirsManager
     topics_on_demand: OnDemand
     """Creates topics that clients request by name."""
@@ -171,6 +174,7 @@ class Broker:
         nursery.start_soon(self.purgatory.serve)
         nursery.start_soon(self.alter_partition.run)
         nursery.start_soon(self.assignments.run)
+        nursery.start_soon(self.replica_logs.run)
         nursery.start_soon(self._await_room)
 
     async def stop_coordinators(self) -> None:
@@ -220,6 +224,7 @@ class Broker:
         # These may be late: a partition that is not fetched yet is fetched a moment later.
         await self.fetchers.follow(opened, found)
         await self.assignments.follow(opened, found)
+        await self.replica_logs.follow(opened, found)
         await self.replicas.retire(gone)
         if await finish(self.replicas.lacking_room(image)):
             self._lacks_room.set()

@@ -77,6 +77,8 @@ class BrokerMetrics:
         """How long syncs of logs took, in ms."""
         self.isr_shrinks = Counter()
         self.isr_expands = Counter()
+        self.committed_cut = Counter()
+        """Times that a follower's log was below its high watermark not its leader's."""
 
     def topic(self, name: str) -> TopicMetrics:
         """The counters of a topic."""

@@ -65,6 +65,12 @@ def metrics_of(broker: Broker) -> Turns[list[Metric]]:
             [Sample(counted.isr_expands.value)],
         ),
         Metric(
+            f"{_REPLICAS}CommittedRecordsLackingPerSec",
+            "counter",
+            "Times that a leader lacked records that its follower knew as committed.",
+            [Sample(counted.committed_cut.value)],
+        ),
+        Metric(
             "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
             "histogram",
             "How long syncs of logs take, in ms.",
@@ -156,6 +162,8 @@ def _partitions(broker: Broker) -> Turns[list[Metric]]:
     for partition in list(broker.replicas):
         tally["PartitionCount"] += 1
         tally["OfflineReplicaCount"] += partition.offline is not None
+        tally["DamagedReplicaCount"] += partition.log.mark is not None
+        tally["StoppedReplicaCount"] += partition.stopped
         if partition.leads:
             known = image.partition(*partition.tp)
             in_sync = len(partition.isr)
@@ -177,6 +185,8 @@ def _partitions(broker: Broker) -> Turns[list[Metric]]:
             ("UnderMinIsrPartitionCount", "Led partitions with fewer than min.insync.replicas."),
             ("AtMinIsrPartitionCount", "Led partitions with exactly min.insync.replicas."),
             ("OfflineReplicaCount", "Replicas whose log directory has failed."),
+            ("DamagedReplicaCount", "Replicas whose log was found damaged at the start."),
+            ("StoppedReplicaCount", "Replicas that would have to cut what is committed."),
         )
     ]
 
@@ -194,6 +204,7 @@ def _cluster(broker: Broker) -> Turns[list[Metric]]:
             tally["PreferredReplicaImbalanceCount"] += partition.leader != partition.replicas[0]
             if pace.due():
                 yield
+    tally["UncleanRecoveryPartitionsCount"] = len(controller.unclean_recovery.waiting)
     for node in image.brokers.values():
         tally["FencedBrokerCount" if node.fenced else "ActiveBrokerCount"] += 1
     return [
@@ -202,6 +213,10 @@ def _cluster(broker: Broker) -> Turns[list[Metric]]:
             ("GlobalTopicCount", "Topics of the cluster."),
             ("GlobalPartitionCount", "Partitions of the cluster."),
             ("OfflinePartitionsCount", "Partitions without a leader."),
+            (
+                "UncleanRecoveryPartitionsCount",
+                "Partitions without a leader until the logs of more replicas are known.",
+            ),
             (
                 "PreferredReplicaImbalanceCount",
                 "Partitions that another than their first replica leads.",

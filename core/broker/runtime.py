@@ -268,6 +268,7 @@ class Runtime:
     async def serve(self) -> None:
         """The listeners are open: have the controller unfence this broker; return when it has."""
         if self._config.is_broker:
+            await self.broker.replica_logs.report_damage()
             await self.lifecycle.serve()
 
     async def stop(self, drain: Callable[[float], Awaitable[None]]) -> None:

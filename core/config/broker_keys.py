@@ -300,8 +300,16 @@ pk.security.ignore BOOLEAN false
 
 pk.zookeeper.session.timeout.ms INT 6000 valid=1..
     After how much silence ZooKeeper takes the controller's leadership from a node, in ms.
+
+unclean.recovery.strategy STRING Balanced valid=Balanced,Aggressive,None dynamic=cluster
+    For whom a partition waits when everybody who was in sync came back without a clean shutdown:
+    Balanced for all of them, Aggressive as long as unclean.recovery.timeout.ms, None for the last
+    leader. Then the one with the longest log leads.
+
+unclean.recovery.timeout.ms LONG 300000 valid=1.. dynamic=cluster
+    How long the strategy Aggressive waits for replicas, in ms.
 """
-"""Keys of ours: what Kafka has no word for."""
+"""Keys of ours: what Kafka has no word for, and what KIP-966 plans."""
 
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate LONG 9223372036854775807 valid=0.. dynamic=cluster

@@ -273,6 +273,8 @@ class BrokerConfig:
     num_recovery_threads_per_data_dir = Setting[int]("num.recovery.threads.per.data.dir")
 
     # Fetch and replication
+    unclean_recovery_strategy = Setting[str]("unclean.recovery.strategy")
+    unclean_recovery_timeout_ms = Setting[int]("unclean.recovery.timeout.ms")
     auto_leader_rebalance_enable = Setting[bool]("auto.leader.rebalance.enable")
     broker_heartbeat_interval_ms = Setting[int]("broker.heartbeat.interval.ms")
     alter_log_dirs_replication_quota_window_num = Setting[int](

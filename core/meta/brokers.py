@@ -36,7 +36,7 @@ from pk.core.meta.events import (
 )
 from pk.core.meta.image import BrokerImage, MetadataImage
 from pk.core.meta.partitions import MIN_ISR, Rules, effective, stale
-from pk.core.values import Uuid
+from pk.core.values import NO_OFFSET, Uuid
 from pk.core.wire.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -215,12 +215,22 @@ def heartbeat(
     if request.offline_log_dirs:
         then = image.apply(records)
         records += _directories_lost(then, node, request.offline_log_dirs, config)
+    if not broker.fenced and not records:
+        records += _known(image, broker, request.current_metadata_offset)
     return Decision(
         records,
         reply=BrokerHeartbeatResponse(
             is_caught_up=caught_up, is_fenced=fenced, should_shut_down=go
         ),
     )
+
+
+def _known(image: MetadataImage, broker: BrokerImage, offset: int) -> Iterator[Event]:
+    """That a broker acts upon what put others out of ISRs: what it leads goes on without them
+    (partitions.py, rule 3). An event for each time that a broker goes."""
+    others = (b.out_offset for b in image.brokers.values() if b is not broker)
+    if broker.known_offset < max(others, default=NO_OFFSET) <= offset:
+        yield BrokerChanged(broker.broker_id, broker.broker_epoch, known_offset=offset)
 
 
 def _unfenced(image: MetadataImage, broker: BrokerImage, config: BrokerConfig) -> Iterator[Event]:

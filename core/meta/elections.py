@@ -13,8 +13,9 @@ from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.partitions import Rules, change, without
+from pk.core.meta.unclean_recovery import NO_REPORTS, Reports, best, heard
 from pk.core.turns import Pace, Turns, cleared
-from pk.core.values import NO_LEADER, NO_NODE, Uuid
+from pk.core.values import NO_LEADER, NO_NODE, TopicIdPartition, Uuid
 from pk.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -152,9 +153,13 @@ def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Ev
 
 
 def elect_leaders(
-    image: MetadataImage, request: ElectLeadersRequest, config: BrokerConfig
+    image: MetadataImage,
+    request: ElectLeadersRequest,
+    config: BrokerConfig,
+    reports: Reports | None = None,
 ) -> Turns[Decision[Event]]:
-    """Decide an ElectLeaders request; the reply is its response.
+    """Decide an ElectLeaders request; the reply is its response. `reports` say which replica's log
+    holds most, for those that are elected uncleanly.
 
     Each partition by itself: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where the preferred
     replica leads already or (unclean) anybody does; PREFERRED_LEADER_NOT_AVAILABLE;
@@ -171,7 +176,7 @@ def elect_leaders(
             KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"),
         )
         return decision
-    rules = Rules(image, config)
+    rules, reports = Rules(image, config), reports or {}
     everything = request.topic_partitions is None
     asked = (
         ((t.name, range(len(t.partitions))) for t in image.topics.values())
@@ -187,7 +192,9 @@ def elect_leaders(
         for number in numbers:
             if pace.due():
                 yield
-            code, message, event = _elect(image, rules, name, number, request.election_type)
+            code, message, event = _elect(
+                image, rules, name, number, request.election_type, reports
+            )
             if everything and code == ErrorCode.ELECTION_NOT_NEEDED:
                 continue
             if event is not None and (name, number) not in done:
@@ -219,7 +226,12 @@ def refused(request: ElectLeadersRequest, error: KafkaError) -> list[ReplicaElec
 
 
 def _elect(
-    image: MetadataImage, rules: Rules, name: str, number: int, election_type: int
+    image: MetadataImage,
+    rules: Rules,
+    name: str,
+    number: int,
+    election_type: int,
+    reports: Reports,
 ) -> tuple[ErrorCode, str | None, PartitionChanged | None]:
     topic, partition = image.topics.get(name), image.partition(name, number)
     if topic is None or partition is None:
@@ -235,7 +247,13 @@ def _elect(
             why = f"broker {partition.preferred_leader} may not lead now"
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why, None
     else:
-        event = change(rules, topic, partition, unclean=True)
+        event = change(rules, topic, partition, unclean=False)
+        if event is None or event.leader is None:
+            key = TopicIdPartition(topic.topic_id, number)
+            logs = heard(rules, partition, reports.get(key, NO_REPORTS))
+            chosen = best(partition, logs)
+            lossy = chosen != NO_LEADER
+            event = change(rules, topic, partition, unclean=True, chosen=chosen, lossy=lossy)
         if event is None:
             return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica may lead now", None
     return ErrorCode.NONE, None, event

@@ -67,9 +67,12 @@ class ControllerElected:
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
     """A broker came, or came back: an incarnation with an epoch of its own, fenced until its first
-    heartbeats."""
+    heartbeats.
 
-    VERSION: ClassVar[int] = 1
+    Version 2 has `out_offset` and `known_offset`, which snapshots give (see `BrokerImage`).
+    """
+
+    VERSION: ClassVar[int] = 2
     broker_id: int
     broker_epoch: int
     incarnation_id: Uuid
@@ -79,18 +82,21 @@ class BrokerRegistered:
     features: tuple[FeatureRange, ...] = ()
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    out_offset: int = -1
+    known_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerChanged:
-    """A registered broker changed in what is not None here."""
+    """A registered broker changed in what is not None here. Version 2 has `known_offset`."""
 
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
     broker_id: int
     broker_epoch: int
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
     log_dirs: tuple[Uuid, ...] | None = None
+    known_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +141,10 @@ class TopicDeleted:
 class PartitionCreated:
     """One more partition of a topic; partitions come in order of their numbers.
 
-    Version 2 has `recovering`.
+    Version 2 has `recovering`, version 3 `unclean_epoch`.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     topic_id: Uuid
     partition: int
     replicas: tuple[int, ...]
@@ -152,6 +158,7 @@ class PartitionCreated:
     removing: tuple[int, ...] = ()
     directories: tuple[Uuid, ...] = ()
     recovering: bool = False
+    unclean_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +166,10 @@ class PartitionChanged:
     """A partition changed in what is not None here; its partition epoch rises by one.
 
     A `leader` that is given (the same one, too) begins a new leader epoch. Version 2 has
-    `recovering`.
+    `recovering`, version 3 `unclean_epoch`.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     topic_id: Uuid
     partition: int
     leader: int | None = None
@@ -174,6 +181,7 @@ class PartitionChanged:
     removing: tuple[int, ...] | None = None
     directories: tuple[Uuid, ...] | None = None
     recovering: bool | None = None
+    unclean_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,11 @@ class BrokerImage:
     features: tuple[FeatureRange, ...]
     fenced: bool
     in_controlled_shutdown: bool
+    out_offset: int = -1
+    """Where the metadata log last put this broker out of ISRs, by the controller's word: it was
+    fenced, or came back unfenced, or lost a directory, or wanted to go. -1: never."""
+    known_offset: int = -1
+    """Up to where this broker is known to act upon the metadata log; it may be further."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where clients of `listener` reach the broker; None where it has no such listener."""
@@ -116,13 +121,17 @@ class PartitionImage:
     """Eligible leader replicas: not in the ISR, but known to hold everything committed (KIP-966).
     """
     last_known_elr: tuple[int, ...] = ()
-    """Of a partition without a leader: who led it last."""
+    """Replicas out of the ISR and not eligible any more that may be the only ones left with all
+    that was acknowledged (unclean_recovery.py). Where there is no leader the first of them led
+    last."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     directories: tuple[Uuid, ...] = ()
     """The log directory of each replica, in their order; empty where none is known (KIP-858)."""
     recovering: bool = False
     """Whether its leader came by an unclean election and has not said yet that it is past that."""
+    unclean_epoch: int = -1
+    """The last leader epoch that began with an election that may have lost acknowledged records."""
 
     @property
     def reassigning(self) -> bool:
@@ -436,6 +445,7 @@ class _Edit:
                 event.removing,
                 event.directories,
                 event.recovering,
+                event.unclean_epoch,
             )
         )
 
@@ -458,6 +468,11 @@ class _Edit:
             or event.broker_epoch > old.broker_epoch
             or (event.broker_epoch, event.incarnation_id) == (old.broker_epoch, old.incarnation_id)
         ), event
+        out, known = event.out_offset, event.known_offset
+        if old is not None:
+            again = old.broker_epoch == event.broker_epoch
+            out = old.out_offset if old.fenced or again else self._offset
+            known = old.known_offset
         brokers[event.broker_id] = BrokerImage(
             event.broker_id,
             event.broker_epoch,
@@ -468,18 +483,23 @@ class _Edit:
             event.features,
             event.fenced,
             event.in_controlled_shutdown,
+            out,
+            known,
         )
 
     def _change_broker(self, event: BrokerChanged) -> None:
         brokers = self._edit_brokers()
         old = brokers[event.broker_id]
         assert event.broker_epoch == old.broker_epoch, event
-        shutdown = event.in_controlled_shutdown
+        shutdown, known = event.in_controlled_shutdown, event.known_offset
+        goes_out = event.fenced or shutdown or event.log_dirs is not None
         brokers[event.broker_id] = replace(
             old,
             fenced=old.fenced if event.fenced is None else event.fenced,
             in_controlled_shutdown=old.in_controlled_shutdown if shutdown is None else shutdown,
             log_dirs=old.log_dirs if event.log_dirs is None else event.log_dirs,
+            out_offset=self._offset if goes_out else old.out_offset,
+            known_offset=old.known_offset if known is None else known,
         )
 
     def _register_controller(self, event: ControllerRegistered) -> None:
@@ -532,6 +552,7 @@ def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
         old.removing if event.removing is None else event.removing,
         old.directories if event.directories is None else event.directories,
         old.recovering if event.recovering is None else event.recovering,
+        old.unclean_epoch if event.unclean_epoch is None else event.unclean_epoch,
     )
 
 

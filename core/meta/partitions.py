@@ -9,18 +9,21 @@ have lost its tail) and `change` makes of it what the rules allow, in this order
    acknowledged, and stays an *eligible leader replica* until the ISR is large enough again. A
    replica that may have lost what it once had (its broker came back without having shut down
    cleanly) leaves the ISR and is never eligible by virtue of its past.
-3. The leader stays while it may. Else the first replica of the ISR that may lead does; where the
-   ISR is empty the first eligible one, which then is the ISR. Where both are empty everything that
-   was sure is lost already (more than the promise of acks=all bears), and the last leader takes
-   over when it is back, as an unclean one. Any other unclean leader there is only where
+3. Who leaves the ISR and is not eligible stays in `last_known_elr` as long as it may be the only
+   one left with all that was acknowledged: until the leader is known to go on without it, or the
+   ISR is large enough again by the leader's own word. Nobody in it leads by virtue of that; it says
+   whose logs are compared before there is a leader (unclean_recovery.py).
+4. The leader stays while it may. Else the first replica of the ISR that may lead does; where the
+   ISR is empty the first eligible one, which then is the ISR. Where both are empty the logs are
+   compared, unless there is only one replica. Any other unclean leader there is only where
    `unclean.leader.election.enable` says so.
-4. A new leader, and the loss of a replica, begin a new leader epoch.
+5. A new leader, and the loss of a replica, begin a new leader epoch.
 
 The ISR may be empty, then there is no leader. `min.insync.replicas` counts at most as many as there
 are replicas, and leaders must count it so too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pk.core.config import BrokerConfig
@@ -29,7 +32,7 @@ from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.image import changed as after
-from pk.core.values import NO_EPOCH, NO_LEADER, NO_NODE, ZERO_UUID, Uuid
+from pk.core.values import NO_EPOCH, NO_LEADER, NO_NODE, NO_OFFSET, ZERO_UUID, Uuid
 from pk.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -63,6 +66,7 @@ class Rules:
         what it was started with."""
         self.image = image
         self._config = effective(image, config)
+        self.strategy = self._config.unclean_recovery_strategy
         self._topics: dict[str, tuple[int, bool]] = {}
         self._alive = {b.broker_id: b.log_dirs for b in image.brokers.values() if b.may_lead}
 
@@ -70,6 +74,17 @@ class Rules:
         """Whether `node` is there, is to stay, and its replica's directory works."""
         log_dirs = self._alive.get(node)
         return log_dirs is not None and (directory in SOMEWHERE or directory in log_dirs)
+
+    def has_gone_on(self, partition: PartitionImage) -> bool:
+        """Whether the partition's leader is known to act upon the ISR as it is: what left it may
+        lack what was acknowledged since."""
+        brokers = self.image.brokers
+        leader = brokers.get(partition.leader)
+        if leader is None:
+            return False
+        left = (n for n in partition.replicas if n not in partition.isr and n in brokers)
+        out = (brokers[n].out_offset for n in left)
+        return leader.known_offset >= max(out, default=NO_OFFSET)
 
     def of(self, topic: str) -> tuple[int, bool]:
         """`min.insync.replicas` and `unclean.leader.election.enable` of a topic."""
@@ -95,6 +110,7 @@ def change(
     old: PartitionImage,
     *,
     isr: Nodes | None = None,
+    by_leader: bool = False,
     lost: int = NO_NODE,
     emptied: int = NO_NODE,
     replicas: Nodes | None = None,
@@ -104,14 +120,18 @@ def change(
     recovering: bool | None = None,
     preferred: bool = False,
     unclean: bool | None = None,
+    chosen: int = NO_LEADER,
+    lossy: bool = False,
     new_epoch: bool = False,
 ) -> PartitionChanged | None:
     """What becomes of `old` when it becomes as given (None: as it is), by the rules at the top of
     this file; None where nothing changes.
 
-    `lost` is a replica that may have lost its tail, `emptied` one that has nothing at all any more
-    (nor leads again just because it led last); `preferred` has the first replica lead where it
-    may; `unclean` overrules the topic's config; `new_epoch` begins a leader epoch in any case.
+    `by_leader`: the leader asks for this ISR. `lost` is a replica that may have lost its tail,
+    `emptied` one that has nothing at all any more; `preferred` has the first replica lead where it
+    may; `unclean` overrules the topic's config; `chosen` leads, though it is not eligible, where
+    nobody does, and with `lossy` that may cost records; `new_epoch` begins a leader epoch in any
+    case.
     """
     isr = old.isr if isr is None else isr
     if lost != NO_NODE or emptied != NO_NODE:
@@ -124,27 +144,38 @@ def change(
     placed = _placed(old, replicas, directories)
     isr_min, allowed = rules.of(topic.name)
     isr_min = min(isr_min, len(replicas))
+    enough = len(isr) >= isr_min
     elr: Nodes = ()
-    if len(isr) < isr_min:
+    if not enough:
         were = {*old.isr, *old.elr} - {*isr, lost, emptied}
         elr = tuple(n for n in replicas if n in were)
-    leader, known = old.leader, ()
+    known = () if by_leader and enough else _last_known(rules, old, isr, elr, enough, isr_min)
+    known = tuple(n for n in known if n in replicas and n != emptied)
+    leader, epoch = old.leader, None
     if (
         preferred
+        or chosen != NO_LEADER
         or leader not in isr
         or not rules.may_lead(leader, _directory(leader, replicas, placed))
     ):
         if unclean is None:
             unclean = allowed
-        known = old.last_known_elr if leader == NO_LEADER else (leader,)
-        known = without(known, emptied)
-        leader, forced = _elect(rules, old, replicas, placed, isr or elr, known, preferred, unclean)
+        if leader in replicas and leader not in isr and leader != emptied:
+            known = (leader, *without(known, leader))
+        leader, forced = chosen, True
+        if chosen == NO_LEADER:
+            safe = isr or elr
+            leader, forced = _elect(rules, old, replicas, placed, safe, known, preferred, unclean)
+            lossy = forced and len(replicas) > 1
+        if lossy:
+            epoch = old.leader_epoch + 1
         if forced:
+            known = () if lossy or isr_min <= 1 else _unique((*known, *elr))
             isr, elr, recovering = (leader,), (), True
         elif leader in elr:
             isr, elr = (leader,), without(elr, leader) if isr_min > 1 else ()
         if leader != NO_LEADER:
-            known = ()
+            known = tuple(n for n in known if n not in (*isr, *elr))
     found = (
         leader if new_epoch or leader != old.leader or _shrunk(old, replicas) else None,
         None if isr == old.isr else isr,
@@ -155,11 +186,32 @@ def change(
         None if removing == old.removing else removing,
         None if placed == old.directories else placed,
         None if recovering is None or recovering == old.recovering else recovering,
+        epoch,
     )
     return None if found == _NOTHING else PartitionChanged(topic.topic_id, old.partition, *found)
 
 
-_NOTHING: Final = (None,) * 9
+_NOTHING: Final = (None,) * 10
+
+
+def _last_known(
+    rules: Rules, old: PartitionImage, isr: Nodes, elr: Nodes, enough: bool, isr_min: int
+) -> Nodes:
+    """Who may be needed besides the ISR and the eligible ones. What was needed while too few were
+    in sync is needed until enough are: nothing is acknowledged meanwhile."""
+    gone_on = rules.has_gone_on(old)
+    stays = old.last_known_elr
+    if gone_on and (enough or len(old.isr) >= isr_min):
+        stays = ()
+    left = old.isr if enough and gone_on else (*old.isr, *old.elr)
+    # Who led last may be eligible as well.
+    stays = tuple(n for n in stays if n not in elr or old.leader == NO_LEADER)
+    left = tuple(n for n in left if n not in elr)
+    return _unique(n for n in (*stays, *left) if n not in isr)
+
+
+def _unique(nodes: Iterable[int]) -> Nodes:
+    return tuple(dict.fromkeys(nodes))
 
 
 def without(nodes: Nodes, node: int) -> Nodes:
@@ -208,14 +260,14 @@ def _elect(
     unclean: bool,
 ) -> tuple[int, bool]:
     """Who leads, and whether that is an unclean election. `safe` are those that have everything,
-    `known` is who led last."""
+    `known` those that may have."""
     there = [n for n in replicas if rules.may_lead(n, _directory(n, replicas, placed))]
     candidates = [n for n in there if n in safe]
     if candidates:
         moves = preferred and candidates[0] == replicas[0]
         return (candidates[0] if moves or old.leader not in candidates else old.leader), False
-    if not safe and len(known) == 1 and known[0] in there:
-        return known[0], True
+    if len(replicas) == 1 and known == replicas and there:
+        return replicas[0], True  # no log to compare its own with
     if unclean and there:
         return there[0], True
     return NO_LEADER, False
@@ -276,6 +328,7 @@ def alter_partition(
                 topic,
                 partition,
                 isr=tuple(node for node, _ in isr),
+                by_leader=True,
                 recovering=bool(data.leader_recovery_state),
             )
             if event is not None:

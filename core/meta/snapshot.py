@@ -51,6 +51,8 @@ def events_of(image: MetadataImage) -> Iterator[Event]:
             b.features,
             b.fenced,
             b.in_controlled_shutdown,
+            b.out_offset,
+            b.known_offset,
         )
     for c in image.controllers.values():
         yield ControllerRegistered(c.controller_id, c.incarnation_id, c.endpoints, c.features)
@@ -71,6 +73,7 @@ def events_of(image: MetadataImage) -> Iterator[Event]:
                 p.removing,
                 p.directories,
                 p.recovering,
+                p.unclean_epoch,
             )
     for (resource_type, name), own in image.configs.items():
         for key, value in own.items():

@@ -178,7 +178,11 @@ _TABLE: Final = (
 OWN_KEYS: Final = 10_000
 """From here on keys are pk's own: far from those that Apache Kafka gives out, one after another."""
 
-_OWN_TABLE: Final = ((10_000, "PkFaults", "pk_faults", 0, 0, 0, _BROKER),)
+_OWN_TABLE: Final = (
+    (10_000, "PkFaults", "pk_faults", 0, 0, 0, _BROKER),
+    (10_001, "PkReplicaLogs", "pk_replica_logs", 0, 0, 0, _CONTROLLER),
+    (10_002, "PkUncleanRecovery", "pk_unclean_recovery", 0, 0, 0, _BOTH),
+)
 
 MESSAGES: Final[dict[int, ApiMessages]] = {
     row[0]: ApiMessages(*row) for row in (*_TABLE, *_OWN_TABLE)

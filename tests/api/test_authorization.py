@@ -64,6 +64,7 @@ def test_every_api_that_is_served_says_what_it_needs() -> None:
         53,
         54,
         OWN_KEYS,  # tests/testing/test_faults_api.py
+        OWN_KEYS + 2,  # tests/net/test_two_faults.py
     }
 
 

@@ -34,6 +34,7 @@ from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.dirs import LogDirs
 from pk.core.log.memory_disk import MemoryDisk
+from pk.core.meta import unclean_recovery
 from pk.core.meta.directories import assign_directories
 from pk.core.meta.events import (
     BROKER,
@@ -66,6 +67,7 @@ from pk.core.wire.messages.alter_partition import (
     ResponseTopicData,
 )
 from pk.core.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest
 from pk.core.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 APIS = {api.key: api for api in ALL_APIS}
@@ -102,6 +104,7 @@ class Cluster:
         """Pairs of nodes that cannot talk to each other; 0 is the controller."""
         self.altered: list[AlterPartitionRequest] = []
         self.assigned: list[AssignReplicasToDirsRequest] = []
+        self.reported: list[PkReplicaLogsRequest] = []
         self.alter_errors: list[int] = []
         """What the next AlterPartition requests are answered instead, for each partition."""
         self.spoil: Callable[[int, bytes], bytes] | None = None
@@ -274,8 +277,13 @@ class Cluster:
         await self.decide(BrokerChanged(node, epoch, fenced=fenced))
 
     async def change(self, topic: str = "t", number: int = 0, **changed: Any) -> None:
-        """Commit a change of a partition."""
+        """Commit a change of a partition. With `lossy` somebody decided that a leader may lack what
+        was acknowledged."""
         topic_id = self.image.topics[topic].topic_id
+        if changed.pop("lossy", False):
+            known = self.image.partition(topic, number)
+            assert known is not None
+            changed["unclean_epoch"] = known.leader_epoch + 1
         await self.decide(PartitionChanged(topic_id, number, **changed))
 
     async def configure(self, name: str, key: str, value: str, kind: int = TOPIC) -> None:
@@ -511,6 +519,13 @@ class _Link:
             cluster.assigned.append(request)
             config = cluster.broker(self._node).config
             decision = assign_directories(cluster.image, request, config)
+            await cluster.decide(*decision.records)
+            return decision.reply
+        if isinstance(request, PkReplicaLogsRequest):
+            cluster.reported.append(request)
+            decision = unclean_recovery.report(
+                cluster.image, request, cluster.broker(self._node).config
+            )
             await cluster.decide(*decision.records)
             return decision.reply
         if isinstance(request, AllocateProducerIdsRequest):

@@ -6,7 +6,8 @@ Beside the image runs a model of what the replicas hold. Leaders append, followe
 on every member of a large enough ISR is acknowledged. A broker that did not shut down cleanly has
 lost any part of its tail when it is back. After every decision the image must be sound, and a
 leader that came by no unclean election must hold everything acknowledged: that is what the promise
-of acks=all rests on.
+of acks=all rests on. Where logs are compared because nobody is eligible, the leader must hold it if
+one of those does that were in sync when something was acknowledged last.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from meta.world import CONFIG, SET, alter, cluster, create, registration, topic
 
 from pk.core.machine import Decision
-from pk.core.meta import brokers, directories, elections, partitions, reassignment, snapshot, topics
+from pk.core.meta import (
+    brokers,
+    directories,
+    elections,
+    partitions,
+    reassignment,
+    snapshot,
+    topics,
+    unclean_recovery,
+)
 from pk.core.meta.events import (
     BROKER,
     TOPIC,
@@ -30,7 +40,9 @@ from pk.core.meta.events import (
     encode,
 )
 from pk.core.meta.image import MetadataImage, PartitionImage
+from pk.core.meta.unclean_recovery import Report
 from pk.core.turns import at_once
+from pk.core.values import TopicIdPartition
 from pk.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -54,6 +66,7 @@ from pk.core.wire.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from pk.core.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, ReplicaLog, TopicLogs
 from pk.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 NODES = range(1, 6)
@@ -95,6 +108,11 @@ class AnyHistory(RuleBasedStateMachine):
         self.next = 0
         self.joining: list[int] = []
         self.emptied: set[tuple[Tp, int]] = set()
+        self.damaged: set[tuple[Tp, int]] = set()
+        self.epoch_of: dict[int, int] = {}
+        self.acting: dict[Tp, tuple[int, ...]] = {}
+        self.reports: dict[TopicIdPartition, dict[int, Report]] = {}
+        self.comparing = False
         self.unsound = -1
         self.promised: dict[Tp, int] = {}
         self.losses: dict[Tp, set[int]] = {}
@@ -129,6 +147,7 @@ class AnyHistory(RuleBasedStateMachine):
                 end = min(same(leader, self.log_of(tp, node)) for node in p.isr)
                 known = self.acknowledged.setdefault(tp, [])
                 if end > len(known):
+                    self.acting[tp] = p.isr
                     self.acknowledged[tp] = self.log_of(tp, p.leader)[:end]
 
     # --- decisions ---
@@ -163,13 +182,22 @@ class AnyHistory(RuleBasedStateMachine):
             return
         safe = {*old.isr, *old.elr, *self.joining}
         if new.leader not in safe or (tp, new.leader) in self.emptied:
-            last = old.leader if old.leader >= 0 else (old.last_known_elr or (-1,))[0]
-            left = {n for n in safe if (tp, n) not in self.emptied and n != self.unsound}
-            alone = not left and (tp, last) not in self.emptied
-            assert asked or self.unclean(found.name) or (alone and new.leader == last), (old, new)
+            alone = len(new.replicas) == 1 and (tp, new.leader) not in self.emptied
+            assert asked or self.unclean(found.name) or alone or self.comparing, (old, new)
             assert new.recovering and new.isr == (new.leader,) and not new.elr
+            lossy = new.unclean_epoch == new.leader_epoch
+            assert lossy == (not alone and (new.unclean_epoch > old.unclean_epoch))
+            if self.comparing and any(
+                n in old.replicas and self.is_whole(tp, n) for n in self.acting.get(tp, ())
+            ):
+                assert not lossy and self.is_whole(tp, new.leader), (old, new)
             self.acknowledged[tp] = self.common(tp, new.leader)
             self.promised.pop(tp, None)
+
+    def is_whole(self, tp: Tp, node: int) -> bool:
+        """Whether `node` has all that was acknowledged."""
+        known = self.acknowledged.get(tp, [])
+        return self.log_of(tp, node)[: len(known)] == known and (tp, node) not in self.damaged
 
     def common(self, tp: Tp, node: int) -> list[int]:
         """What `node` has of what was acknowledged."""
@@ -266,6 +294,7 @@ class AnyHistory(RuleBasedStateMachine):
                 if was not in (*broker.log_dirs, bytes(16)):
                     self.log[tp, node] = []
                     self.emptied.add((tp, node))
+                    self.damaged.add((tp, node))
                     self.losses.setdefault(tp, set()).add(node)
                 wanted.append(
                     AssignedTopic(topic_id=tp[0], partitions=[Assigned(partition_index=tp[1])])
@@ -278,6 +307,48 @@ class AnyHistory(RuleBasedStateMachine):
         self.commit(directories.assign_directories(self.image, request, CONFIG))
         self.emptied.clear()
 
+    @rule(node=nodes)
+    def report(self, node: int) -> None:
+        """A broker reports the logs of partitions without a leader."""
+        broker = self.image.brokers.get(node)
+        if broker is None:
+            return
+        logs: list[tuple[Tp, ReplicaLog]] = []
+        for _, tp, p in self.all_partitions():
+            if p.leader < 0 and node in p.replicas:
+                log = self.log_of(tp, node)
+                found = ReplicaLog(
+                    partition_index=tp[1],
+                    leader_epoch=p.leader_epoch,
+                    last_epoch=self.epoch_of[log[-1]] if log else -1,
+                    end_offset=len(log),
+                    start_offset=0,
+                    damage=int((tp, node) in self.damaged),
+                )
+                logs.append((tp, found))
+        request = PkReplicaLogsRequest(
+            broker_id=node,
+            broker_epoch=broker.broker_epoch,
+            topics=[TopicLogs(topic_id=tp[0], partitions=[log]) for tp, log in logs],
+        )
+        reply = self.commit(unclean_recovery.report(self.image, request, CONFIG))
+        for (tp, log), answer in zip(logs, reply.topics, strict=True):
+            assert answer.partitions[0].error_code == 0
+            key = TopicIdPartition(*tp)
+            self.reports.setdefault(key, {})[node] = Report(broker.broker_epoch, log)
+
+    @rule()
+    def everybody_reports(self) -> None:
+        for node in NODES:
+            self.report(node)
+        self.compare()
+
+    @rule()
+    def compare(self) -> None:
+        self.comparing = True
+        self.commit(unclean_recovery.recover(self.image, self.reports, CONFIG))
+        self.comparing = False
+
     # --- what leaders and followers do ---
 
     @rule(count=st.integers(1, 3))
@@ -286,6 +357,7 @@ class AnyHistory(RuleBasedStateMachine):
             if p.leader >= 0:
                 for _ in range(count):
                     self.next += 1
+                    self.epoch_of[self.next] = p.leader_epoch
                     self.log_of(tp, p.leader).append(self.next)
         self.acknowledge()
 
@@ -362,7 +434,8 @@ class AnyHistory(RuleBasedStateMachine):
             else [TopicPartitions(topic=name, partitions=[tp[1]])],
         )
         self.commit(
-            at_once(elections.elect_leaders(self.image, request, CONFIG)), may_be_unclean=unclean
+            at_once(elections.elect_leaders(self.image, request, CONFIG, self.reports)),
+            may_be_unclean=unclean,
         )
 
     @rule()
@@ -419,7 +492,7 @@ class AnyHistory(RuleBasedStateMachine):
     def partitions_are_sound(self) -> None:
         if not hasattr(self, "image"):
             return
-        for name, _, p in self.all_partitions():
+        for name, tp, p in self.all_partitions():
             replicas, isr, elr = set(p.replicas), set(p.isr), set(p.elr)
             assert len(replicas) == len(p.replicas) > 0
             assert isr <= replicas and len(isr) == len(p.isr)
@@ -427,7 +500,10 @@ class AnyHistory(RuleBasedStateMachine):
             assert not isr & elr
             assert p.leader < 0 or p.leader in isr
             assert bool(p.isr) == (p.leader >= 0), "who may lead does; the others left the ISR"
-            assert not (p.isr and p.last_known_elr)
+            known = set(p.last_known_elr)
+            assert known <= replicas and len(known) == len(p.last_known_elr)
+            assert not known & isr and not (p.leader >= 0 and known & elr)
+            self.damaged -= {(tp, node) for node in isr}
             if len(isr) >= self.min_isr(name, p):
                 assert not elr
             assert set(p.adding) <= replicas and set(p.removing) <= replicas

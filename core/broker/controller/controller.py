@@ -34,6 +34,7 @@ from pk.core.broker.controller.leader_balance import LeaderBalance
 from pk.core.broker.controller.metadata_feed import Appended, MetadataFeed
 from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.broker.controller.token_expiry import TokenExpiry
+from pk.core.broker.controller.unclean_recovery import UncleanRecovery
 from pk.core.broker.offload import offload
 from pk.core.broker.pauses import finish, let_go
 from pk.core.broker.peers import Peers
@@ -108,10 +109,13 @@ class Controller:
         """Called with the image before and after, right after each append."""
         self.heartbeats = HeartbeatManager(self, state, peers)
         """Tracks which brokers are alive."""
+        self.unclean_recovery = UncleanRecovery(self, state)
+        """Compares logs where nobody in sync is left."""
         self.duties: list[Duty] = [
             self.heartbeats.run,
             LeaderBalance(self, state).run,
             TokenExpiry(self, state, now_ms).run,
+            self.unclean_recovery.run,
         ]
         """What runs while this is the controller (liveness, balance): started by `run` with the
         first image, cancelled at its end."""

@@ -4,6 +4,12 @@ truncation.py).
 What a cut or a new begin does to the disk is done in a thread, with the partition marked as busy;
 where several are due they are done together, and the checkpoint of recovery points or of starts,
 where one has fallen, is written once, before any of them is let go.
+
+What lies below a follower's high watermark was committed. A log that would have to be cut below it
+is not cut: the leader lacks what was acknowledged. Its follower stops, and tells the controller; an
+operator compares the two logs and says which one leads (`PkUncleanRecovery`). It is cut all the
+same where somebody decided so: the topic allows unclean leaders, or an election since its last
+batch gave acknowledged records up; or where the log was found damaged itself.
 """
 
 from __future__ import annotations
@@ -96,29 +102,60 @@ class Alignment:
         leader: int,
         is_current: Callable[[Followed], bool],
         fail: Callable[[Followed, str], None],
+        stop: Callable[[Followed], None],
     ) -> None:
         """`is_current(followed)` tells whether a log is still fetched from that leader,
-        `fail(followed, why)` has it tried again later."""
+        `fail(followed, why)` has it tried again later, `stop(followed)` not before another leader
+        epoch."""
         self._state = state
         self._replicas = replicas
         self._leader = leader
         self._is_current = is_current
         self._fail = fail
+        self._stop = stop
 
     async def cut(self, cuts: list[Divergence]) -> None:
         """Cut logs where the leader's answers say; whether they agree now shows in the next
         answer."""
-        due: list[tuple[Partition, int]] = []
+        due: list[tuple[Followed, int]] = []
         for followed, epoch, end_offset in cuts:
             if self._is_current(followed):
                 log = followed.partition.log
                 cut = cut_at(log.epochs, log.log_end_offset, epoch, end_offset)
                 followed.checked = cut is None or cut.agreed
                 at = followed.partition.high_watermark if cut is None else cut.offset
-                due.append((followed.partition, at))
+                due.append((followed, at))
+        await self._truncate(due)
+
+    async def _truncate(self, cuts: list[tuple[Followed, int]]) -> None:
+        due = [(f.partition, offset) for f, offset in cuts if self._may_cut(f, offset)]
         async with self._held([partition for partition, _ in due]), trio.open_nursery() as nursery:
             for partition, offset in due:
-                nursery.start_soon(self._truncate, partition, offset)
+                nursery.start_soon(self._truncate_one, partition, offset)
+
+    def _may_cut(self, followed: Followed, offset: int) -> bool:
+        """Whether a log may be cut at `offset`; stops it where not."""
+        partition = followed.partition
+        log, image = partition.log, partition.image
+        if offset >= min(partition.high_watermark, log.log_end_offset):
+            return True
+        given_up = image is not None and image.unclean_epoch > log.last_batch_epoch
+        unclean = partition.config.unclean_leader_election_enable
+        may_cut = unclean or given_up or log.mark is not None
+        logger.error(
+            "%s ends at %d, and %d records below its high watermark %d are not in the log of its "
+            "leader %d: %s",
+            partition.tp,
+            log.log_end_offset,
+            partition.high_watermark - offset,
+            partition.high_watermark,
+            self._leader,
+            "they are cut off" if may_cut else "it keeps them, and follows no further",
+        )
+        self._state.metrics.committed_cut.value += 1
+        if not may_cut:
+            self._stop(followed)
+        return may_cut
 
     @asynccontextmanager
     async def _held(self, partitions: list[Partition]) -> AsyncGenerator[None]:
@@ -163,15 +200,14 @@ class Alignment:
                 await trio.sleep(wait_s)
                 wait_s = min(2 * wait_s, NOTE_AGAIN_S_MAX)
 
-    async def _truncate(self, partition: Partition, offset: int) -> None:
+    async def _truncate_one(self, partition: Partition, offset: int) -> None:
         if offset >= partition.log.log_end_offset:
             try:
                 partition.log.truncate_to(offset)  # epochs at most, of which nothing was written
             except StorageError as e:
                 self._replicas.failed(partition, e)
             return
-        logger.log(
-            logging.WARNING if offset < partition.high_watermark else logging.INFO,
+        logger.info(
             "%s is cut from %d to %d, as in the log of its leader %d; high watermark %d",
             partition.tp,
             partition.log.log_end_offset,
@@ -207,8 +243,7 @@ class Alignment:
             return
         ours = followed.partition.log.log_end_offset
         if end < ours:
-            async with self._held([followed.partition]):
-                await self._truncate(followed.partition, end)
+            await self._truncate([(followed, end)])
         elif start > ours:
             await self.restart(followed, start)
         else:

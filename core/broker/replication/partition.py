@@ -77,6 +77,7 @@ class Partition:
         "partition_epoch",
         "proposal",
         "readers",
+        "stopped",
         "synced_offset",
         "topic_id",
         "tp",
@@ -113,6 +114,9 @@ class Partition:
         self.leads = False
         self.busy = False
         """Whether a thread is truncating the log: no other task reads or appends meanwhile."""
+        self.stopped = False
+        """Whether it follows no further, because its log would have to be cut below its own high
+        watermark: the controller's next word counts."""
         self.offline: KafkaError | None = None
         noted = log.log_start_offset if high_watermark is None else high_watermark
         self.high_watermark = min(max(noted, log.log_start_offset), log.log_end_offset)
@@ -146,6 +150,8 @@ class Partition:
         if image.partition_epoch < self.partition_epoch:
             return
         self.image = image
+        if image.leader_epoch != self.leader_epoch:
+            self.stopped = False
         leads = image.leader == self.node_id
         led, old_epoch = self.leads, self.leader_epoch
         if leads and image.leader_epoch != old_epoch:

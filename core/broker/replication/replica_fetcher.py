@@ -107,9 +107,11 @@ class ReplicaFetcher:
         peers: Peers,
         quota: Quota,
         lost: Callable[[int], None],
+        stopped: Callable[[Partition], None],
     ) -> None:
         """`index` says which of `num.replica.fetchers` it is; `quota` bounds what throttled
-        replicas take; `lost(leader)` is called when the connection to the leader broke."""
+        replicas take; `lost(leader)` is called when the connection to the leader broke,
+        `stopped(partition)` when one is not followed any further (alignment.py)."""
         self.leader = leader
         self.index = index
         self.scope = trio.CancelScope()
@@ -118,6 +120,7 @@ class ReplicaFetcher:
         self._peers = peers
         self._quota = quota
         self._lost = lost
+        self._stopped = stopped
         self._followed: dict[TopicIdPartition, Followed] = {}
         self._dirty: dict[TopicIdPartition, Followed] = {}
         """Those whose position the leader may not know."""
@@ -136,7 +139,9 @@ class ReplicaFetcher:
         self._refused = False
         """Whether the leader had no place for a session."""
         self._backoff_s = 0.0
-        self._alignment = Alignment(state, replicas, leader, self._is_current, self._fail)
+        self._alignment = Alignment(
+            state, replicas, leader, self._is_current, self._fail, self._stop
+        )
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -478,6 +483,12 @@ class ReplicaFetcher:
             partition.tp, self.leader, followed.leader_epoch, partition.log.log_end_offset,
         )  # fmt: skip
         self.remove(partition)
+
+    def _stop(self, followed: Followed) -> None:
+        """Fetch it no more until its leader epoch is another one."""
+        followed.partition.stopped = True
+        self.remove(followed.partition)
+        self._stopped(followed.partition)
 
     async def _append(self, followed: Followed, records: Any, news: _News) -> None:
         """Append what came, as far as it is news. Raises CorruptBatch, KafkaError, StorageError."""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,7 +41,7 @@ from pk.core.meta.image import (
     TopicImage,
 )
 from pk.core.turns import COMMAND, Pace, Turns, at_once, cleared
-from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicPartition, Uuid
+from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicIdPartition, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from pk.core.log.dirs import LogDir, LogDirs
@@ -179,6 +180,13 @@ class Replicas:
         """The ids of the directories that have failed, as far as they could be read (KIP-858)."""
         failed = (d.directory_id for d in self._dirs.directories if d.failed)
         return [directory_id for directory_id in failed if directory_id != ZERO_UUID]
+
+    def unreadable(self) -> Iterator[TopicIdPartition]:
+        """The partitions whose logs could not be opened."""
+        for tp, (change, _) in self._offline.items():
+            yield TopicIdPartition(change.topic.topic_id, tp.partition)
+        for tp, topic_id in self._lost.items():
+            yield TopicIdPartition(topic_id, tp.partition)
 
     def in_directory(self, directory: LogDir) -> Iterator[Partition]:
         """The partitions whose logs are in `directory`."""
@@ -352,6 +360,22 @@ class Replicas:
                 partition.apply(new)
             except StorageError as e:
                 self.fail_directory(partition.log.log_dir, e)
+            if partition.log.mark is not None and is_in_sync_again(self._node_id, new):
+                self._start_soon(self._mend, partition, partition.log, new)
+
+    async def _mend(self, partition: Partition, log: Log, image: PartitionImage) -> None:
+        """A log that was found damaged is in sync again: it is damaged no more. What was cut off is
+        kept on if it may be on no other replica."""
+        mark = log.mark
+        if mark is None or not self._is_here(partition):
+            return
+        keep = len(image.isr) < 2 or image.unclean_epoch > mark.last_epoch
+        try:
+            await offload(partial(log.mend, keep=keep and log.kept_bytes > 0))
+        except StorageError as e:
+            self.storage_failed(e)
+            return
+        logger.info("%s is in sync again; it was damaged: %s", partition.tp, mark.damage.words)
 
     def _take_out(self, deleted: list[TopicImage]) -> Turns[list[Partition]]:
         """Remove the partitions of deleted topics; lookups no longer find them."""
@@ -517,7 +541,12 @@ class Replicas:
             try:
                 with of_one_log("open"):
                     log = self._dirs.open_log(
-                        change.tp, change.topic.topic_id, config, self.clock.now_ms(), progress
+                        change.tp,
+                        change.topic.topic_id,
+                        config,
+                        self.clock.now_ms(),
+                        progress,
+                        expected=self._had(change.new),
                     )
                     log.epochs  # noqa: B018  read here, not by the loop when the partition is led
                     if log.snapshot_bytes > SNAPSHOT_BYTES_MAX:
@@ -536,6 +565,12 @@ class Replicas:
         while len(opened) < len(some):
             opened += _recover_some(open_one, some[len(opened) :], recovery)
         return opened
+
+    def _had(self, image: PartitionImage) -> bool:
+        """Whether this broker, which starts, had a log of this partition when it stopped, as far as
+        the image tells."""
+        members = (*image.isr, *image.elr, *image.last_known_elr)
+        return not self._loaded and image.partition_epoch > 0 and self._node_id in members
 
     def _delete(self, gone: list[Partition]) -> list[tuple[str, int]]:
         """In a thread: (the path of a log now, for how long to keep it)."""
@@ -589,6 +624,14 @@ class Replicas:
                     partition.log.config = log_config
                 if pace.due():
                     yield
+
+
+def is_in_sync_again(node_id: int, image: PartitionImage) -> bool:
+    """Whether a replica that was found damaged is as good as the others. The only replica there is
+    stays what it is."""
+    if len(image.replicas) == 1 or node_id not in image.isr:
+        return False
+    return len(image.isr) > 1 or image.leader == node_id
 
 
 def _recover_some(

@@ -22,6 +22,7 @@ from pk.core.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from pk.core.wire.messages.pk_replica_logs import ReplicaLog
 from pk.core.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 NONE = ErrorCode.NONE
@@ -34,7 +35,7 @@ async def alone(cluster: Cluster, node: int, *values: bytes) -> None:
     unnoticed."""
     others = [n for n in cluster._members if n != node]
     cluster.part(*others)
-    await cluster.change(leader=node, isr=(node,))
+    await cluster.change(leader=node, isr=(node,), lossy=True)
     for value in values:
         assert await cluster.produce(node, value, acks=1) == NONE
     cluster.part(node)
@@ -58,7 +59,7 @@ class TestKip101:
             cluster.heal()
             await cluster.start(2)
             assert cluster.partition(2).high_watermark == 1
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             assert cluster.values(2) == [b"m1", b"m2"]
             await cluster.start(1)
             await cluster.settled(1, 2)
@@ -71,7 +72,7 @@ class TestKip101:
             await cluster.produce(1, b"m1")
             await cluster.settled(1, 2)
             await alone(cluster, 1, b"x2", b"x3")
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             assert await cluster.produce(2, b"m2") == NONE
             cluster.heal()
             await cluster.settled(1, 2)
@@ -130,7 +131,7 @@ class TestKip101:
                 nursery.start_soon(produce)
                 await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 1)
                 cluster.parted.discard(frozenset((1, 2)))
-                await cluster.change(leader=2, isr=(2,))
+                await cluster.change(leader=2, isr=(2,), lossy=True)
                 assert await cluster.produce(2, b"b", b"c") == NONE
                 await cluster.until(lambda: cluster.partition(1).high_watermark == 2)
             assert cluster.values(1) == [b"b", b"c"]
@@ -156,7 +157,7 @@ class TestKip279:
                 await alone(cluster, 1, b"1c", b"1d")
                 await alone(cluster, 2, b"2b")
                 assert len(cluster.values(1)) == 7
-                await cluster.change(leader=2, isr=(2,))
+                await cluster.change(leader=2, isr=(2,), lossy=True)
                 assert await cluster.produce(2, b"last") == NONE
                 cluster.heal()
                 await cluster.settled(1, 2)
@@ -192,7 +193,7 @@ class TestCutting:
             cluster.part(2)
             assert await cluster.produce(1, b"s1", acks=1, base_sequence=1, **sent) == NONE
             cluster.part(1)
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             assert await cluster.produce(2, b"s1 again", base_sequence=1, **sent) == NONE
             cluster.heal()
             await cluster.settled(1, 2)
@@ -214,7 +215,7 @@ class TestCutting:
             log.flush()
             log.log_dir.write_recovery_points()
             assert log.recovery_point == 7
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
             await cluster.until(lambda: log.log_end_offset == 5)
             noted = log.log_dir.recovery_points
@@ -245,7 +246,7 @@ class TestCutting:
                 await go.wait()
 
             replicas.off_loop = slowly  # type: ignore[method-assign]
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
             await was_cut.wait()
             noted = log.log_dir.recovery_points
@@ -277,7 +278,7 @@ class TestCutting:
                 log.log_dir.write_recovery_points()
                 noted, name = log.log_dir.recovery_points, "recovery-point-offset-checkpoint"
                 disk.fail_next("write", errno.ENOSPC, suffix=f"{name}.tmp", times=1000)
-                await cluster.change(leader=2, isr=(2,))
+                await cluster.change(leader=2, isr=(2,), lossy=True)
                 cluster.heal()
                 assert await cluster.produce(2, b"b", acks=1) == NONE
                 await trio.sleep(10)
@@ -355,7 +356,7 @@ class TestCutting:
                 await off_loop(*args)
 
             replicas.off_loop = slowly  # type: ignore[method-assign]
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
             await cutting.wait()
             del cluster.asked[:]
@@ -387,7 +388,7 @@ class TestCutting:
                 patch.setattr(replicas_module, "offload", slowly)
                 cluster.broker(1).background.start_soon(replicas.sync, partition)
                 await through.wait()
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
             await cluster.settled(1, 2)
             assert cluster.values(1) == [b"a"]
@@ -409,7 +410,7 @@ class TestCutting:
             await alone(cluster, 1)
             log = cluster.partition(1).log
             log.dead = StorageError(log.directory, "sync", OSError())
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
             await cluster.until(lambda: cluster.partition(1).offline is not None)
 
@@ -426,11 +427,62 @@ class TestCutting:
             await cluster.change(isr=(1,))
             assert await cluster.produce(1, b"b") == NONE
             cluster.part(1)
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
             await cluster.until(lambda: cluster.values(1) == [b"a"])
             assert cluster.partition(1).high_watermark == 1
-            assert any("is cut from 2 to 1" in r.message for r in caplog.records)
+            assert any(
+                r.levelname == "ERROR" and "1 records below its high watermark 2" in r.message
+                for r in caplog.records
+            )
+            assert not cluster.partition(1).stopped
+
+    @simulated
+    async def test_what_is_committed_is_not_cut_unless_somebody_decided_so(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2)
+            await cluster.produce(1, b"a")
+            await cluster.settled(1, 2)
+            cluster.part(2)
+            await cluster.fence(2)
+            await cluster.change(isr=(1,))
+            assert await cluster.produce(1, b"b") == NONE
+            cluster.part(1)
+            await cluster.change(leader=2, isr=(2,))
+            assert await cluster.produce(2, b"c", acks=1) == NONE
+            cluster.heal()
+            await cluster.until(lambda: cluster.partition(1).stopped)
+            [log] = await told(cluster)
+            assert (log.stopped, log.end_offset, log.high_watermark) == (True, 2, 2)
+            assert cluster.values(1) == [b"a", b"b"]
+            await cluster.change(leader=2, isr=(2,))
+            await cluster.until(lambda: cluster.partition(1).stopped)
+            await cluster.change(leader=2, isr=(2,), lossy=True)
+            await cluster.until(lambda: cluster.values(1) == [b"a", b"c"])
+
+    @simulated
+    async def test_a_topic_that_allows_unclean_leaders_asked_for_it(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            own = {"unclean.leader.election.enable": "true"}
+            await cluster.create(1, 2, configs=own)
+            cluster.part(2)
+            await cluster.fence(2)
+            await cluster.change(isr=(1,))
+            assert await cluster.produce(1, b"b") == NONE
+            cluster.part(1)
+            await cluster.change(leader=2, isr=(2,))
+            cluster.heal()
+            await cluster.until(lambda: cluster.values(1) == [])
+            assert cluster.broker(1).metrics.committed_cut.value == 1
+            assert any("they are cut off" in r.message for r in caplog.records)
+
+
+async def told(cluster: Cluster) -> list[ReplicaLog]:
+    """What was reported of logs, once anything was."""
+    await cluster.until(lambda: bool(cluster.reported))
+    return [log for topic in cluster.reported[-1].topics for log in topic.partitions]
 
 
 class TestOutOfRange:
@@ -465,7 +517,7 @@ class TestOutOfRange:
             cluster.disk(2).remove_tree("/data")
             await cluster.start(2)
             cluster.part(1)
-            await cluster.change(leader=2, isr=(2,))
+            await cluster.change(leader=2, isr=(2,), lossy=True)
             assert await cluster.produce(2, b"anew") == NONE
             cluster.heal()
             await cluster.settled(1, 2)

@@ -1,0 +1,191 @@
+"""Compares the logs that brokers report, and elects leaders for partitions that wait for that
+(core/meta/unclean_recovery.py).
+
+Reports are kept in memory only. A controller that comes new knows of none, and every broker sends
+it what it has (core/broker/replication/replica_logs.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from math import inf
+from typing import Final
+
+import trio
+
+from pk.core.broker.controller.active_controller import (
+    ActiveController,
+    Decide,
+    OffLoopDecision,
+)
+from pk.core.broker.state import BrokerState
+from pk.core.errors import KafkaError
+from pk.core.meta.image import MetadataImage
+from pk.core.meta.partitions import effective
+from pk.core.meta.unclean_recovery import AGGRESSIVE, Report, Verdict, recover
+from pk.core.values import NO_LEADER, TopicIdPartition
+from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplicaLogsResponse
+
+logger = logging.getLogger("pk.controller")
+
+AGAIN_S: Final = 1.0
+"""After a decision that failed."""
+PATIENCE_S: Final = 2.0
+"""A partition that waits longer is logged: brokers that come back together take a moment."""
+NAMED_MAX: Final = 5
+"""How many partitions one line names."""
+
+
+class UncleanRecovery:
+    """See the top of this file. One for each controller; `run` is one of its duties."""
+
+    def __init__(self, controller: ActiveController, state: BrokerState) -> None:
+        self._controller = controller
+        self._state = state
+        self._reports: dict[TopicIdPartition, dict[int, Report]] = {}
+        self._since: dict[TopicIdPartition, float] = {}
+        """When this controller first heard of a partition that waits."""
+        self._said: dict[TopicIdPartition, Verdict] = {}
+        self._changed = trio.Event()
+        self.waiting: dict[TopicIdPartition, Verdict] = {}
+        """Partitions that have no leader until more is known, and why."""
+        self.lossy_elections = 0
+        """How many leaders were elected though acknowledged records may be lost by it."""
+        controller.committed.append(self._follow)
+
+    def reports(self) -> dict[TopicIdPartition, dict[int, Report]]:
+        """What is known of logs, as it is now."""
+        return {key: dict(logs) for key, logs in self._reports.items()}
+
+    def take(self, request: PkReplicaLogsRequest, response: PkReplicaLogsResponse) -> None:
+        """A broker reported logs, and the controller has decided upon it: keep what it took."""
+        if response.error_code:
+            return
+        for topic, answer in zip(request.topics, response.topics, strict=True):
+            for log, result in zip(topic.partitions, answer.partitions, strict=True):
+                key = TopicIdPartition(topic.topic_id, log.partition_index)
+                if not result.error_code:
+                    logs = self._reports.setdefault(key, {})
+                    logs[request.broker_id] = Report(request.broker_epoch, log)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._reports.clear()
+        self._since.clear()
+        self._said.clear()
+        self.waiting = {}
+        while True:
+            with trio.CancelScope(deadline=self._next_deadline()):
+                await self._changed.wait()
+            self._changed = trio.Event()
+            self._forget()
+            if self._reports:
+                await self._compare()
+
+    def timed_out(self) -> frozenset[TopicIdPartition]:
+        """Partitions that have waited for `unclean.recovery.timeout.ms`."""
+        now, timeout_s = trio.current_time(), self._timeout_s
+        return frozenset(key for key, since in self._since.items() if now - since >= timeout_s)
+
+    @property
+    def _timeout_s(self) -> float:
+        config = effective(self._controller.image, self._state.config)
+        if config.unclean_recovery_strategy != AGGRESSIVE:
+            return inf
+        return config.unclean_recovery_timeout_ms / 1000
+
+    def _next_deadline(self) -> float:
+        """When time alone changes something: a partition has waited long enough, or is logged."""
+        now = trio.current_time()
+        waits = (self._timeout_s, PATIENCE_S)
+        due = (self._since[key] + wait for key in self.waiting for wait in waits)
+        return min((at for at in due if at > now), default=inf)
+
+    def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
+        """Who is there, what the configs say, or what has a leader has changed."""
+        if not self._reports:
+            return
+        if (
+            before.brokers is not image.brokers
+            or before.topics_by_id is not image.topics_by_id
+            or before.configs is not image.configs
+        ):
+            self._changed.set()
+
+    def _forget(self) -> None:
+        """Drop reports of partitions that have a leader, but those of followers that stopped."""
+        image, now = self._controller.image, trio.current_time()
+        for key, logs in list(self._reports.items()):
+            topic = image.topic_by_id(key.topic_id)
+            partition = topic.partition(key.partition) if topic is not None else None
+            if partition is None:
+                del self._reports[key]
+                continue
+            for node, report in list(logs.items()):
+                led = partition.leader != NO_LEADER and not report.log.stopped
+                if led or report.log.leader_epoch < partition.leader_epoch:
+                    del logs[node]
+            if not logs:
+                del self._reports[key]
+            elif partition.leader == NO_LEADER:
+                self._since.setdefault(key, now)
+        for known in (self._since, self._said, self.waiting):
+            for key in [key for key in known if key not in self._reports]:
+                del known[key]
+
+    async def _compare(self) -> None:
+        config = self._state.config
+
+        def ask() -> Decide:
+            reports, late = self.reports(), self.timed_out()
+            return lambda image: recover(image, reports, config, late)
+
+        try:
+            verdicts = await self._controller.submit(OffLoopDecision(ask))
+        except KafkaError as e:
+            logger.info("no logs were compared: %s", e)
+            await trio.sleep(AGAIN_S)
+            self._changed.set()
+            return
+        self.waiting = {k: v for k, v in verdicts.items() if v.leader == NO_LEADER}
+        self._say_who_leads(verdicts)
+        self._say_who_waits()
+
+    def _say_who_leads(self, verdicts: dict[TopicIdPartition, Verdict]) -> None:
+        elected: dict[Verdict, list[TopicIdPartition]] = {}
+        for key, verdict in verdicts.items():
+            if verdict.leader != NO_LEADER:
+                elected.setdefault(verdict, []).append(key)
+        for verdict, keys in elected.items():
+            if not verdict.lossy:
+                logger.info(
+                    "%s: broker %d leads, whose log is the longest",
+                    self._named(keys), verdict.leader,
+                )  # fmt: skip
+                continue
+            self.lossy_elections += len(keys)
+            logger.error(
+                "%s: broker %d leads, and acknowledged records may be lost: %s",
+                self._named(keys), verdict.leader, verdict.why,
+            )  # fmt: skip
+
+    def _say_who_waits(self) -> None:
+        """Once for each reason, in one line for all partitions that have it."""
+        now = trio.current_time()
+        found: dict[Verdict, list[TopicIdPartition]] = {}
+        for key, verdict in self.waiting.items():
+            waits_s = now - self._since.get(key, now)
+            if waits_s >= PATIENCE_S and self._said.get(key) != verdict:
+                self._said[key] = verdict
+                found.setdefault(verdict, []).append(key)
+        for verdict, keys in found.items():
+            brokers = " and ".join(map(str, verdict.awaits))
+            waits = f" before the log of broker {brokers} is known" if brokers else ""
+            logger.warning("%s: no leader%s: %s", self._named(keys), waits, verdict.why)
+
+    def _named(self, keys: list[TopicIdPartition]) -> str:
+        topics = self._controller.image.topics_by_id
+        names = [f"{topics[k.topic_id].name}-{k.partition}" for k in keys if k.topic_id in topics]
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        return ", ".join(names[:NAMED_MAX]) + more

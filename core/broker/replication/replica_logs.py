@@ -1,0 +1,185 @@
+"""Reports to the controller how far logs go: of partitions without a leader, whose next one is the
+replica with the longest log (core/meta/unclean_recovery.py), and of logs that were found damaged.
+
+A partition whose image has no leader is neither led nor followed here, so its log stays as it was
+reported until another image comes. Each is reported once to each controller, in each incarnation
+and leader epoch. A report that fails is made again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+import trio
+
+from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.pauses import in_turns
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.state import BrokerState
+from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.log.damaged import Damage
+from pk.core.meta.image import Changes
+from pk.core.values import NO_LEADER, NO_OFFSET, TopicIdPartition, Uuid
+from pk.core.wire.messages.pk_replica_logs import (
+    PkReplicaLogsRequest,
+    PkReplicaLogsResponse,
+    ReplicaLog,
+    TopicLogs,
+)
+
+logger = logging.getLogger("pk.replication")
+
+RETRY_S: Final = 0.1
+TIMEOUT_MS: Final = 5_000
+LOGS_MAX: Final = 2_000
+"""In one request."""
+
+FINAL: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+    }
+)
+"""Taken, or out of date: the next image tells, and has it reported again."""
+
+
+class ReplicaLogs:
+    """See the top of this file. One for each broker."""
+
+    def __init__(self, state: BrokerState, replicas: Replicas, link: Asks) -> None:
+        self._state = state
+        self._replicas = replicas
+        self._link = link
+        self._due: dict[TopicIdPartition, None] = {}
+        self._told: tuple[int, int] = (-1, -1)
+        """The controller's and this broker's epoch under which everything was reported."""
+        self._more = trio.Event()
+
+    async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
+        """An image is in force: report what has no leader in it."""
+        now = (self._state.image.controller_epoch, self._state.broker_epoch)
+        if now != self._told:
+            self._told = now
+            async for partition in in_turns(list(self._replicas)):
+                self._look(partition)
+        else:
+            async for partition in in_turns(opened):
+                self._look(partition)
+        unreadable = set(self._replicas.unreadable())
+        async for change in in_turns(found.partitions):
+            partition = self._replicas.find(*change.tp)
+            if partition is not None:
+                self._look(partition)
+            elif unreadable:
+                key = TopicIdPartition(change.topic.topic_id, change.new.partition)
+                if key in unreadable:
+                    self._due[key] = None
+        if self._due:
+            self._more.set()
+
+    def _look(self, partition: Partition) -> None:
+        if partition.leader == NO_LEADER and partition.image is not None:
+            self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
+
+    async def report_damage(self) -> None:
+        """Report logs that were found damaged: before this broker is unfenced, and may lead by
+        virtue of what it once had."""
+        due: list[TopicIdPartition] = []
+        async for partition in in_turns(list(self._replicas)):
+            if partition.log.mark is not None:
+                due.append(TopicIdPartition(partition.topic_id, partition.tp.partition))
+        for start in range(0, len(due), LOGS_MAX):
+            while not await self._report(due[start : start + LOGS_MAX]):  # noqa: ASYNC110
+                await trio.sleep(RETRY_S)
+
+    def stopped(self, partition: Partition) -> None:
+        """A follower stopped: tell the controller."""
+        self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
+        self._more.set()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            await self._more.wait()
+            self._more = trio.Event()
+            due = list(self._due)[:LOGS_MAX]
+            for key in due:
+                del self._due[key]
+            if self._due:
+                self._more.set()
+            if not await self._report(due):
+                self._due.update(dict.fromkeys(due))
+                self._more.set()
+                await trio.sleep(RETRY_S)
+
+    async def _report(self, due: list[TopicIdPartition]) -> bool:
+        """Whether the controller has what is left of `due`."""
+        request = self._request(due)
+        if not request.topics:
+            return True
+        try:
+            answer: PkReplicaLogsResponse = await self._link.request(request, timeout_ms=TIMEOUT_MS)
+        except KafkaError as e:
+            logger.info("%d logs could not be reported to the controller: %s", len(due), e)
+            return False
+        codes = {one.error_code for topic in answer.topics for one in topic.partitions}
+        refused = [code for code in (answer.error_code, *codes) if code not in FINAL]
+        if refused:
+            logger.info("the controller did not take %d logs: %s", len(due), error_name(refused[0]))
+        return not refused
+
+    def _request(self, due: Iterable[TopicIdPartition]) -> PkReplicaLogsRequest:
+        topics: dict[Uuid, TopicLogs] = {}
+        for key in due:
+            log = self._log(key)
+            if log is not None:
+                topic = topics.setdefault(key.topic_id, TopicLogs(topic_id=key.topic_id))
+                topic.partitions.append(log)
+        return PkReplicaLogsRequest(
+            broker_id=self._state.node_id,
+            broker_epoch=self._state.broker_epoch,
+            topics=list(topics.values()),
+        )
+
+    def _log(self, key: TopicIdPartition) -> ReplicaLog | None:
+        """What is to be said of a log; None where nothing is, any more."""
+        topic = self._state.image.topic_by_id(key.topic_id)
+        known = topic.partition(key.partition) if topic is not None else None
+        if topic is None or known is None:
+            return None
+        partition = self._replicas.find(topic.name, key.partition)
+        if partition is None or partition.offline is not None:
+            return ReplicaLog(
+                partition_index=key.partition,
+                leader_epoch=known.leader_epoch,
+                damage=Damage.UNREADABLE,
+            )
+        if partition.image is None or partition.topic_id != key.topic_id:
+            return None
+        if partition.leader != NO_LEADER and partition.log.mark is None and not partition.stopped:
+            return None
+        return described(partition)
+
+
+def described(partition: Partition) -> ReplicaLog:
+    """A partition's log as it is reported."""
+    log, mark = partition.log, partition.log.mark
+    return ReplicaLog(
+        partition_index=partition.tp.partition,
+        leader_epoch=partition.leader_epoch,
+        last_epoch=log.last_batch_epoch,
+        end_offset=log.log_end_offset,
+        start_offset=log.log_start_offset,
+        high_watermark=max(
+            partition.high_watermark, mark.high_watermark if mark is not None else NO_OFFSET
+        ),
+        damage=mark.damage if mark is not None else Damage.NONE,
+        kept_bytes=log.kept_bytes if mark is not None else 0,
+        stopped=partition.stopped,
+    )

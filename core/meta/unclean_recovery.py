@@ -1,0 +1,367 @@
+"""Who leads a partition whose ISR and eligible leader replicas are gone: the replica whose log
+holds most (KIP-966, unclean recovery).
+
+When everybody who was in sync came back without having shut down cleanly, nobody's log can be
+trusted for what it once had. The partition then has no leader until the logs have been compared.
+Each broker that holds a replica sees in its image that the partition has none, and reports to the
+controller how far its log goes (PkReplicaLogs). The broker reports by itself, and is not asked, so
+that a report is as easily made again: for a new controller, which knows of none, and for a broker
+that came back.
+
+A *report* is good for one incarnation of the broker and one leader epoch of the partition. Within
+it nothing was appended or cut: a broker that acts upon an image without a leader neither leads nor
+follows, and the next leader begins another epoch.
+
+*Needed* are the eligible replicas and those of `last_known_elr`. That is everybody who may be the
+only one with all that was acknowledged (partitions.py, rule 3). By `unclean.recovery.strategy`:
+
+    Balanced    waits for all that are needed, however long
+    Aggressive  as Balanced, for `unclean.recovery.timeout.ms`; then goes on with those there are
+    None        waits for the last leader, and for nobody else
+
+Then the log leads that has the highest (leader epoch of its last batch, log end), among all
+replicas that are there and not only the needed ones. Of equal ones: one that was not found damaged,
+one that begins earliest, the last leader, the first in the list.
+
+Why an acknowledged record is on that log, if one of the needed members has its log whole. Call that
+log W. It holds every acknowledged record. Each log is, up to its end, a part of what some leader
+wrote, from its start: followers append in order, cut off what their leader does not have before
+they append in its epoch, and recovery cuts a damaged log where the damage begins. So two logs that
+hold batches of the same epoch agree up to the end of the shorter one within that epoch. Let E be
+the elected log, with (epoch, end) not below W's.
+
+- The same last epoch: E is as long as W, and agrees with it up to W's end.
+- A later last epoch e: E holds a batch that the leader of e wrote, thus all that this leader had
+  when its epoch began. It had everything acknowledged up to then (it was elected by these rules).
+  Nothing was acknowledged in e or after it that W lacks, and W has nothing of e. So E has all.
+
+What unclean elections lost is no part of this: the epoch that they begin is above what they lost.
+
+Cases:
+
+- One replica leads at once, whatever it holds; its broker logs what was damaged.
+- With min.insync.replicas=1 only the last leader is needed, unless it may not have known yet that
+  it was alone.
+- A needed member that never returns: Balanced waits and says for whom. An operator decides.
+- A replica that was out of the ISR and has more leads: by the argument above it has everything.
+- All needed ones are damaged, or all logs end below what one of them knew as committed: something
+  was lost. The other replicas are waited for as well, then the longest log leads, and the loss is
+  logged as an error. With the strategy None an operator decides.
+- A compacted log keeps its end and the epoch of its last batch. Damage in its middle is cut there,
+  as in any log.
+- Transactions: markers are records, and what is acknowledged has them.
+- Internal topics are as any topic. Their coordinators load from the elected log.
+- The metadata log has no ISR; its store knows what it holds (embedded: core/log/damage.py).
+- `unclean.leader.election.enable` asks for less: the first that is there leads, at once.
+- An operator who elects (ElectLeaders, unclean) gets the longest log of those that are there, or
+  the replica that was named (PkUncleanRecovery).
+"""
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode
+from pk.core.machine import Decision
+from pk.core.meta.events import Event, PartitionChanged
+from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
+from pk.core.meta.image import changed as after
+from pk.core.meta.partitions import Nodes, Rules, change, stale
+from pk.core.values import NO_LEADER, NO_NODE, NO_OFFSET, TopicIdPartition
+from pk.core.wire.messages.pk_replica_logs import (
+    PartitionResult,
+    PkReplicaLogsRequest,
+    PkReplicaLogsResponse,
+    ReplicaLog,
+    TopicResult,
+)
+from pk.core.wire.messages.pk_unclean_recovery import (
+    PartitionState,
+    PkUncleanRecoveryRequest,
+    PkUncleanRecoveryResponse,
+    ReplicaState,
+)
+
+BALANCED: Final = "Balanced"
+AGGRESSIVE: Final = "Aggressive"
+NONE: Final = "None"
+
+
+class Report(NamedTuple):
+    """A broker's report of one log."""
+
+    broker_epoch: int
+    log: ReplicaLog
+
+
+Reports = Mapping[TopicIdPartition, Mapping[int, Report]]
+"""By partition and broker."""
+NO_REPORTS: Final[Mapping[int, Report]] = {}
+
+
+class Verdict(NamedTuple):
+    """What the reports on a partition without a leader come to."""
+
+    leader: int = NO_LEADER
+    """Who is to lead; NO_LEADER while the partition waits."""
+    lossy: bool = False
+    """Whether acknowledged records may be lost by that."""
+    awaits: Nodes = ()
+    """Whose reports are missing."""
+    why: str = ""
+    """Why the partition waits, or what is known of the damage, for people."""
+
+
+def needed(partition: PartitionImage) -> Nodes:
+    """Whose logs must be compared before the partition has a leader."""
+    found = dict.fromkeys((*partition.last_known_elr, *partition.elr))
+    return tuple(node for node in found if node in partition.replicas)
+
+
+def heard(
+    rules: Rules, partition: PartitionImage, reports: Mapping[int, Report]
+) -> dict[int, ReplicaLog]:
+    """The logs that are known and whose brokers may lead."""
+    found: dict[int, ReplicaLog] = {}
+    for node in partition.replicas:
+        report = reports.get(node)
+        if report is None or not rules.may_lead(node, partition.directory(node)):
+            continue
+        log, epoch = report.log, rules.image.brokers[node].broker_epoch
+        if (report.broker_epoch, log.leader_epoch) == (epoch, partition.leader_epoch):
+            found[node] = log
+    return found
+
+
+def _is_readable(partition: PartitionImage, log: ReplicaLog) -> bool:
+    """Whether the end of a log says anything: no batch is of an epoch that has not been."""
+    return log.end_offset >= 0 and log.last_epoch <= partition.leader_epoch
+
+
+def best(partition: PartitionImage, logs: Mapping[int, ReplicaLog]) -> int:
+    """Whose log holds most; NO_LEADER where none can be read."""
+    last = partition.last_known_elr[:1]
+
+    def key(node: int) -> tuple[int, int, bool, int, bool, int]:
+        log = logs[node]
+        rank = -partition.replicas.index(node)
+        sound = not log.damage
+        return log.last_epoch, log.end_offset, sound, -log.start_offset, node in last, rank
+
+    readable = (node for node, log in logs.items() if _is_readable(partition, log))
+    return max(readable, key=key, default=NO_LEADER)
+
+
+def judge(
+    rules: Rules, partition: PartitionImage, reports: Mapping[int, Report], *, timed_out: bool
+) -> Verdict:
+    """What becomes of a partition without a leader, by the rules above. `timed_out`: it has had
+    none for `unclean.recovery.timeout.ms`."""
+    logs, wanted = heard(rules, partition, reports), needed(partition)
+    if rules.strategy == NONE:
+        wanted = wanted[:1]
+    hurried = timed_out and rules.strategy == AGGRESSIVE
+    missing = tuple(node for node in wanted if node not in logs)
+    if missing and not hurried:
+        return Verdict(awaits=missing, why="they were in sync, and may have what the others lack")
+    elected = best(partition, logs) if rules.strategy != NONE else wanted[0] if wanted else NO_NODE
+    loss = _loss(partition, logs, wanted, elected)
+    if missing:
+        loss = "unclean.recovery.timeout.ms is over"
+    others = tuple(node for node in partition.replicas if node not in logs)
+    if not loss:
+        return Verdict(elected)
+    if rules.strategy == NONE:
+        return Verdict(why=f"{loss}: an operator decides")
+    if others and not hurried:
+        return Verdict(awaits=others, why=loss)
+    return Verdict(elected, True, why=loss)
+
+
+def _loss(
+    partition: PartitionImage, logs: Mapping[int, ReplicaLog], wanted: Nodes, elected: int
+) -> str:
+    """Why acknowledged records may be lost if `elected` leads; "" where none are."""
+    sound = (n for n in wanted if n in logs and not logs[n].damage)
+    if not any(_is_readable(partition, logs[node]) for node in sound):
+        return "no replica is whole that was in sync" if wanted else "nobody is known to be whole"
+    valid = [log for log in logs.values() if log.last_epoch >= partition.unclean_epoch]
+    committed = max((log.high_watermark for log in valid), default=NO_OFFSET)
+    if logs[elected].end_offset < committed:
+        return f"no log reaches offset {committed}, up to which all was committed"
+    return ""
+
+
+def recover(
+    image: MetadataImage,
+    reports: Reports,
+    config: BrokerConfig,
+    timed_out: AbstractSet[TopicIdPartition] = frozenset(),
+) -> Decision[Event]:
+    """Elect leaders for partitions without one that have reports. The reply has the `Verdict` on
+    each that is left without a leader, or got one."""
+    decision: Decision[Event] = Decision(reply={})
+    rules = Rules(image, config)
+    for key, topic, partition in _leaderless(image, reports):
+        verdict = judge(rules, partition, reports[key], timed_out=key in timed_out)
+        decision.reply[key] = verdict
+        if verdict.leader != NO_LEADER:
+            event = change(rules, topic, partition, chosen=verdict.leader, lossy=verdict.lossy)
+            if event is not None:
+                decision.records.append(event)
+    return decision
+
+
+def _leaderless(
+    image: MetadataImage, reports: Reports
+) -> Iterator[tuple[TopicIdPartition, TopicImage, PartitionImage]]:
+    for key in reports:
+        topic = image.topic_by_id(key.topic_id)
+        partition = topic.partition(key.partition) if topic is not None else None
+        if topic is not None and partition is not None and partition.leader == NO_LEADER:
+            yield key, topic, partition
+
+
+def report(
+    image: MetadataImage, request: PkReplicaLogsRequest, config: BrokerConfig
+) -> Decision[Event]:
+    """Decide a PkReplicaLogs request; the reply is its response.
+
+    STALE_BROKER_EPOCH for all of it; for each partition UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where the broker has no replica of it,
+    FENCED_LEADER_EPOCH where the report is of another leader epoch. A replica that was found
+    damaged is in no ISR, and eligible for nothing by virtue of its past.
+    """
+    node = request.broker_id
+    if stale(image, node, request.broker_epoch):
+        return Decision(reply=PkReplicaLogsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    decision: Decision[Event] = Decision()
+    decision.reply = response = PkReplicaLogsResponse()
+    rules = Rules(image, config)
+    changed: dict[TopicIdPartition, PartitionImage] = {}
+    for asked in request.topics:
+        topic = image.topic_by_id(asked.topic_id)
+        answer = TopicResult(topic_id=asked.topic_id)
+        response.topics.append(answer)
+        for log in asked.partitions:
+            key = TopicIdPartition(asked.topic_id, log.partition_index)
+            partition = changed.get(key)
+            if partition is None and topic is not None:
+                partition = topic.partition(log.partition_index)
+            code = ErrorCode.NONE
+            if topic is None:
+                code = ErrorCode.UNKNOWN_TOPIC_ID
+            elif partition is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif node not in partition.replicas:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif log.damage and len(partition.replicas) > 1:
+                event = _damaged(rules, topic, partition, node)
+                if event is not None:
+                    decision.records.append(event)
+                    partition = changed[key] = after(partition, event)
+            if partition is not None and not code and log.leader_epoch != partition.leader_epoch:
+                code = ErrorCode.FENCED_LEADER_EPOCH
+            answer.partitions.append(
+                PartitionResult(partition_index=log.partition_index, error_code=code)
+            )
+    return decision
+
+
+def _damaged(
+    rules: Rules, topic: TopicImage, partition: PartitionImage, node: int
+) -> PartitionChanged | None:
+    """The broker has just opened its logs and serves nobody yet: what it is in sync with, or
+    eligible for, it is by its past."""
+    if node in partition.elr or (node in partition.isr and node != partition.leader):
+        return change(rules, topic, partition, lost=node)
+    return None
+
+
+def describe(
+    image: MetadataImage,
+    reports: Reports,
+    request: PkUncleanRecoveryRequest,
+    config: BrokerConfig,
+    timed_out: AbstractSet[TopicIdPartition] = frozenset(),
+) -> Decision[Event]:
+    """Decide a PkUncleanRecovery request, which elects `leader_id` where one is given; the reply is
+    its response, with the partitions as they were before.
+
+    For each partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where it has a leader and no
+    follower stopped; ELIGIBLE_LEADERS_NOT_AVAILABLE where the broker has no replica, or may not
+    lead.
+    """
+    rules, decision = Rules(image, config), Decision[Event]()
+    decision.reply = response = PkUncleanRecoveryResponse(error_message=None)
+    for name, number in _asked(image, reports, request):
+        topic, partition = image.topics.get(name), image.partition(name, number)
+        state = PartitionState(topic=name, partition=number, error_message=None)
+        response.partitions.append(state)
+        if topic is None or partition is None:
+            state.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            continue
+        key = TopicIdPartition(topic.topic_id, number)
+        of_partition = reports.get(key, NO_REPORTS)
+        _show(rules, partition, of_partition, state, timed_out=key in timed_out)
+        if request.leader_id == NO_NODE:
+            continue
+        stopped = any(replica.stopped for replica in state.replicas)
+        node = request.leader_id
+        if partition.leader != NO_LEADER and not stopped:
+            state.error_code = ErrorCode.ELECTION_NOT_NEEDED
+        elif node not in partition.replicas or not rules.may_lead(node, partition.directory(node)):
+            state.error_code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+            state.error_message = f"broker {node} has no replica of it that may lead now"
+        else:
+            event = change(rules, topic, partition, chosen=node, lossy=True, new_epoch=True)
+            decision.records += [] if event is None else [event]
+    return decision
+
+
+def _asked(
+    image: MetadataImage, reports: Reports, request: PkUncleanRecoveryRequest
+) -> Iterator[tuple[str, int]]:
+    if request.topics is not None:
+        for asked in request.topics:
+            yield from ((asked.topic, number) for number in asked.partitions)
+        return
+    for topic in image.topics.values():
+        for p in topic.partitions:
+            logs = reports.get(TopicIdPartition(topic.topic_id, p.partition), NO_REPORTS)
+            if p.leader == NO_LEADER or any(report.log.stopped for report in logs.values()):
+                yield topic.name, p.partition
+
+
+def _show(
+    rules: Rules,
+    partition: PartitionImage,
+    reports: Mapping[int, Report],
+    state: PartitionState,
+    *,
+    timed_out: bool,
+) -> None:
+    state.leader_id, state.leader_epoch = partition.leader, partition.leader_epoch
+    logs = heard(rules, partition, reports)
+    if partition.leader == NO_LEADER:
+        verdict = judge(rules, partition, reports, timed_out=timed_out)
+        state.needed, state.awaits = list(needed(partition)), list(verdict.awaits)
+        state.why = verdict.why
+    for node in partition.replicas:
+        log = logs.get(node)
+        state.replicas.append(
+            ReplicaState(broker_id=node)
+            if log is None
+            else ReplicaState(
+                broker_id=node,
+                reported=True,
+                last_epoch=log.last_epoch,
+                end_offset=log.end_offset,
+                start_offset=log.start_offset,
+                high_watermark=log.high_watermark,
+                damage=log.damage,
+                kept_bytes=log.kept_bytes,
+                stopped=log.stopped,
+            )
+        )

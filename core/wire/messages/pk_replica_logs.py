@@ -1,0 +1,73 @@
+"""Tells the controller how far a broker's logs go, and what was found wrong with them
+(core/meta/unclean_recovery.py).
+
+Api key 10001; pk only. KIP-966 has the controller ask for the same by GetReplicaLogInfo, which
+Apache Kafka does not serve.
+"""
+
+from pk.core.values import ZERO_UUID
+from pk.core.wire.schema import Request, Response, Struct, field, message, struct
+from pk.core.wire.types import Int8, Int16, Int32, Int64, Uuid
+
+
+@struct
+class ReplicaLog(Struct):
+    """One of `TopicLogs.partitions`."""
+
+    partition_index: Int32 = 0
+    leader_epoch: Int32 = -1
+    """Of the partition: nothing was appended to the log or cut from it in this epoch."""
+    last_epoch: Int32 = -1
+    """The leader epoch of the last batch; -1 where there is none."""
+    end_offset: Int64 = -1
+    """Behind the last whole batch; -1 where the log cannot be read."""
+    start_offset: Int64 = -1
+    high_watermark: Int64 = -1
+    """As last checkpointed."""
+    damage: Int8 = 0
+    """What recovery found wrong (core/log/damaged.py); 0 for nothing, and for a torn end."""
+    kept_bytes: Int64 = 0
+    """How much recovery cut off and kept beside the log."""
+    stopped: bool = False
+    """Whether the broker follows no further, because it would have to cut what is committed."""
+
+
+@struct
+class TopicLogs(Struct):
+    """One of `PkReplicaLogsRequest.topics`."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[ReplicaLog] = field(default_factory=list)
+
+
+@message(versions=(0, 0), flexible=0, key=10001)
+class PkReplicaLogsRequest(Request["PkReplicaLogsResponse"]):
+    """The request of PkReplicaLogs."""
+
+    broker_id: Int32 = 0
+    broker_epoch: Int64 = -1
+    topics: list[TopicLogs] = field(default_factory=list)
+
+
+@struct
+class PartitionResult(Struct):
+    """One of `TopicResult.partitions`."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+@struct
+class TopicResult(Struct):
+    """One of `PkReplicaLogsResponse.topics`."""
+
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[PartitionResult] = field(default_factory=list)
+
+
+@message(versions=(0, 0), flexible=0, key=10001)
+class PkReplicaLogsResponse(Response):
+    """The response of PkReplicaLogs."""
+
+    error_code: Int16 = 0
+    topics: list[TopicResult] = field(default_factory=list)

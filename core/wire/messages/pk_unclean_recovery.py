@@ -1,0 +1,69 @@
+"""Shows what the controller knows of the logs of partitions, and elects a leader by hand
+(core/meta/unclean_recovery.py).
+
+Api key 10002; pk only. Apache Kafka has no such API.
+"""
+
+from pk.core.wire.schema import Request, Response, Struct, field, message, struct
+from pk.core.wire.types import Int8, Int16, Int32, Int64
+
+
+@struct
+class TopicPartitions(Struct):
+    """One of `PkUncleanRecoveryRequest.topics`."""
+
+    topic: str = ""
+    partitions: list[Int32] = field(default_factory=list)
+
+
+@message(versions=(0, 0), flexible=0, key=10002)
+class PkUncleanRecoveryRequest(Request["PkUncleanRecoveryResponse"]):
+    """The request of PkUncleanRecovery."""
+
+    topics: list[TopicPartitions] | None = field(default=None, nullable=0)
+    """Null: all partitions that wait for a leader, or have a follower that stopped."""
+    leader_id: Int32 = -1
+    """The broker that is to lead these partitions, whatever its log lacks; -1 elects nobody."""
+    timeout_ms: Int32 = 60000
+
+
+@struct
+class ReplicaState(Struct):
+    """One of `PartitionState.replicas`."""
+
+    broker_id: Int32 = 0
+    reported: bool = False
+    """Whether its log is known as it is now; else the fields below say nothing."""
+    last_epoch: Int32 = -1
+    end_offset: Int64 = -1
+    start_offset: Int64 = -1
+    high_watermark: Int64 = -1
+    damage: Int8 = 0
+    kept_bytes: Int64 = 0
+    stopped: bool = False
+
+
+@struct
+class PartitionState(Struct):
+    """One of `PkUncleanRecoveryResponse.partitions`."""
+
+    topic: str = ""
+    partition: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = field(default=None, nullable=0)
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+    needed: list[Int32] = field(default_factory=list)
+    """The brokers whose logs are compared before there is a leader."""
+    awaits: list[Int32] = field(default_factory=list)
+    why: str = ""
+    replicas: list[ReplicaState] = field(default_factory=list)
+
+
+@message(versions=(0, 0), flexible=0, key=10002)
+class PkUncleanRecoveryResponse(Response):
+    """The response of PkUncleanRecovery."""
+
+    error_code: Int16 = 0
+    error_message: str | None = field(default=None, nullable=0)
+    partitions: list[PartitionState] = field(default_factory=list)
