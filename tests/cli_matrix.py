@@ -292,9 +292,9 @@ LIVE: dict[str, str] = {
     "shell": "tests/cli/test_shell.py::test_the_same_commands_with_toolbar_prompt_and_use",
     "top": "tests/cli/test_top_screen.py::test_every_tab_at_every_size",
     "groups watch": "tests/cli/test_screens.py::test_watching_a_group",
-    "console-consumer": "tests/cli/test_screens.py::test_consuming_until_interrupted",
+    "consume": "tests/cli/test_screens.py::test_consuming_until_interrupted",
     "share-consume": "tests/cli/test_share_consume.py::test_an_interrupt_gives_back_what_was_not_shown",
-    "console-producer": "tests/cli/test_produce_editor.py::test_lines_and_documents_are_sent_and_acknowledged",
+    "produce": "tests/cli/test_produce_editor.py::test_lines_and_documents_are_sent_and_acknowledged",
     "isr": "tests/cli/test_shell.py::test_isr_watches_until_interrupted",
 }
 """What stays on a terminal, and the test that drives it there."""

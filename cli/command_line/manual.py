@@ -26,7 +26,7 @@ _ROOT = tree()
 _CONNECTION = [option for option in _ROOT.options if option.panel == CONNECTION]
 _LISTING = next(command.under(OUTPUT) for _, command in commands(_ROOT) if command.lists)
 
-_TEXT_PAGES = ("positions", "formats", "profiles", "trace")
+_TEXT_PAGES = ("positions", "durations", "formats", "profiles", "trace")
 
 Path = tuple[str, ...]
 
@@ -233,6 +233,8 @@ def _man(node: Command | Group) -> str:
         if isinstance(node, Group):
             lines += [f".SS {_roff(' '.join(path[1:]))}"]
         lines += [_roff(command.help)]
+        if len(command.names) > 1:
+            lines += [".PP", _roff(f"Also called {', '.join(command.names[1:])}.")]
         lines += _man_arguments(command.arguments) + _man_options(_own_options(command))
         names = columns_of(command) if command.lists else []
         if names:

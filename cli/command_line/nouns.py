@@ -45,21 +45,21 @@ NOUNS: Final[dict[str, Entry]] = {
         "Topics: list, describe, create, alter, delete, add partitions, trim, show offsets.",
         "pk.cli.nouns.topics.commands:TOPICS",
     ),
-    "console-producer": Entry(
+    "produce": Entry(
         (
-            "console-producer",
             "produce",
+            "console-producer",
         ),
         "Write records: from an editor at a terminal, else from lines of standard input.",
-        "pk.cli.nouns.produce.commands:CONSOLE_PRODUCER",
+        "pk.cli.nouns.produce.commands:PRODUCE",
     ),
-    "console-consumer": Entry(
+    "consume": Entry(
         (
-            "console-consumer",
             "consume",
+            "console-consumer",
         ),
         "Read records.",
-        "pk.cli.nouns.consume.commands:CONSOLE_CONSUMER",
+        "pk.cli.nouns.consume.commands:CONSUME",
     ),
     "share-consume": Entry(
         ("share-consume", "console-share-consumer"),
@@ -312,8 +312,8 @@ SECTIONS: Final = (
     (
         "Records",
         (
-            "console-producer",
-            "console-consumer",
+            "produce",
+            "consume",
             "share-consume",
             "cp",
             "spark-export",

@@ -27,7 +27,7 @@ class Parsed:
         self.path = path
         self.values = values
         self.typed = typed
-        """The path as typed: `produce` for `console-producer`."""
+        """The path as typed: `console-producer` for `produce`."""
 
         self.declared = declared
         """The command's declaration; None for a noun."""

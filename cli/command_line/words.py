@@ -31,7 +31,7 @@ class Words:
         self.rest = list(reversed(words))
         self.path: tuple[str, ...] = ()
         self.typed: tuple[str, ...] = ()
-        """The path as typed: `produce` for `console-producer`."""
+        """The path as typed: `console-producer` for `produce`."""
 
         self.help = False
         self.options: dict[str, TyperOption] = {}

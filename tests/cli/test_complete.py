@@ -41,6 +41,19 @@ def test_commands_and_options() -> None:
     assert words("completion", "") == ["bash", "zsh", "fish"]
 
 
+def test_every_name_of_a_command_is_completed_where_it_is_typed() -> None:
+    assert words("prod") == ["produce", "producers"]
+    assert words("cons") == words("consu") == ["consume"]
+    apache = ["console-producer", "console-consumer", "console-share-consumer"]
+    assert words("console-") == apache and words("console-c") == ["console-consumer"]
+    assert words("help", "prod") == ["produce", "producers"]
+    assert words("help", "console-c") == ["console-consumer"]
+    assert words("topics", "r") == ["rm"]
+    for noun in tree().children:
+        for name in noun.names:
+            assert name in words(name) or noun.name.startswith(name), name
+
+
 def test_values_of_options() -> None:
     assert "jsonl" in words("topics", "list", "-f", "j")
     assert words("produce", "t", "--compression=z") == ["--compression=zstd"]

@@ -61,7 +61,7 @@ CHANGES = {
     "topics delete": Change("topics delete {t}"),
     "topics add-partitions": Change("topics add-partitions {t} -n 1"),
     "topics trim": Change("topics trim {t} -o end"),
-    "console-producer": Change("produce {t} another", None),
+    "produce": Change("produce {t} another", None),
     "cp": Change("cp {t} {t}-copy --once", "{t}-copy", ("topics create {t}-copy",)),
     "groups reset-offsets": Change("groups reset-offsets {g} -t {t} --to end", "{g}"),
     "groups undo": Change("groups undo 2", "{g}", (RESET,)),

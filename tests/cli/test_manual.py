@@ -144,6 +144,16 @@ def test_help_names_the_other_names_of_a_command(pk: Run, typed: str, others: st
     assert f"\nAlso called: {others}\n" in said
 
 
+def test_the_manual_goes_by_produce_and_consume() -> None:
+    pages = man_pages()
+    assert {"pk-consume.1", "pk-produce.1"} <= pages.keys()
+    assert not [name for name in pages if "console" in name]
+    assert "Also called console\\-consumer." in pages["pk-consume.1"]
+    headings = [line for line in reference().splitlines() if line.startswith("## pk ")]
+    assert "## pk consume" in headings and "## pk produce" in headings
+    assert not [line for line in headings if "console" in line]
+
+
 @pytest.mark.parametrize("name", [name for name in PAGES])
 def test_every_page_is_printed(pk: Run, name: str) -> None:
     ran = pk("help", name)

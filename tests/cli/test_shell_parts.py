@@ -171,6 +171,9 @@ def test_completion_asks_for_the_configs_it_lacks_and_does_not_wait() -> None:
 
 def test_the_menu_of_the_shells_own_words() -> None:
     complete = ShellCompleter(tree(), Cache(HERE))
+    assert next(c.word for c in complete.matches([], "consu")) == "consume"
+    assert [c.word for c in complete.matches([], "prod")][:2] == ["produce", "producers"]
+    assert [c.word for c in complete.matches([], "console-c")] == ["console-consumer"]
     assert [c.word for c in complete.matches([], "\\t")] == ["\\timing"]
     assert [c.word for c in complete.matches(["topics", "list"], "\\")] == ["\\w", "\\G"]
     assert [c.word for c in complete.matches(["use"], "to")] == ["topic"]
@@ -343,7 +346,7 @@ def test_use_fills_in_what_is_not_named() -> None:
     assert shell.filled(["produce"]) == ["produce", "orders"]
 
 
-MAY_CHANGE_WHAT_IS_USED = {"console-producer", "groups reset-offsets"}
+MAY_CHANGE_WHAT_IS_USED = {"produce", "groups reset-offsets"}
 """Adds records, at a prompt that names the topic; shows a plan, and can be undone."""
 
 

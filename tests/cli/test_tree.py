@@ -52,7 +52,7 @@ LOOKS = frozenset(
         "topics list",
         "topics describe",
         "topics offsets",
-        "console-consumer",
+        "consume",
         "share-consume",
         "groups list",
         "groups describe",

@@ -223,9 +223,14 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
 
 def _commands(group: Group, typed: str) -> list[Candidate]:
     """The commands of a noun; of its other number (`brokers` beside `broker`) only those that are
-    being written."""
+    being written. If no main name begins so, other names that do."""
     nouns = (group, group.also) if typed and group.also else (group,)
-    return [Candidate(c.name, c.help) for noun in nouns for c in noun.children if not c.hidden]
+    shown = [c for noun in nouns for c in noun.children if not c.hidden]
+    if typed and not any(c.name.startswith(typed) for c in shown):
+        named = [(n, c) for c in shown for n in c.names if n.startswith(typed)]
+        if named:  # another name is being written, such as console-consumer
+            return [Candidate(n, c.help) for n, c in named]
+    return [Candidate(c.name, c.help) for c in shown]
 
 
 def _of_assumed(command: Command, words: Sequence[str]) -> Iterator[Candidate]:
@@ -237,7 +242,7 @@ def _of_assumed(command: Command, words: Sequence[str]) -> Iterator[Candidate]:
 
 def _of_argument(root: Group, cursor: CursorContext, typed: str, names: Names) -> list[Candidate]:
     if cursor.argument is not None and cursor.argument.complete == "help-page":
-        return _help(root, cursor.plain)
+        return _help(root, cursor.plain, typed)
     if cursor.argument is not None and cursor.argument.complete == "config-key":
         return _keys_of_named(cursor, names)
     if cursor.argument is not None and cursor.argument.complete == "client-key":
@@ -345,7 +350,7 @@ def _partitions(typed: str, names: Names) -> list[Candidate]:
     return [Candidate(f"{topic}/{p}") for p in range(number)]
 
 
-def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
+def _help(root: Group, words: Sequence[str], typed: str) -> list[Candidate]:
     """Pages, and the words of commands."""
     if list(words) == ["errors"]:
         from pk.core.errors import ErrorCode
@@ -356,7 +361,7 @@ def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
         node = node.child(word) if isinstance(node, Group) else None
     if not isinstance(node, Group):
         return []
-    found = [Candidate(c.name, c.help) for c in node.children if not c.hidden]
+    found = _commands(node, typed)
     if words:
         return found
     from pk.cli.command_line.pages import PAGES

@@ -1,1 +1,1 @@
-"""`pk console-consumer`, also called `pk consume`."""
+"""`pk consume`, which Apache calls console-consumer."""

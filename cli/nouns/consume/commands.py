@@ -1,4 +1,4 @@
-"""The commands of `pk console-consumer`, with their options."""
+"""The commands of `pk consume`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,10 @@ from pk.cli.nouns.consume.options import Consume, ends
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
 
-CONSOLE_CONSUMER = Noun("console-consumer")
+CONSUME = Noun("consume")
 
 
-@CONSOLE_CONSUMER.command(
+@CONSUME.command(
     takes=(Connection,),
     guards_itself=True,  # a permalink chooses the profile
     examples=(

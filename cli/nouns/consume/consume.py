@@ -1,4 +1,4 @@
-"""`pk console-consumer` (`consume`): records to standard output.
+"""`pk consume`: records to standard output.
 
 It joins a group only with -g. Without -g, or if -g only supplies the commits for a position, it
 reads the partitions directly. A range ends by itself; otherwise the command runs until it is
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 async def consume(context: Context, options: "Consume") -> int | None:
-    """`pk console-consumer`."""
+    """`pk consume`."""
     if any(word.startswith(SCHEME) for word in options.topic):
         from pk.cli.nouns.consume.permalinks import consume_links
 

@@ -1,4 +1,4 @@
-"""`pk log cat`: shows records from a partition's files, as console-consumer shows those of a
+"""`pk log cat`: shows records from a partition's files, as `pk consume` shows those of a
 broker."""
 
 import os

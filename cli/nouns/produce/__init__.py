@@ -1,1 +1,1 @@
-"""`pk console-producer`, also called `pk produce`."""
+"""`pk produce`, which Apache calls console-producer."""

@@ -1,4 +1,4 @@
-"""The commands of `pk console-producer`, with their options."""
+"""The commands of `pk produce`, with their options."""
 
 from typing import TYPE_CHECKING
 
@@ -9,10 +9,10 @@ from pk.cli.nouns.produce.options import Produce
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
 
-CONSOLE_PRODUCER = Noun("console-producer")
+PRODUCE = Noun("produce")
 
 
-@CONSOLE_PRODUCER.command(
+@PRODUCE.command(
     takes=(Change, Connection),
     examples=(
         "pk produce orders -k user-1 '{\"amount\": 5}'",

@@ -18,7 +18,7 @@ from pk.cli.command_line.values import Pair, count
 
 @dataclass(frozen=True, kw_only=True)
 class Produce:
-    """Options of `pk console-producer`."""
+    """Options of `pk produce`."""
 
     topic: Annotated[
         str | None, Argument("TOPIC", help="The topic.", complete="topic", named=TOPIC_BY_OPTION)

@@ -1,4 +1,4 @@
-"""`pk console-producer` (`produce`): writes a record for each line, in bulk if a line is only a key
+"""`pk produce`: writes a record for each line, in bulk if a line is only a key
 and a value.
 
 At a terminal it is an editor (`editor`); with --fake it makes the records itself. Everything else
@@ -55,7 +55,7 @@ _LAST_WORDS_S = 3.0
 
 
 async def produce(context: Context, options: "Produce") -> int | None:
-    """`pk console-producer`."""
+    """`pk produce`."""
     encode = None
     if options.schema is not None:
         from pk.cli.schemas.records import value_encoder
