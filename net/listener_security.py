@@ -27,6 +27,7 @@ from pk.core.auth.sasl_config import (
     login_of,
 )
 from pk.core.auth.scram import Mechanism, ScramCredential, Shape, TokenLogin, usual_shape
+from pk.core.auth.unsecured_tokens import UNSECURED, validate_unsecured
 from pk.core.broker.broker import Broker
 from pk.core.config import BrokerConfig, ConfigError, Listener
 from pk.core.config.listener_keys import listener_value, own_value
@@ -77,7 +78,14 @@ def check_oauth(config: BrokerConfig) -> None:
         if listener.security_protocol in SASL_PROTOCOLS and OAUTHBEARER in enabled_mechanisms(
             config, listener.name
         ):
-            jwt_validator(config, listener)
+            if config.pk_sasl_oauthbearer_unsecured:
+                logger.warning(
+                    "Listener %s takes tokens that nobody has signed (%s=true): every client is "
+                    "whoever it says. Only for tests and development",
+                    listener.name, UNSECURED,
+                )  # fmt: skip
+            else:
+                jwt_validator(config, listener)
 
 
 async def check_kerberos(config: BrokerConfig) -> None:
@@ -249,6 +257,11 @@ class ListenerSecurity:
         return token_secret(secret).login(token, mechanism)
 
     def _validate(self, token: str) -> ValidToken:
+        config = self._broker.config
+        if config.pk_sasl_oauthbearer_unsecured:
+            login = login_of(config, self._listener.name, OAUTHBEARER)
+            options = {} if login is None else login.options
+            return validate_unsecured(token, options, self._broker.clock.now_ms())
         return self._jwt_validator().validate(token)
 
     def _jwt_validator(self) -> JwtValidator:

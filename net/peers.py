@@ -12,6 +12,7 @@ import trio
 
 from pk.core.auth.sasl import GSSAPI, OAUTHBEARER
 from pk.core.auth.sasl_config import SERVICE_NAME
+from pk.core.auth.unsecured_tokens import UNSECURED
 from pk.core.broker.peers import Answered, PeerLost
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.config.listener_keys import listener_key, listener_value
@@ -138,6 +139,7 @@ def security_of(config: BrokerConfig, listener: str, protocol: str, mechanism: s
             listener_key(listener, "sasl.jaas.config", mechanism)
         )
         if mechanism == OAUTHBEARER:
+            found[UNSECURED.replace(".", "_")] = config.pk_sasl_oauthbearer_unsecured
             for key in CLIENT_TOKEN_KEYS:
                 value = listener_value(config, listener, key, mechanism)
                 if value is not None:

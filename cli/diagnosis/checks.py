@@ -61,6 +61,7 @@ CHECKS: Final = (
     _check("future-records", agreement.future_records, TIMES),
     _check("certificates-end", security.certificates_end, CERTIFICATES),
     _check("public-plaintext", security.public_plaintext, BROKERS),
+    _check("unsigned-tokens", security.unsigned_tokens, BROKERS),
     _check("everyone-may-write", security.everyone_may_write, ACLS),
     _check("acls-without-resource", security.acls_without_resource, ACLS),
     _check("users-without-password", security.users_without_password, ACLS, USERS, BROKERS),

@@ -34,6 +34,7 @@ from pk.cli.diagnosis.snapshot import (
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.failures import phrase
 from pk.core.auth.acls import AclBinding
+from pk.core.auth.unsecured_tokens import UNSECURED
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -83,6 +84,7 @@ _BROKER_KEYS = (
     "advertised.listeners",
     "listener.security.protocol.map",
     "sasl.enabled.mechanisms",
+    UNSECURED,
 )
 
 

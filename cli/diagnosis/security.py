@@ -17,6 +17,7 @@ from pk.cli.diagnosis.snapshot import (
 )
 from pk.cli.runtime.context import count, join
 from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from pk.core.auth.unsecured_tokens import UNSECURED
 
 _ENDS_SOON_MS: Final = 30 * 86_400_000
 _EVERYONE: Final = "User:*"
@@ -69,6 +70,26 @@ def public_plaintext(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 "Use SSL or SASL_SSL."
             ),
             f"pk configs describe broker {brokers[0]} listener.security.protocol.map",
+            tuple(map(str, brokers)),
+        )
+
+
+def unsigned_tokens(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Brokers that take tokens of OAUTHBEARER which nobody has signed."""
+    brokers = [
+        broker
+        for broker, known in sorted(snapshot.brokers.items())
+        if known.configs.get(UNSECURED) == "true"
+    ]
+    if brokers:
+        named = brokers_named(brokers)
+        yield Finding(
+            "unsigned-tokens",
+            WARNING,
+            f"{named[0].upper()}{named[1:]} may take tokens that nobody has signed.",
+            f"With {UNSECURED}=true a client of OAUTHBEARER is whoever it says. That is for tests "
+            "and development; elsewhere sasl.oauthbearer.jwks.endpoint.url names who signs.",
+            f"pk configs describe broker {brokers[0]} {UNSECURED}",
             tuple(map(str, brokers)),
         )
 

@@ -16,6 +16,8 @@ from pk.core.auth.sasl import AuthenticationFailed, SaslError
 
 ACKNOWLEDGED: Final = b"\x01"
 """What a client answers to a refusal."""
+TOKEN_CHARS_MAX: Final = 256 << 10
+"""A token that is longer is not looked into."""
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'
 
 _SASL_NAME: Final = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"

@@ -37,6 +37,7 @@ from pk.core.auth.scram import (
     TokenLogin,
     stranger,
 )
+from pk.core.auth.unsecured_tokens import UNSECURED, check_validator, unsecured_token
 from pk.core.config import BrokerConfig, ConfigError, base_name, broker_key
 from pk.core.config.listener_keys import listener_key, listener_value
 from pk.core.values import SASL_MECHANISMS
@@ -138,11 +139,28 @@ def check_listener(config: BrokerConfig, listener: str) -> None:
                 f"listener {listener} enables PLAIN, so it needs"
                 f" {listener_key(listener, JAAS, PLAIN)} with its users"
             )
-        if name == OAUTHBEARER and not listener_value(config, listener, JWKS_URL, name):
+        if name == OAUTHBEARER:
+            _check_tokens(config, listener, login)
+
+
+def _check_tokens(config: BrokerConfig, listener: str, login: Login | None) -> None:
+    signed = bool(listener_value(config, listener, JWKS_URL, OAUTHBEARER))
+    if not config.pk_sasl_oauthbearer_unsecured:
+        if not signed:
             raise ConfigError(
                 f"listener {listener} enables OAUTHBEARER, so it needs {JWKS_URL}: the keys of who"
-                " signs tokens"
+                f" signs tokens. ({UNSECURED}=true takes tokens that nobody has signed: only for"
+                " tests and development)"
             )
+        return
+    if signed:
+        raise ConfigError(
+            f"listener {listener} has {JWKS_URL} and {UNSECURED}=true: are tokens signed, or not?"
+        )
+    try:
+        check_validator(login.options if login is not None else {})
+    except ValueError as e:
+        raise ConfigError(f"{listener_key(listener, JAAS, OAUTHBEARER)}: {e}") from None
 
 
 def check_sasl(config: BrokerConfig) -> None:
@@ -182,7 +200,12 @@ def _check_own_login(config: BrokerConfig, key: str, how: tuple[str, str, str]) 
         )
     login = login_of(config, listener, mechanism)
     if mechanism == OAUTHBEARER:
-        if not listener_value(config, listener, TOKEN_URL, mechanism):
+        if config.pk_sasl_oauthbearer_unsecured:
+            try:
+                unsecured_token(login.options if login is not None else {}, 0)
+            except ValueError as e:
+                raise ConfigError(f"{listener_key(listener, JAAS, mechanism)}: {e}") from None
+        elif not listener_value(config, listener, TOKEN_URL, mechanism):
             raise ConfigError(f"{TOKEN_URL} is missing: nodes log in at {listener} with its tokens")
         return
     if mechanism == GSSAPI:

@@ -294,6 +294,10 @@ pk.metrics.listener STRING null
 pk.request.bytes.max LONG 268435456 valid=1..
     How many bytes of requests all connections may hold in memory together.
 
+pk.sasl.oauthbearer.unsecured BOOLEAN false
+    Whether OAUTHBEARER takes tokens that nobody has signed, and so believes what a client says of
+    itself, as Apache Kafka does without a provider's keys. Only for tests and development.
+
 pk.security.ignore BOOLEAN false
     Whether the broker starts though its config promises security that pk does not have (TLS,
     Kerberos, an authorizer). Everybody can then read and write everything.

@@ -24,14 +24,14 @@ LISTENER_KEYS: Final = FOR_ALL_BROKERS | {
     *(
         key
         for key in BROKER_KEYS
-        if key.startswith(("ssl.", "sasl.", "pk.sasl.")) and not key.startswith("sasl.mechanism.")
+        if key.startswith(("ssl.", "sasl.")) and not key.startswith("sasl.mechanism.")
     ),
 }
 """Keys that a listener may have for itself."""
 MECHANISM_KEYS: Final = frozenset(
     key
     for key in LISTENER_KEYS - _WITHOUT_MECHANISM
-    if "sasl." in key or key == "connections.max.reauth.ms"
+    if key.startswith("sasl.") or key == "connections.max.reauth.ms"
 )
 """Those that it may have for one SASL mechanism."""
 MECHANISMS: Final = frozenset(name.lower() for name in SASL_MECHANISMS)

@@ -86,6 +86,7 @@ class ClientConfig:
     ssl_truststore_location: str | None = config_key(None)
     ssl_truststore_password: str | None = config_key(None, secret=True)
     ssl_truststore_type: str = config_key("JKS")
+    pk_sasl_oauthbearer_unsecured: bool = config_key(False)
     request_timeout_ms: int = config_key(30_000, low=0, high=INT_MAX)
     connections_max_idle_ms: int = config_key(540_000, high=LONG_MAX)
     reconnect_backoff_ms: int = config_key(50, low=0, high=LONG_MAX)

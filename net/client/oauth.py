@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pk.core.auth.jaas import OAUTH_LOGIN, JaasError, parse_jaas
+from pk.core.auth.unsecured_tokens import UNSECURED, asks_for_unsecured, unsecured_token
 from pk.net.client.errors import ConfigError
 from pk.net.oauth.http import Timeouts, check_url
 from pk.net.oauth.token_source import Refresh, TokenSettings
@@ -18,6 +19,8 @@ _EXTENSION = "extension_"
 class OAuthKeys(Protocol):
     """The keys of a `ClientConfig` that say it."""
 
+    @property
+    def pk_sasl_oauthbearer_unsecured(self) -> bool: ...
     @property
     def sasl_jaas_config(self) -> str | None: ...
     @property
@@ -59,8 +62,8 @@ def token_settings(config: OAuthKeys) -> TokenSettings:
         if login.module != OAUTH_LOGIN:
             raise ConfigError(f"sasl.jaas.config: the login module of OAUTHBEARER is {OAUTH_LOGIN}")
         options = login.options
-        if any(name.startswith("unsecuredLogin") for name in options):
-            raise ConfigError("sasl.jaas.config: pk sends no unsigned token")
+    if config.pk_sasl_oauthbearer_unsecured or asks_for_unsecured(options):
+        return _unsecured(config, options)
     url = config.sasl_oauthbearer_token_endpoint_url
     if not url:
         raise ConfigError(f"{_URL} is missing: where a client of OAUTHBEARER gets its tokens")
@@ -90,10 +93,31 @@ def token_settings(config: OAuthKeys) -> TokenSettings:
             config.sasl_login_refresh_min_period_seconds,
             config.sasl_login_refresh_buffer_seconds,
         ),
-        extensions=tuple(
-            (name.removeprefix(_EXTENSION), value)
-            for name, value in sorted(options.items())
-            if name.startswith(_EXTENSION)
-        ),
+        extensions=_extensions(options),
         tls=TlsSettings.of(options.get),
+    )
+
+
+def _unsecured(config: OAuthKeys, options: dict[str, str]) -> TokenSettings:
+    """Raises ConfigError where a client cannot make its tokens itself, or may not."""
+    if not config.pk_sasl_oauthbearer_unsecured:
+        raise ConfigError(
+            f"sasl.jaas.config: pk sends a token that nobody has signed only with {UNSECURED}=true"
+        )
+    if config.sasl_oauthbearer_token_endpoint_url:
+        raise ConfigError(f"{_URL} and {UNSECURED}=true are both given: are tokens signed, or not?")
+    try:
+        unsecured_token(options, 0)
+    except ValueError as e:
+        raise ConfigError(f"sasl.jaas.config: {e}") from None
+    return TokenSettings(
+        url="", unsecured=tuple(sorted(options.items())), extensions=_extensions(options)
+    )
+
+
+def _extensions(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name.removeprefix(_EXTENSION), value)
+        for name, value in sorted(options.items())
+        if name.startswith(_EXTENSION)
     )

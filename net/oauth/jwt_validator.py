@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final, NamedTuple, cast
 
-from pk.core.auth.oauthbearer import TokenRefused, ValidToken
+from pk.core.auth.oauthbearer import TOKEN_CHARS_MAX, TokenRefused, ValidToken
 from pk.net.oauth.jwks import Jwks
 
 ALGORITHMS: Final = (
@@ -14,7 +14,6 @@ ALGORITHMS: Final = (
 )  # fmt: skip
 """Those with a public key. A shared secret has no place in a JWKS, and `none` proves nothing."""
 _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-TOKEN_CHARS_MAX: Final = 256 << 10
 
 
 class LibraryMissing(Exception):

@@ -19,6 +19,7 @@ from urllib.parse import quote_plus, urlencode
 import trio
 
 from pk.core.auth.sasl import SaslError
+from pk.core.auth.unsecured_tokens import unsecured_token
 from pk.core.lazy_dataclass import dataclass
 from pk.net.oauth.http import HttpFailed, Timeouts, read_url
 from pk.net.tls.contexts import TlsError, client_context
@@ -67,6 +68,8 @@ class TokenSettings:
     backoff_max_s: float = 10.0
     refresh: Refresh = _REFRESH
     extensions: tuple[tuple[str, str], ...] = ()
+    unsecured: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The options of a login that makes its tokens itself, which nobody signs."""
     tls: TlsSettings = field(default=TlsSettings(), repr=False)
 
 
@@ -116,6 +119,9 @@ class TokenSource:
 
     def _ask(self) -> tuple[str, float]:
         settings = self._settings
+        if settings.unsecured:
+            token = unsecured_token(dict(settings.unsecured), self._now_s())
+            return _with_life(token, None, self._now_s())
         if settings.url.startswith("file:"):
             data = read_url(settings.url, settings.timeouts, None)
             return _with_life(data.decode(errors="replace").strip(), None, self._now_s())

@@ -10,11 +10,15 @@ import java.util.List;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import javax.security.auth.callback.Callback;
 import javax.security.auth.login.AppConfigurationEntry;
 import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.security.JaasContext;
 import org.apache.kafka.common.security.kerberos.KerberosName;
 import org.apache.kafka.common.security.kerberos.KerberosShortNamer;
+import org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule;
+import org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallback;
+import org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler;
 import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 
 /** Reads logins, rules and patterns as lines of JSON, writes what Kafka and Java make of them. */
@@ -54,6 +58,18 @@ public class SecurityAnswers {
         answer.put("name", namer.shortName(KerberosName.parse(asked.get("principal").asText())));
     }
 
+    static void unsecured(JsonNode asked, ObjectNode answer) throws Exception {
+        Map<String, String> options = new java.util.HashMap<>();
+        asked.get("options").fields().forEachRemaining(one -> options.put(one.getKey(), one.getValue().asText()));
+        var handler = new OAuthBearerUnsecuredValidatorCallbackHandler();
+        handler.configure(Map.of(), "OAUTHBEARER", List.of(new AppConfigurationEntry(
+            OAuthBearerLoginModule.class.getName(), AppConfigurationEntry.LoginModuleControlFlag.REQUIRED, options)));
+        var callback = new OAuthBearerValidatorCallback(asked.get("token").asText());
+        handler.handle(new Callback[] {callback});
+        if (callback.token() == null) answer.put("refused", callback.errorStatus());
+        else answer.put("name", callback.token().principalName());
+    }
+
     static void pattern(JsonNode asked, ObjectNode answer) {
         Pattern pattern;
         try {
@@ -88,6 +104,7 @@ public class SecurityAnswers {
                     case "jaas" -> jaas(asked, answer);
                     case "certificate" -> certificate(asked, answer);
                     case "kerberos" -> kerberos(asked, answer);
+                    case "unsecured" -> unsecured(asked, answer);
                     case "pattern" -> pattern(asked, answer);
                     default -> throw new IllegalArgumentException("unknown kind");
                 }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import time
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,7 +15,9 @@ from auth.security_answers import SecurityAnswers
 
 from pk.core.auth.jaas import JaasError, parse_jaas
 from pk.core.auth.kerberos_names import check_short_name_rules, short_name
+from pk.core.auth.oauthbearer import TokenRefused
 from pk.core.auth.principal_mapping import RuleError, mapped_name
+from pk.core.auth.unsecured_tokens import unsecured_token, validate_unsecured
 from pk.core.java_regex import JavaRegex, JavaRegexError
 
 pytestmark = pytest.mark.peer
@@ -222,3 +228,47 @@ def test_a_principal_gets_the_short_name_that_kafka_gives_it(java: SecurityAnswe
             assert answer == {"name": name}, (rules, principal)
             named += 1
     assert named > 300
+
+
+def test_a_token_that_nobody_has_signed_counts_where_kafka_takes_it(java: SecurityAnswers) -> None:
+    now_s = time.time()
+    taken = 0
+    for header, tail, options, claims in product(
+        ({"alg": "none"}, {"alg": "RS256"}, {}),
+        (".", "", ".AAAA"),
+        (
+            {},
+            {"unsecuredValidatorPrincipalClaimName": "user"},
+            {"unsecuredValidatorRequiredScope": "a b"},
+            {"unsecuredValidatorAllowableClockSkewMs": "100000"},
+        ),
+        (
+            {"sub": "alice", "exp": now_s + 600},
+            {"sub": "alice", "exp": now_s + 600, "iat": now_s - 5, "user": "bob"},
+            {"sub": "alice", "exp": now_s + 600, "iat": now_s + 50},
+            {"sub": "alice", "exp": now_s - 50},
+            {"sub": "alice", "exp": now_s + 600, "iat": now_s + 700},
+            {"sub": "alice", "exp": now_s + 600, "scope": ["a", "b", "c"]},
+            {"sub": "alice", "exp": now_s + 600, "scope": "b a"},
+            {"sub": "alice", "exp": "soon"},
+            {"sub": "alice"},
+            {"sub": 5, "exp": now_s + 600},
+            {"exp": now_s + 600},
+        ),
+    ):
+        parts = (
+            urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode()
+            for one in (header, claims)
+        )
+        token = ".".join(parts) + tail
+        answer = java.ask("unsecured", token=token, options=options)
+        try:
+            name = validate_unsecured(token, options, int(time.time() * 1000)).name
+        except TokenRefused as e:
+            assert "name" not in answer, (header, tail, options, claims, str(e))
+        else:
+            assert answer == {"name": name}, (header, tail, options, claims)
+            taken += 1
+    assert taken > 10
+    own = unsecured_token({"unsecuredLoginStringClaim_sub": "carol"}, time.time())
+    assert java.ask("unsecured", token=own, options={}) == {"name": "carol"}

@@ -120,6 +120,13 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
         ERROR,
         "certificate of broker 2",
     ),
+    "unsigned-tokens": (
+        snapshot(
+            brokers=listening("A://127.0.0.1:9092", **{"pk.sasl.oauthbearer.unsecured": "true"})
+        ),
+        WARNING,
+        "Broker 1 may take tokens that nobody has signed",
+    ),
     "public-plaintext": (
         snapshot(
             brokers=listening(

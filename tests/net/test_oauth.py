@@ -271,6 +271,82 @@ async def test_a_client_logs_in_again_with_a_new_token_of_a_new_key(
             assert provider.requests.count("/jwks") == 2
 
 
+# --- tokens that nobody has signed ---
+
+
+UNSECURED = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.jaas.config": f'{OAUTH_LOGIN} unsecuredLoginStringClaim_sub="alice";',
+    "pk.sasl.oauthbearer.unsecured": "true",
+}
+
+
+def by_librdkafka_unsecured(address: str) -> None:
+    how: dict[str, Any] = {
+        "bootstrap.servers": address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": True,
+        "sasl.oauthbearer.config": "principal=bob scope=read",
+    }
+    _by_librdkafka(how)
+
+
+@trio_test
+async def test_unsigned_tokens_are_taken_where_a_key_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keys: dict[str, Any] = {
+        "listener__security__protocol__map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "sasl__enabled__mechanisms": "OAUTHBEARER",
+        "sasl__mechanism__inter__broker__protocol": "OAUTHBEARER",
+        "sasl__mechanism__controller__protocol": "OAUTHBEARER",
+        "pk__sasl__oauthbearer__unsecured": "true",
+    }
+    for listener in ("plaintext", "controller"):
+        keys[f"listener.name.{listener}.oauthbearer.sasl.jaas.config"] = (
+            f'{OAUTH_LOGIN} unsecuredLoginStringClaim_sub="admin";'
+        )
+    async with running_cluster(2, **keys) as cluster:
+        address = cluster.nodes[1].address
+        assert "takes tokens that nobody has signed" in caplog.text
+        async with open_admin(address, UNSECURED) as admin:
+            await admin.create_topics([NewTopic("t", 1, 2)])
+        await trio.to_thread.run_sync(by_librdkafka_unsecured, address)
+        with pytest.raises(KafkaError, match="invalid_token"):
+            signed = jwt.encode({"sub": "eve", "exp": time.time() + 60}, "k" * 32, "HS256")
+            monkeypatch = pytest.MonkeyPatch()
+            with monkeypatch.context() as patch:
+                patch.setattr(token_source, "unsecured_token", lambda *_: signed)
+                token_source.token_source.cache_clear()
+                async with open_admin(address, UNSECURED) as admin:
+                    await admin.list_topics()
+
+
+@trio_test
+async def test_unsigned_tokens_are_refused_without_the_key() -> None:
+    with running_provider() as provider:
+        async with secured(provider) as node:
+            token_source.token_source.cache_clear()
+            with pytest.raises(KafkaError, match="invalid_token"):
+                async with open_admin(node.address, UNSECURED) as admin:
+                    await admin.list_topics()
+
+
+def test_a_client_sends_no_unsigned_token_unless_a_key_says_so() -> None:
+    for changed, said in (
+        (
+            {"pk.sasl.oauthbearer.unsecured": "false"},
+            "only with pk.sasl.oauthbearer.unsecured=true",
+        ),
+        ({"sasl.jaas.config": f"{OAUTH_LOGIN};"}, "unsecuredLoginStringClaim_sub is missing"),
+        ({"sasl.oauthbearer.token.endpoint.url": "https://x/y"}, "signed, or not"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            token_settings(parse(AdminConfig, UNSECURED | changed))
+
+
 # --- tokens that do not count ---
 
 
@@ -355,7 +431,7 @@ async def test_a_wrong_secret_is_said_without_it() -> None:
         ({"sasl.oauthbearer.token.endpoint.url": "https://[x"}, "must be an URL"),
         ({}, "token.endpoint.url is missing"),
         ({"sasl.oauthbearer.token.endpoint.url": "http://x/y"}, "client.credentials.client.id"),
-        ({"sasl.jaas.config": f'{OAUTH_LOGIN} unsecuredLoginStringClaim_sub="a";'}, "unsigned"),
+        ({"sasl.jaas.config": f'{OAUTH_LOGIN} unsecuredLoginStringClaim_sub="a";'}, "nobody has"),
         ({"sasl.jaas.config": 'x.y.Mine required clientSecret="hush";'}, "the login module"),
         ({"sasl.login.callback.handler.class": "x.y.Mine"}, "is a Java class"),
     ],

@@ -47,6 +47,7 @@ CheckName = Literal[
     "future-records",
     "certificates-end",
     "public-plaintext",
+    "unsigned-tokens",
     "everyone-may-write",
     "acls-without-resource",
     "users-without-password",
