@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Final
 
 from pk.spark.errors import OptionError
 from pk.spark.importer.options import ImportOptions
+from pk.spark.reasons import sentence
+from pk.spark.text.json_writing import MICROSECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-_WHOLE_ROW: Final = "to_json(struct(*), map('ignoreNullFields', 'false'))"
+_TIMES: Final = ", ".join(f'"{name}", "{form}"' for name, form in MICROSECONDS.items())
+_WHOLE_ROW: Final = f'to_json(struct(*), map("ignoreNullFields", "false", {_TIMES}))'
 
 
 def records_of(rows: "DataFrame", options: ImportOptions) -> "DataFrame":
@@ -43,8 +46,8 @@ def _type_of(rows: "DataFrame", option: str, text: str) -> "DataType":
     try:
         schema = rows.selectExpr(text).schema
     except PySparkException as e:
-        said = str(e).partition(";")[0].partition("\n")[0]
-        raise OptionError(f"{option} {text!r} is not an expression for these rows: {said}") from e
+        said = f"{option} {text!r} is not an expression for these rows: {sentence(e)}"
+        raise OptionError(said) from e
     if len(schema) != 1:
         raise OptionError(
             f"{option} {text!r} must be one expression, and gives {len(schema)} columns"
@@ -60,7 +63,7 @@ def _bytes(rows: "DataFrame", option: str, text: str) -> str:
     if isinstance(kind, (StringType, BinaryType)):
         return f"({text})"
     if isinstance(kind, (StructType, MapType, ArrayType)):
-        return f"to_json({text})"
+        return f"to_json({text}, map({_TIMES}))"
     return f"CAST({text} AS STRING)"
 
 

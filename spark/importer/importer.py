@@ -22,6 +22,7 @@ from pk.net.client.config import AdminConfig, parse
 from pk.spark.connections import connections
 from pk.spark.errors import SparkFailed
 from pk.spark.importer.expressions import records_of
+from pk.spark.importer.file_portions import Portion
 from pk.spark.importer.ledger import Ledger, Mark, Piece
 from pk.spark.importer.options import (
     FilePlan,
@@ -30,7 +31,7 @@ from pk.spark.importer.options import (
     ImportRefused,
     ImportSummary,
 )
-from pk.spark.importer.portions import Portion, open_source, portions_of
+from pk.spark.importer.portions import Source, open_source, portions_of
 from pk.spark.java import require_pyspark
 from pk.spark.read.plan import describe
 from pk.spark.reasons import reason
@@ -174,12 +175,23 @@ class _Run:
                 )
 
     def _import(self, spark: "SparkSession", ledger: Ledger) -> ImportSummary:
+        from pyspark.errors import PySparkException
+        from pyspark.logger import PySparkLogger
+
         from pk.spark.importer.task import SCHEMA, SealPortions
+
+        # PySpark writes each error of the analyzer to standard error, too.
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
 
         options = self._options
         facts = ledger.about["facts"] if ledger.about is not None else None
-        source = open_source(spark, options, facts)
-        records = records_of(source.frame, options)
+
+        def is_done(portion: Portion) -> bool:
+            mark = ledger.marks.get(portion.name)
+            return mark is not None and mark.done
+
+        source = open_source(spark, options, facts, is_done)
+        records = records_of(source.frame, source.options)
         portions = portions_of(source, records)
         _check_unchanged(portions, ledger)
         before = sum(mark.records for mark in ledger.marks.values())
@@ -198,7 +210,10 @@ class _Run:
                 max(map(len, waves), default=1),
             )
             sealed = records.mapInArrow(lambda batches: task(batches), SCHEMA)
-            self._publish(ledger, sealed, portions, waves, self._about(source.facts))
+            try:
+                self._publish(ledger, sealed, portions, waves, self._about(source.facts))
+            except PySparkException as e:
+                raise _bad_line(e, source, portions) or e from e
         return ImportSummary(
             import_id=self._id,
             topic=options.topic,
@@ -319,3 +334,15 @@ def _files(portions: Sequence[Portion], marks: Mapping[str, Mark]) -> tuple[File
 
 def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
+
+
+def _bad_line(error: Exception, source: Source, portions: Sequence[Portion]) -> SparkFailed | None:
+    """The file and the line that a task could not read; None if the job failed for another
+    reason."""
+    from pk.spark.importer.read_lines import said_bad_line
+
+    said = said_bad_line(str(error))
+    if said is None:
+        return None
+    number, line, why = said
+    return SparkFailed(f"{portions[number].file}, line {source.lines_before(number) + line}: {why}")

@@ -10,8 +10,10 @@ from pk.spark.errors import OptionError, SparkError
 from pk.spark.jdbc_url import with_path
 from pk.spark.session.local import HERE, Where
 from pk.spark.sink.options import SinkOptions
+from pk.spark.text.text_options import PACKED, text_options
 
 FORMATS: Final = ("parquet", "csv", "json", "delta", "iceberg", "jdbc")
+TEXT: Final = ("csv", "json")
 BLOCK_BYTES: Final = 32 << 20
 """How much of a file one task reads, in bytes."""
 
@@ -23,7 +25,6 @@ _BY_SUFFIX: Final = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-_PACKED: Final = frozenset((".gz", ".bz2", ".zst", ".lz4", ".snappy"))
 
 
 class ImportRefused(SparkError):
@@ -124,6 +125,8 @@ class ImportOptions:
             "headers": [list(header) for header in self.headers],
             "read": {name: self.read[name] for name in sorted(self.read) if not _is_secret(name)},
             "block_bytes": self.block_bytes,
+            # Which rows are in which block; the first versions of pk read text otherwise.
+            "text": 2 if self.kind in TEXT else None,
         }
 
     def check(self) -> None:
@@ -135,6 +138,10 @@ class ImportOptions:
             )
         if self.kind not in FORMATS:
             raise OptionError(f"the format must be one of {', '.join(FORMATS)}, is {self.kind!r}")
+        if self.kind in TEXT:
+            text_options(self.kind, self.read)
+        elif "delimiter" in self.read:
+            raise OptionError("a delimiter is only for csv")
         if self.kind == "jdbc":
             if self.table is None or self.order_by is None:
                 raise OptionError("jdbc needs a table and the unique column that orders its rows")
@@ -143,7 +150,7 @@ class ImportOptions:
         for jar in self.jars:
             if not Path(jar).is_file():
                 raise OptionError(f"there is no jar {jar}")
-        if self.schema is not None and self.kind not in ("csv", "json"):
+        if self.schema is not None and self.kind not in TEXT:
             raise OptionError("a schema is only for csv and json; other formats have their own")
         if self.block_bytes < 1:
             raise OptionError("a block must have at least one byte")
@@ -156,7 +163,7 @@ def _is_secret(name: str) -> bool:
 
 def _format_of(place: str) -> str | None:
     path = Path(place)
-    if path.suffix in _PACKED:
+    if path.suffix in PACKED:
         path = path.with_suffix("")
     if path.suffix in _BY_SUFFIX:
         return _BY_SUFFIX[path.suffix]
@@ -175,7 +182,7 @@ def _format_of(place: str) -> str | None:
 
 
 def _format_of_file(path: Path) -> str | None:
-    if path.suffix in _PACKED:
+    if path.suffix in PACKED:
         path = path.with_suffix("")
     return _BY_SUFFIX.get(path.suffix)
 

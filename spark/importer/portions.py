@@ -12,14 +12,14 @@ import reads the version of the table that its first run saw.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
-from pk.spark.errors import OptionError, SparkFailed
-from pk.spark.importer.options import ImportOptions, ImportRefused
+from pk.spark.errors import OptionError
+from pk.spark.importer.file_portions import MIXES, Portion, file_portions, partitions_of
+from pk.spark.importer.options import TEXT, ImportOptions, ImportRefused
+from pk.spark.importer.text_source import open_text
 from pk.spark.tables.lake import delta_table, iceberg_table
 
 if TYPE_CHECKING:
@@ -28,22 +28,6 @@ if TYPE_CHECKING:
 KEYS_A_PORTION: Final = 50_000
 """About how many rows of a database one task reads."""
 
-_DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "csv": {"header": "true", "mode": "FAILFAST"},
-    "json": {"mode": "FAILFAST"},
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Portion:
-    """One of Spark's partitions: a block of a file, or a range of a table's keys."""
-
-    name: str
-    file: str
-    bytes: int
-    stamp: str
-    """What the file is now: its size and time."""
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -51,22 +35,35 @@ class Source:
 
     frame: "DataFrame"
     facts: Mapping[str, Any]
+    options: ImportOptions
+    """With expressions over the columns of `frame`."""
+
     ranges: tuple[tuple[int, int], ...] = ()
     """The ranges of keys of a database, one a partition."""
 
+    lines_before: Callable[[int], int] = lambda number: 0
+    """How many lines of its file are before a portion, for a line that its task counts from
+    there."""
+
 
 def open_source(
-    spark: "SparkSession", options: ImportOptions, before: Mapping[str, Any] | None
+    spark: "SparkSession",
+    options: ImportOptions,
+    before: Mapping[str, Any] | None,
+    done: Callable[[Portion], bool],
 ) -> Source:
-    """The rows of the source; `before` has the facts of the first run. Raises OptionError,
-    SparkFailed."""
+    """The rows of the source; `before` has the facts of the first run, `done` says whether earlier
+    runs imported all of a portion. Raises OptionError, SparkFailed."""
     if options.kind == "jdbc":
         return _database(spark, options, before)
     for name in ("maxPartitionBytes", "openCostInBytes"):
         spark.conf.set(f"spark.sql.files.{name}", str(options.block_bytes))
     spark.conf.set("spark.sql.files.minPartitionNum", "1")
     facts: dict[str, Any] = dict(before or {})
-    reading: dict[str, Any] = {**_DEFAULTS.get(options.kind, {}), **options.read}
+    if options.kind in TEXT:
+        text = open_text(spark, options, facts, done)
+        return Source(text.frame, text.facts, text.options, lines_before=text.lines_before)
+    reading: dict[str, Any] = dict(options.read)
     files: str | list[str] = options.place
     if options.kind in ("delta", "iceberg"):
         opened = delta_table if options.kind == "delta" else iceberg_table
@@ -76,18 +73,16 @@ def open_source(
         if options.kind == "delta":
             reading["basePath"] = options.place
         if not files:
-            return Source(_empty(spark, facts), facts)
+            return Source(_empty(spark, facts), facts, options)
     from pyspark.sql.types import StructType
 
     reader = spark.read.format("parquet" if options.kind in ("delta", "iceberg") else options.kind)
     reader = reader.options(**reading)
     if "schema" in facts:
         reader = reader.schema(StructType.fromJson(json.loads(facts["schema"])))
-    elif options.schema is not None:
-        reader = reader.schema(options.schema)
     frame = reader.load(files)
     facts.setdefault("schema", frame.schema.json())
-    return Source(frame, facts)
+    return Source(frame, facts, options)
 
 
 def _empty(spark: "SparkSession", facts: Mapping[str, Any]) -> "DataFrame":
@@ -127,13 +122,13 @@ def _database(
     facts["ranges"] = known
     if not known:
         facts["schema"] = whole.schema.json()
-        return Source(_empty(spark, facts), facts)
+        return Source(_empty(spark, facts), facts, options)
     name = _quoted(spark, options.place, column)
     predicates = [f"{name} >= {low} AND {name} < {high}" for low, high in known]
     frame = spark.read.jdbc(
         options.place, table, predicates=predicates, properties=dict(options.read)
     )
-    return Source(frame.sortWithinPartitions(column), facts, tuple(known))
+    return Source(frame.sortWithinPartitions(column), facts, options, tuple(known))
 
 
 def _said(error: Exception) -> str:
@@ -154,41 +149,11 @@ def _quoted(spark: "SparkSession", url: str, column: str) -> str:
 def portions_of(source: Source, frame: "DataFrame") -> list[Portion]:
     """What each of Spark's partitions reads. `frame` has been made of the source's. Raises
     SparkFailed, ImportRefused."""
-    java: Any = frame._jdf
-    partitions = list(java.queryExecution().toRdd().partitions())
-    if source.ranges:
-        if len(partitions) != len(source.ranges):
-            raise ImportRefused(_MIXES)
-        return [
-            Portion(f"keys {low} to {high}", "table", high - low, "") for low, high in source.ranges
-        ]
-    return [portion for partition in partitions for portion in _file_portion(partition)]
-
-
-_MIXES: Final = (
-    "an expression mixes rows of different files (a window or an aggregate): import its result "
-    "from files"
-)
-
-
-def _file_portion(partition: Any) -> Iterable[Portion]:
-    try:
-        files: Sequence[Any] = list(partition.files())
-    except Exception as e:
-        if "FilePartition" in type(partition).__name__:
-            raise
-        if partition.getClass().getSimpleName() == "ParallelCollectionPartition":
-            return []
-        raise ImportRefused(_MIXES) from e
-    if len(files) != 1:
-        raise SparkFailed(f"Spark reads {len(files)} files in one task, where pk asked for one")
-    file = files[0]
-    name = _readable(str(file.urlEncodedPath()))
-    start, length = int(file.start()), int(file.length())
-    stamp = f"{file.fileSize()} bytes of {file.modificationTime()}"
-    return [Portion(f"{name}@{start}", name, length, stamp)]
-
-
-def _readable(url: str) -> str:
-    path = unquote(url)
-    return str(Path(path.removeprefix("file://"))) if path.startswith("file:///") else path
+    if not source.ranges:
+        return file_portions(frame)
+    if len(partitions_of(frame)) != len(source.ranges):
+        raise ImportRefused(MIXES)
+    return [
+        Portion(f"keys {low} to {high}", "table", low, high - low, "")
+        for low, high in source.ranges
+    ]

@@ -25,6 +25,7 @@ from pk.spark.pipeline.definition import (
 from pk.spark.pipeline.document import Path as Place
 from pk.spark.pipeline.document import Problem
 from pk.spark.pipeline.places import Places
+from pk.spark.text.text_options import text_options
 
 _SPEC: Final = """\
 name: {name}
@@ -44,6 +45,7 @@ from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from pk.spark.pipeline.csv_files import csv_parser
 from pk.spark.text.json_columns import json_parser
 from pk.spark.text.json_writing import MICROSECONDS
 
@@ -123,7 +125,7 @@ def _refuse(pipeline: Pipeline) -> None:
 
 
 def _relation(pipeline: Pipeline, places: Places, relation: Relation) -> str:
-    lines = _parser(relation) if isinstance(relation, TopicSource) else []
+    lines = _parser(relation)
     lines += [f"@dp.temporary_view(name={relation.name!r})", f"def view_{relation.name}():"]
     if isinstance(relation, TopicSource):
         lines += _topic(pipeline, relation)
@@ -138,12 +140,16 @@ def _relation(pipeline: Pipeline, places: Places, relation: Relation) -> str:
     return "\n".join([*lines, "    return rows"]) + "\n"
 
 
-def _parser(source: TopicSource) -> list[str]:
-    """What parses a topic's JSON, made outside of the view, in which Spark is not to be asked."""
-    if source.value != "json":
+def _parser(source: Relation) -> list[str]:
+    """What parses JSON or CSV, made outside of the view, in which Spark is not to be asked."""
+    if isinstance(source, TopicSource) and source.value == "json":
+        made = f"json_parser(spark(), {' '.join((source.fields or '').split())!r})"
+    elif isinstance(source, FileSource) and source.format == "csv":
+        fields, options = " ".join((source.fields or "").split()), dict(source.options)
+        made = f"csv_parser(spark(), {fields!r}, {options!r})"
+    else:
         return []
-    fields = " ".join((source.fields or "").split())
-    return [f"parse_{source.name} = json_parser(spark(), {fields!r})", "", ""]
+    return [f"parse_{source.name} = {made}", "", ""]
 
 
 def _topic(pipeline: Pipeline, source: TopicSource) -> list[str]:
@@ -177,6 +183,14 @@ def _topic(pipeline: Pipeline, source: TopicSource) -> list[str]:
 def _files(pipeline: Pipeline, places: Places, source: FileSource) -> list[str]:
     reader = "readStream" if source in pipeline.sources else "read"
     fields = " ".join((source.fields or "").split())
+    if source.format == "csv":
+        options = {"wholetext": "true", **text_options("csv", source.options)[0]}
+        return [
+            f"    rows = spark().{reader}.format('text').options(**{options!r})",
+            f"    rows = rows.load({places.url(source.files)!r})",
+            "    path, content = f.col('_metadata.file_path'), f.col('value').cast('binary')",
+            f"    rows = rows.select(f.inline(parse_{source.name}(path, content)))",
+        ]
     return [
         f"    rows = spark().{reader}.format({source.format!r}).schema({fields!r})",
         f"    rows = rows.options(**{dict(source.options)!r}).load({places.url(source.files)!r})",

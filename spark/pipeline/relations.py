@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from pk.net.client.errors import ConfigError
 from pk.spark.errors import OptionError
 from pk.spark.pipeline import json_values
+from pk.spark.pipeline.csv_files import csv_files
 from pk.spark.pipeline.definition import (
     FileSource,
     JdbcSource,
@@ -260,6 +261,9 @@ class Builder:
         where = self._places.url(source.files)
         spark, fields = self._spark, source.fields
         try:
+            if source.format == "csv":
+                schema = None if fields is None else parse_fields(self._pipeline, source, fields)
+                return csv_files(spark, where, source.options, schema, stream=stream)
             if fields is None and stream:
                 found = spark.read.format(source.format).options(**source.options).load(where)
                 schema = found.schema
@@ -268,6 +272,8 @@ class Builder:
             reader = spark.readStream if stream else spark.read
             reader = reader.format(source.format).options(**source.options)
             return (reader if schema is None else reader.schema(schema)).load(where)
+        except OptionError as e:
+            raise self._pipeline.problem((*source.path, "files"), str(e)) from e
         except PySparkException as e:
             raise self._pipeline.problem((*source.path, "files"), sentence(e)) from e
 

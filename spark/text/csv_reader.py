@@ -122,8 +122,8 @@ class CsvReader:
         self._size = 0
         self._open = False
 
-    def read(self, lines: Iterable[bytes]) -> Iterator[list[pa.Array]]:
-        """The rows that the lines complete, as columns of text. Raises BadCsv."""
+    def read(self, lines: Iterable[bytes]) -> Iterator["Rows"]:
+        """The rows that the lines complete. Raises BadCsv."""
         whole = len(self._begun) if not self._open else 0
         for line in lines:
             if not self._open and line in _EMPTY and self._columns > 1:
@@ -151,8 +151,8 @@ class CsvReader:
         if self._begun:
             raise BadCsv(self._line, _OPEN)
 
-    def _rows(self, count: int) -> list[pa.Array]:
-        """The first lines, which are whole rows, as columns."""
+    def _rows(self, count: int) -> "Rows":
+        """The first lines, which are whole rows."""
         lines, self._begun = self._begun[:count], self._begun[count:]
         self._size = sum(map(len, self._begun)) + len(self._begun)
         fields = _Fields(_joined(lines), self._line, self._dialect, self._crlf)
@@ -160,9 +160,22 @@ class CsvReader:
         fields.check_rows(self._columns)
         texts = fields.texts()
         if self._columns == 1:
-            return [texts]
+            return Rows([texts], fields)
         at = np.arange(len(texts) // self._columns, dtype=np.int64) * self._columns
-        return [texts.take(pa.array(at + column)) for column in range(self._columns)]
+        columns = [texts.take(pa.array(at + column)) for column in range(self._columns)]
+        return Rows(columns, fields)
+
+
+class Rows:
+    """Rows of a file as columns of text."""
+
+    def __init__(self, columns: list[pa.Array], fields: "_Fields") -> None:
+        self.columns = columns
+        self._fields = fields
+
+    def line(self, row: int) -> int:
+        """The line in which a row begins."""
+        return self._fields.line_of(row)
 
 
 def _joined(lines: Sequence[bytes]) -> bytes:
@@ -213,16 +226,19 @@ class _Fields:
             near = self._data[max(place - 20, 0) : place + 20].decode(errors="replace")
             raise BadCsv(self.line_at(place), f"a quote is out of place in {near!r}")
 
+    def line_of(self, row: int) -> int:
+        """The line in which a row begins."""
+        return self.line_at(int(self._ends[self._row_ends[row - 1]]) + 1 if row else 0)
+
     def check_rows(self, count: int) -> None:
         """Raises BadCsv for a row of another number of fields."""
         sizes = np.diff(self._row_ends, prepend=-1)
         wrong = np.flatnonzero(sizes != count)
         if len(wrong):
             row = int(wrong[0])
-            begin = int(self._ends[self._row_ends[row - 1]]) + 1 if row else 0
             size = int(sizes[row])
             raise BadCsv(
-                self.line_at(begin),
+                self.line_of(row),
                 f"the row has {size} field{'s' if size > 1 else ''}, and the table {count}",
             )
 

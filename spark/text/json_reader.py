@@ -166,7 +166,7 @@ class JsonReader:
             [pa.field(each.name, type_) for each, type_ in zip(fields, types, strict=True)]
         )
         self._columns = [
-            _Column(each.path, _convert_of(each.type, zone), type_)
+            _Column(each.path, convert_of(each.type, zone), type_)
             for each, type_ in zip(fields, types, strict=True)
         ]
 
@@ -214,7 +214,7 @@ _NULL: Final = type(None)
 
 
 def _quick(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """A column in one step, where Arrow takes just what `_convert_of` does; else None."""
+    """A column in one step, where Arrow takes just what `convert_of` does; else None."""
     types = set(map(type, values))
     types.discard(_NULL)
     try:
@@ -261,7 +261,8 @@ def _shown(value: Any) -> str:
     return text[:_SHOWN_MAX]
 
 
-def _convert_of(kind: t.DataType, zone: str) -> Convert:
+def convert_of(kind: t.DataType, zone: str) -> Convert:
+    """What makes a column's value of one of JSON. Raises OptionError for a type that JSON lacks."""
     says = f" is not {kind.simpleString().upper()}: "
 
     def checked(convert: Convert) -> Convert:
@@ -415,7 +416,7 @@ def _timestamp(zone: str) -> Convert:
 
 
 def _struct(kind: t.StructType, zone: str, says: str) -> Convert:
-    fields = [(each.name, _convert_of(each.dataType, zone)) for each in kind.fields]
+    fields = [(each.name, convert_of(each.dataType, zone)) for each in kind.fields]
 
     def convert(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -435,7 +436,7 @@ def _struct(kind: t.StructType, zone: str, says: str) -> Convert:
 
 
 def _array(kind: t.ArrayType, zone: str, says: str) -> Convert:
-    each = _convert_of(kind.elementType, zone)
+    each = convert_of(kind.elementType, zone)
 
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -452,7 +453,7 @@ def _array(kind: t.ArrayType, zone: str, says: str) -> Convert:
 
 
 def _map(kind: t.MapType, zone: str, says: str) -> Convert:
-    each = _convert_of(kind.valueType, zone)
+    each = convert_of(kind.valueType, zone)
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):

@@ -34,6 +34,11 @@ def topic(at: Run, fresh: Fresh) -> str:
         (("--from", "x.csv", "-y", "--option-file", "nowhere"), 2, "nowhere cannot be read"),
         (("--from", "x.csv", "-y", "-X", "compression.type=nope"), 2, "compression.type"),
         (("--from", "x.csv"), 5, "-y does it"),
+        (("--from", "x.csv", "-y", "--delimiter", ";;"), 2, "must be one ASCII character"),
+        (("--from", "x.csv", "-y", "--option", "escape=\\"), 2, "Csv has no option escape="),
+        (("--from", "x.csv", "-y", "--option", "encoding=utf-16"), 2, "convert it to UTF-8"),
+        (("--from", "x.jsonl", "-y", "--delimiter", ";"), 2, "Json has no option delimiter"),
+        (("--from", "x.parquet", "-y", "--delimiter", ";"), 2, "only for csv"),
     ],
 )
 def test_what_makes_no_sense_is_said(
@@ -64,8 +69,8 @@ def test_an_import(at: Run, topic: str, tmp_path: Path) -> None:
     rows = tmp_path / "rows"
     rows.mkdir()
     (rows / "a.csv").write_text("id;name\n1;one\n2;two\n")
-    (tmp_path / "options").write_text("# how it is written\ndelimiter = ;\n")
-    words = ("--from", str(rows), "-k", "id", "-H", "by=upper(name)")
+    (tmp_path / "options").write_text("# how it is written\nencoding = utf-8\n")
+    words = ("--from", str(rows), "-k", "id", "-H", "by=upper(name)", "--delimiter", ";")
     words = (*words, "--option-file", str(tmp_path / "options"), "-f", "json")
     plan = at("spark-import", topic, *words, "-d")
     assert plan.code == 0, plan.err
@@ -86,5 +91,33 @@ def test_an_import(at: Run, topic: str, tmp_path: Path) -> None:
         ("2", "two", [["by", "TWO"]]),
         ("3", "three", [["by", "THREE"]]),
     ]
+    (rows / "c.csv").write_text("id;name\n4\n")
+    torn = at("spark-import", topic, *words, "-y")
+    said = "c.csv, line 2: the row has 1 field, and the table 2.\n"
+    assert (torn.code, torn.err.endswith(said), torn.err.count("\n")) == (1, True, 1), torn.err
     refused = at("spark-import", topic, *words, "-y", "--value", "name")
     assert (refused.code, "give another id" in refused.err) == (5, True), refused.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_what_consume_wrote_comes_back(at: Run, fresh: Fresh, tmp_path: Path, form: str) -> None:
+    pytest.importorskip("pyspark")
+    topic, copy = fresh("import"), fresh("import")
+    for name in (topic, copy):
+        at("topics", "create", name, "-p", "1")
+    cells = ('said "hi", twice', "a\nb\r\n", "", None, "ä😀\u2028\\", "null", '{"a": 1.10}')
+    pairs = [(key, value) for key in cells for value in cells]
+    lines = "".join(json.dumps({"key": k, "value": v}) + "\n" for k, v in pairs)
+    file = tmp_path / "given.jsonl"
+    file.write_text(lines)
+    given = at("produce", topic, "-f", "jsonl", "-F", str(file))
+    assert given.code == 0, given.err
+    kept = tmp_path / f"kept.{form}"
+    kept.write_bytes(at("consume", topic, "-o", "start..end", "-f", form).out.encode())
+    words = ("--from", str(kept), "--key", "key", "--value", "value", "-y")
+    done = at("spark-import", copy, *words)
+    assert done.code == 0, done.err
+    read = at("consume", copy, "-o", "start..end", "-f", "jsonl")
+    found = [json.loads(line) for line in read.out.splitlines()]
+    assert [(r["key"], r["value"]) for r in found] == pairs

@@ -23,6 +23,7 @@ from clients.fixtures import Kafka
 from confluent_kafka import Consumer, TopicPartition
 from pyarrow import parquet
 
+from pk.cli.records.csv import csv_line
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.importer.importer import import_rows
 from pk.spark.importer.options import ImportOptions, ImportProgress, ImportRefused
@@ -166,8 +167,51 @@ def test_text_is_read_as_asked_and_bad_lines_are_errors(
     assert len(values) == 5_030
     assert values[b"12"] == {"id": 12, "text": "a,b\n2"} and values[b"4000"] == {"er": [4_000]}
     lines.write_text('{"id": 1}\n{"id": 2\n')
-    with pytest.raises(SparkFailed, match="(?i)malformed"):
+    with pytest.raises(SparkFailed, match=r"rows\.jsonl, line 2: the value is not JSON: "):
         import_rows(replace(blocks, import_id=fresh("id"), value=None), spark=spark)
+    with pytest.raises(OptionError, match="csv has no option mode=PERMISSIVE; it has "):
+        import_rows(replace(given, read={"mode": "PERMISSIVE"}), spark=spark)
+
+
+@pytest.mark.slow
+def test_lines_pass_as_they_are_and_rows_go_over_blocks(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("import"), 1)
+    lines = [
+        '{"x":{"y":[5,{"z":"ß"}]},  "at":"2026-01-01T00:00:00.123456Z", "n": 1.10}',
+        '{"n":1e400,"n2":12345678901234567890123,"x":null}',
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(("\ufeff" + "\r\n\n".join(lines)).encode())
+    given = options(apache, topic, file, key="x", headers=(("n", "n"), ("is", "'it'")))
+    assert import_rows(given, spark=spark).records == 2
+    found = committed(apache, topic, 1)
+    assert [(m.key(), m.value()) for m in found] == [
+        ('{"y":[5,{"z":"ß"}]}'.encode(), lines[0].encode()),
+        (None, lines[1].encode()),
+    ]
+    assert [m.headers()[0] for m in found] == [("n", b"1.10"), ("n", b"1e400")]
+    with pytest.raises(OptionError, match="--key 'nmae'.*no line has the field nmae"):
+        import_rows(replace(given, key="nmae", import_id=fresh("id")), spark=spark)
+    with pytest.raises(OptionError, match="n2 has values of several types"):
+        import_rows(replace(given, key="n2 + 1", import_id=fresh("id")), spark=spark)
+
+    topic = topics.create_topic(apache, fresh("import"), 1)
+    file = tmp_path / "rows.csv"
+    rows = [(str(n), f'a "{n}"\n\nb,', "" if n % 2 else None) for n in range(300)]
+    text = "".join(map(csv_line, [("id", "text", "empty"), *rows]))
+    file.write_text(text)
+    blocks = options(apache, topic, file, key="id", block_bytes=50)
+    summary = import_rows(blocks, spark=spark)
+    assert summary.records == 300 and summary.files[0].portions > 100
+    values = [json.loads(m.value()) for m in committed(apache, topic, 1)]
+    assert [(v["id"], v["text"], v["empty"]) for v in values] == rows
+    file.write_text(text + "1,2\n")
+    with pytest.raises(
+        SparkFailed, match="rows.csv, line 902: the row has 2 fields, and the table 3"
+    ):
+        import_rows(replace(blocks, value="id", import_id=fresh("id")), spark=spark)
 
 
 @pytest.mark.slow

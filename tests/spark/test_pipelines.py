@@ -337,6 +337,41 @@ def test_what_passes_is_exact_and_what_cannot_be_is_a_dead_letter(world: World) 
     assert sorted(v.decode() for _, v, _ in world.committed("dead") if v is not None) == sorted(bad)
 
 
+def test_csv_files_arrive_as_they_are_or_stop_the_pipeline(world: World) -> None:
+    folder = world.directory / "in" / "hour=05"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text('id,text,price\n1,"said ""hi"",\n twice",1.10\n2,"",\n')
+    world.topic("good")
+    text = """
+        name = "p"
+        checkpoint = "cp"
+        [[source]]
+        name = "rows"
+        files = "in"
+        format = "csv"
+        fields = "id BIGINT, text STRING, price DECIMAL(12,2)"
+        [[sink]]
+        from = "rows"
+        topic = "good"
+    """
+    pipeline = world.pipeline(text)
+    world.run(pipeline)
+    rows = sorted(world.rows("good"), key=lambda row: row["id"])
+    assert [(r["id"], r["text"], r.get("price")) for r in rows] == [
+        (1, 'said "hi",\n twice', 1.1),
+        (2, "", None),
+    ]
+    (folder / "b.csv").write_text("id,text,price\n3,three,1.00\n4,four,1.005\n")
+    with pytest.raises(
+        PipelineFailed, match=r"b\.csv, line 3: price is not DECIMAL\(12,2\): 1.005"
+    ):
+        world.run(pipeline)
+    assert len(world.rows("good")) == 2
+    wrong = text.replace('format = "csv"', 'format = "csv"\noptions = { escape = "x" }')
+    with pytest.raises(WrongPipeline, match="csv has no option escape=x"):
+        world.check(world.pipeline(wrong))
+
+
 def test_a_new_field_appears_in_a_delta_table_and_a_wrong_one_follows_on_error(
     world: World,
 ) -> None:

@@ -85,12 +85,20 @@ class SparkImport(OnSpark):
             help="The columns of csv and json, such as 'id BIGINT, name STRING'.",
         ),
     ] = None
+    delimiter: Annotated[
+        str | None,
+        Option(
+            "--delimiter",
+            value="CHARACTER",
+            help="What separates the fields of csv (default: a comma, in .tsv a tab).",
+        ),
+    ] = None
     option: Annotated[
         tuple[Pair, ...],
         Option(
             "--option",
             value="NAME=VALUE",
-            help="An option of Spark's reader, such as delimiter=';' or header=false; repeatable.",
+            help="An option of the format, such as header=false or encoding=cp1252; repeatable.",
         ),
     ] = ()
     option_file: Annotated[

@@ -109,7 +109,7 @@ def _show(context: Context, summary: "ImportSummary") -> None:
 
 
 def _read_options(options: "SparkImport") -> dict[str, str]:
-    """The options of Spark's reader, from the command line and the file. Raises Unusable."""
+    """The options of the format, from the command line and the file. Raises Unusable."""
     found: dict[str, str] = {}
     if options.option_file is not None:
         try:
@@ -126,4 +126,6 @@ def _read_options(options: "SparkImport") -> dict[str, str]:
             if not equals:
                 raise Unusable(f"{options.option_file}, line {number}: needs NAME=VALUE.")
             found[name.strip()] = value.strip()
+    if options.delimiter is not None:
+        found["delimiter"] = options.delimiter
     return found | dict(options.option)

@@ -30,8 +30,9 @@ def rows_of(data: bytes, columns: int, dialect: Dialect | None = None, step: int
     reader = CsvReader(given, columns, 1, crlf=first is not None and first.crlf)
     found: list[Row] = []
     for at in range(0, len(lines), step):
-        for arrays in reader.read(lines[at : at + step]):
-            found += [list(row) for row in zip(*(a.to_pylist() for a in arrays), strict=True)]
+        for rows in reader.read(lines[at : at + step]):
+            texts = [column.to_pylist() for column in rows.columns]
+            found += [list(row) for row in zip(*texts, strict=True)]
     reader.end()
     return found
 

@@ -1,0 +1,212 @@
+"""The part of an import of text that runs in Spark's Python workers: lines become rows.
+
+A task reads one portion of a file as lines of bytes. What cannot be read ends it with BadLine,
+whose message carries portion, line and reason through Spark to the driver.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import types as t
+
+from pk.spark.errors import SparkError
+from pk.spark.text.csv_reader import (
+    ROW_BYTES_MAX,
+    BadCsv,
+    CsvReader,
+    Dialect,
+    FirstRow,
+    first_row,
+    without_bom,
+)
+from pk.spark.text.csv_types import CsvColumns
+from pk.spark.text.json_inference import infer
+from pk.spark.text.json_reader import Field, JsonReader, load_all
+
+LINE: Final = "_pk_line"
+"""The column that has a JSON line as it is."""
+
+_MARK: Final = "pk-bad-line"
+_SAID: Final = re.compile(rf"{_MARK}:(\d+):(\d+):(.*?):{_MARK}", re.DOTALL)
+
+
+class BadLine(SparkError):
+    """A line is not what the format has."""
+
+    def __init__(self, portion: int, line: int, reason: str) -> None:
+        super().__init__(f"{_MARK}:{portion}:{line}:{reason}:{_MARK}")
+
+
+def said_bad_line(message: str) -> tuple[int, int, str] | None:
+    """The portion, the line in it (of CSV, in the file) and the reason that a failed job names;
+    None if it failed for another reason."""
+    found = _SAID.search(message)
+    return None if found is None else (int(found[1]), int(found[2]), found[3])
+
+
+def _portion() -> int:
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId()
+
+
+@dataclass(frozen=True)
+class ReadJson:
+    """A function for `mapInArrow`: lines → the columns `fields`, and with `whole` each line as it
+    is."""
+
+    fields: tuple[Field, ...]
+    zone: str
+    whole: bool
+
+    def check(self) -> None:
+        """Raises OptionError for a type that JSON lacks."""
+        JsonReader(self.fields, self.zone)
+
+    @property
+    def schema(self) -> t.StructType:
+        """The columns that it makes."""
+        columns = [t.StructField(each.name, each.type) for each in self.fields]
+        line = [t.StructField(LINE, t.BinaryType())] if self.whole else []
+        return t.StructType([*columns, *line])
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        portion = _portion()
+        reader = JsonReader(self.fields, self.zone)
+        done = 0
+        for batch in batches:
+            lines = json_lines(batch.column(0).to_pylist(), first=done == 0)
+            rows, reasons = load_all(lines)
+            columns = reader.columns(rows, reasons)
+            for number, reason in enumerate(reasons, 1):
+                if reason is not None:
+                    raise BadLine(portion, done + number, reason)
+            done += batch.num_rows
+            kept = pa.array(lines, pa.binary())
+            line = [kept] if self.whole else []
+            names = [*self.schema.names, *batch.schema.names[1:]]
+            made = pa.RecordBatch.from_arrays([*columns, *line, *batch.columns[1:]], names)
+            # What is null here was empty.
+            yield made if not kept.null_count else made.filter(kept.is_valid())
+
+
+def json_lines(lines: Iterable[bytes], *, first: bool) -> list[bytes | None]:
+    """Lines without what ends them; an empty one is None. `first`: the first may begin a file."""
+    found: list[bytes | None] = []
+    for line in lines:
+        text = line.removesuffix(b"\r")
+        if first:
+            text = without_bom(text)
+            first = False
+        found.append(text if text.strip() else None)
+    return found
+
+
+@dataclass(frozen=True)
+class FindFields:
+    """A function for `mapInArrow`: lines → what `infer` finds in them, pickled."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pickle
+
+        for batch in batches:
+            lines = json_lines(batch.column(0).to_pylist(), first=True)
+            found = infer(line for line in lines if line is not None)
+            yield pa.RecordBatch.from_pydict({"found": pa.array([pickle.dumps(found)])})
+
+
+class CsvPortion(NamedTuple):
+    """What a task must know of the portion that it reads."""
+
+    dialect: Dialect
+    crlf: bool
+    skipped: int
+    """How many of its first lines belong to the header, or to a row that the portion before
+    began."""
+
+    line: int
+    """The number of its first line in the file."""
+
+    rest: tuple[bytes, ...] = ()
+    """The lines of following portions that complete its last row."""
+
+
+@dataclass(frozen=True)
+class ReadCsv:
+    """A function for `mapInArrow`: lines → columns."""
+
+    columns: t.StructType
+    portions: Mapping[int, CsvPortion]
+    zone: str
+
+    def check(self) -> None:
+        """Raises OptionError for a type that CSV has no text for."""
+        CsvColumns(self.columns, self.zone)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number = _portion()
+        if number not in self.portions:
+            return  # the file is empty, or imported
+        portion = self.portions[number]
+        columns = CsvColumns(self.columns, self.zone)
+        line = portion.line + portion.skipped
+        reader = CsvReader(portion.dialect, len(columns.names), line, crlf=portion.crlf)
+        left = portion.skipped
+        first = portion.line == 1
+        folders: dict[str, pa.Scalar] = {}
+        try:
+            for batch in batches:
+                lines = batch.column(0).to_pylist()
+                if first and lines:
+                    lines[0] = without_bom(lines[0])
+                    first = False
+                if lines:
+                    folders = {name: batch.column(name)[0] for name in batch.schema.names[1:]}
+                kept = lines[left:]
+                left -= len(lines) - len(kept)
+                for rows in reader.read(kept):
+                    yield columns.batch(rows, folders)
+            for rows in reader.read(portion.rest):
+                yield columns.batch(rows, folders)
+            reader.end()
+        except BadCsv as e:
+            raise BadLine(number, e.line, e.reason) from None
+
+
+@dataclass(frozen=True)
+class CountLines:
+    """A function for `mapInArrow`: lines → how many there are, and their quotes."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            bytes_ = np.frombuffer(b"".join(batch.column(0).to_pylist()), np.uint8)
+            quotes = int(np.count_nonzero(bytes_ == ord('"')))
+            yield pa.RecordBatch.from_pydict({"lines": [batch.num_rows], "quotes": [quotes]})
+
+
+def first_row_of(lines: Iterable[bytes], dialect: Dialect) -> FirstRow | BadCsv | None:
+    """The first row of a file, or what is wrong with it."""
+    try:
+        return first_row(lines, dialect)
+    except BadCsv as e:
+        return e
+
+
+def begun_row(lines: Iterable[bytes]) -> tuple[list[bytes], bool]:
+    """The lines that complete a row which begins before them, inside of quotes, and whether they
+    do."""
+    found: list[bytes] = []
+    size = 0
+    for line in lines:
+        found.append(line)
+        size += len(line)
+        if line.count(b'"') % 2 == 1:
+            return found, True
+        if size > ROW_BYTES_MAX:
+            break
+    return found, False
