@@ -58,12 +58,12 @@ def validate_unsecured(token: str, options: Mapping[str, str], now_ms: int) -> V
     `unsecuredValidatorPrincipalClaimName`, `…ScopeClaimName`, `…RequiredScope`,
     `…AllowableClockSkewMs`. Raises TokenRefused."""
     parts = token.split(".")
-    if len(token) > TOKEN_CHARS_MAX or len(parts) not in (2, 3):
+    if len(token) > TOKEN_CHARS_MAX or len(parts) != 3:
         raise TokenRefused("it is not a JWT")
     header, claims = _decoded(parts[0]), _decoded(parts[1])
     if header.get("alg") != "none":
         raise TokenRefused(f"it is signed, and {UNSECURED} takes only tokens that are not")
-    if "".join(parts[2:]):
+    if parts[2]:
         raise TokenRefused("its algorithm is none, and it has a signature")
     skew_ms = int(options.get(f"{_VALIDATOR}AllowableClockSkewMs", "0"))
     name = claims.get(options.get(f"{_VALIDATOR}PrincipalClaimName", "sub"))

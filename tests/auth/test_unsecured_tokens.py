@@ -44,9 +44,8 @@ def test_a_token_of_a_login_is_taken() -> None:
         validate_unsecured(made, {"unsecuredValidatorRequiredScope": "read delete"}, NOW_MS)
 
 
-@pytest.mark.parametrize("tail", ["", "."])
-def test_a_token_of_others_is_taken(tail: str) -> None:
-    assert validate_unsecured(token(tail=tail), {}, NOW_MS).name == "alice"
+def test_a_token_of_others_is_taken() -> None:
+    assert validate_unsecured(token(), {}, NOW_MS).name == "alice"
     other = {"unsecuredValidatorPrincipalClaimName": "user"}
     assert validate_unsecured(token(user="bob"), other, NOW_MS).name == "bob"
     skewed = {"unsecuredValidatorAllowableClockSkewMs": "5000"}
@@ -59,6 +58,7 @@ def test_a_token_of_others_is_taken(tail: str) -> None:
     [
         ("", "not a JWT"),
         ("a.b.c.d", "not a JWT"),
+        (token(tail=""), "not a JWT"),
         ("!.!.", "not a JWT"),
         (f"{part([])}.{part({})}.", "not a JWT"),
         (token({"alg": "RS256"}), "it is signed"),
