@@ -295,6 +295,7 @@ async def principals(
     [
         ("DEFAULT", "required", True, "CN=alice,O=example"),
         ("RULE:^CN=(.*?),.*$/$1/U,DEFAULT", "required", True, "ALICE"),
+        ("RULE:^CN=(?<n>[a-z&&[^x]]+),.*$/${n}/", "required", True, "alice"),
         ("DEFAULT", "requested", True, "CN=alice,O=example"),
         ("DEFAULT", "requested", False, "ANONYMOUS"),
         ("DEFAULT", "none", True, "ANONYMOUS"),
@@ -310,7 +311,11 @@ def test_the_principal_of_a_certificate(
 ) -> None:
     @trio_test
     async def run() -> None:
-        keys = {"ssl__client__auth": auth, "ssl__principal__mapping__rules": rules}
+        keys = {
+            "ssl__client__auth": auth,
+            "ssl__principal__mapping__rules": "RULE:.*/the broker's/",
+            "listener.name.clients.ssl.principal.mapping.rules": rules,
+        }
         async with principals(monkeypatch) as seen, secured(files, **keys) as node:
             how = files.pk(certificate=certificate)
             async with open_admin(node.address, how) as admin:
