@@ -159,7 +159,7 @@ class Node:
         try:
             await check_tls(self._newest_config())
         except ConfigError as e:
-            logger.error("TLS goes on as before: %s", e)
+            logger.error("TLS files not reloaded: %s", e)
         else:
             logger.info("the TLS files of all listeners are good")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from pk.cli.command_line.nearest import did_you_mean
+from pk.cli.command_line.nearest import did_you_mean, did_you_mean_one_of, nearest
 from pk.cli.command_line.nouns import NOUNS
 from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.parameters import (
@@ -211,12 +211,20 @@ class Group(_Reading, TyperGroup):
         _words(ctx).typed += (args[0],)
         return name, self.get_command(ctx, name), args[1:]
 
+    def near(self, word: str) -> str:
+        """What a word may have meant; of several names of one thing the nearest."""
+        names = self.names
+        found: dict[str, str] = {}
+        for name in nearest(word, names):
+            found.setdefault(names[name], name)
+        return did_you_mean_one_of(list(found.values()), "")
+
     def hint(self, args: list[str], noun: str) -> str:
         """What an unknown command, the first of `args`, may have meant."""
         from pk.cli.command_line.other_tools import under
 
         found = under(noun, args[0])
-        return f"; in pk that is `pk {found}`" if found else did_you_mean(args[0], self.names, "")
+        return f"; in pk that is `pk {found}`" if found else self.near(args[0])
 
     def invoke(self, ctx: "Context") -> Parsed:
         """What to run; help, if no command is named."""
@@ -256,7 +264,7 @@ class Root(Group):
         from pk.cli.command_line.other_tools import here
 
         found = here(args, self.names)
-        return f"; in pk that is `pk {found}`" if found else did_you_mean(args[0], self.names, "")
+        return f"; in pk that is `pk {found}`" if found else self.near(args[0])
 
 
 def load_noun(name: str) -> Command | Group:

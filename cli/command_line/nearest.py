@@ -21,4 +21,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = ".") -> str:
 
 def did_you_mean_one_of(names: Sequence[str], otherwise: str = ".") -> str:
     """The same, where the names that may be meant are known."""
-    return f"; did you mean {' or '.join(names)}?" if names else otherwise
+    if not names:
+        return otherwise
+    *rest, last = names
+    return f"; did you mean {', '.join(rest)}{' or ' if rest else ''}{last}?"

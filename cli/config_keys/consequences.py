@@ -68,9 +68,9 @@ def _of_number(name: str, was: int | None, now: int) -> str | None:
     unlimited = now < 0 and name.startswith("retention.")
     shorter = not unlimited and (was is None or was < 0 or now < was)
     if name == "retention.ms" and shorter:
-        return f"records older than {exact_span(now)} are deleted for good."
+        return f"records older than {exact_span(now)} are deleted permanently."
     if name == "retention.bytes" and shorter:
-        return f"the oldest records of each partition above {now:,} bytes are deleted for good."
+        return f"the oldest records of each partition above {now:,} bytes are deleted permanently."
     if name == "max.message.bytes" and shorter:
         return f"batches above {now:,} bytes are refused."
     if name == "min.insync.replicas" and was is not None:
@@ -92,5 +92,5 @@ def _of_policy(before: set[str], after: set[str]) -> str | None:
             "of the records of a key only the last is kept, and records without a key are refused."
         )
     if "delete" in after - before:
-        return "records past retention.ms and retention.bytes are deleted for good."
+        return "records past retention.ms and retention.bytes are deleted permanently."
     return None

@@ -72,7 +72,7 @@ def out_of_range(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         of_share = snapshot.groups[name].is_share
         gone = snapshot.groups[name].state in _EMPTY_STATES and not _has_unread(snapshot, name)
         leftover = (
-            f" If nothing reads with it any more, `pk groups delete {_word(name)}` removes it."
+            f" If it is no longer used, `pk groups delete {_word(name)}` removes it."
             if gone
             else ""
         )

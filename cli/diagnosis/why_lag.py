@@ -96,7 +96,7 @@ def _all_deleted(f: LagFacts) -> Iterator[Reason]:
     if not gone or not all(read.is_deleted for read in gone.values()):
         return
     then = (
-        "it goes on with the next record that is written"
+        "it continues with the next record that is written"
         if f.is_share
         else "its lag stays until it reads there again, from where auto.offset.reset says, or is "
         "reset"
@@ -187,11 +187,7 @@ def _unowned(f: LagFacts) -> Iterator[Reason]:
     if not bad:
         return
     gone = sorted({tp.topic for tp in bad} - f.subscribed) if f.subscribed else []
-    why = (
-        f"no member subscribes to {join(gone, 3)} any more"
-        if gone
-        else "no member is assigned them"
-    )
+    why = f"no member subscribes to {join(gone, 3)} now" if gone else "no member is assigned them"
     yield Reason(
         "unassigned",
         f"{count(len(bad), 'partition')} with lag have no reader ({names(bad)}): {why}",

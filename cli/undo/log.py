@@ -185,7 +185,7 @@ def _rewrite(change_id: str, **fields: Any) -> None:
             json.dump(data, file, ensure_ascii=False, indent=1)
         os.replace(scratch, path)
     except ValueError as e:
-        raise OSError(errno.EIO, f"it is not JSON any more: {e}", path) from None
+        raise OSError(errno.EIO, f"it is no longer JSON: {e}", path) from None
 
 
 def _read(change_id: str) -> Change | None:

@@ -44,7 +44,7 @@ async def undo(
     trying = context.change.dry_run
     if change_id is None:
         if context.change.yes or trying or anyway:
-            raise Unusable("Say which change: `pk undo last`, or an ID of `pk history`.")
+            raise Unusable("Give a change: `pk undo last`, or an ID of `pk history`.")
         left = [c for c in store.history() if c.undone_ms is None and kind in (None, c.kind)]
         show_changes(context, left)
         context.say("pk undo ID undoes one." if left else "Nothing to undo.")

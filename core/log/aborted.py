@@ -48,7 +48,7 @@ def restore(log: LogState, segment: Segment) -> None:
         log.names_changed |= bool(found)
     if found:
         logger.warning(
-            "%s had lost its index of aborted transactions: %d are in it again",
+            "%s: rebuilt the lost index of aborted transactions, with %d entries",
             segment.file.path,
             len(found),
         )
@@ -61,4 +61,4 @@ def keep(log: LogState, *segments: Segment) -> None:
         try:
             restore(log, segment)
         except CorruptBatch as e:
-            logger.error("%s: its aborted transactions are not indexed: %s", segment.file.path, e)
+            logger.error("%s: aborted transactions could not be indexed: %s", segment.file.path, e)

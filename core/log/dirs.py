@@ -326,7 +326,7 @@ class LogDirs:
         except StorageError as e:
             if not e.is_passing:
                 raise
-            logger.warning("%s; the next checkpoint has it", e)
+            logger.warning("%s; the next checkpoint will include it", e)
 
     def take_away(self, log: Log) -> str:
         """Rename away a log whose place another one took; the new path, to `remove_deleted`. Raises
@@ -520,8 +520,8 @@ class LogDirs:
             )  # fmt: skip
         elif log.recovered is not None and log.recovered.bytes_cut:
             logger.warning(
-                "%s was not closed: %d bytes at its end were torn and are gone, %d whole segments "
-                "among them; it ended at %d",
+                "%s: recovery after an unclean stop truncated %d corrupt bytes (%d whole segments "
+                "deleted); the log ends at offset %d",
                 tp,
                 log.recovered.bytes_cut,
                 log.recovered.segments_dropped,
@@ -565,7 +565,7 @@ class LogDirs:
             directory.disk.rename(old, new)
         except OSError as e:
             raise StorageError(old, "rename", e) from e
-        logger.warning("%s is of no topic that the cluster knows: it is now %s", old, new)
+        logger.warning("%s belongs to no topic of the cluster; renamed to %s", old, new)
         return new
 
     def _away(self, directory: LogDir, tp: TopicPartition, why: str) -> str:
@@ -601,7 +601,7 @@ def _note_closed(directory: LogDir, logs: list[Log]) -> None:
                     documents[str(log.tp)] = document
         disk.write(f"{directory.path}/{closed_logs.NOTE}", closed_logs.format_note(documents))
     except OSError as e:
-        logger.warning("%s: what its logs hold is not noted: %s", directory.path, e)
+        logger.warning("%s: could not record the state of its logs: %s", directory.path, e)
 
 
 def _prepare_close(log: Log) -> bool:

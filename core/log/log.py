@@ -176,7 +176,8 @@ class Log:
         where it began before, so that no offset is given to another record. Raises
         StorageError."""
         logger.warning(
-            "%s ends at %d and began at %d when that was last noted: it begins there, empty",
+            "%s ends at %d, before the log start offset %d of the checkpoint: restarting it there, "
+            "empty",
             self.tp,
             self.log_end_offset,
             offset,

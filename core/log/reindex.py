@@ -41,7 +41,7 @@ def rebuilt(
                 unindexed = 0
             unindexed += header.size
     except CorruptBatch as e:
-        logger.error("%s: what lies behind it is not indexed", e.message)
+        logger.error("%s: records after it are not indexed", e.message)
     time_index.maybe_append(*latest)
     for each in (index, time_index):
         each.file.close()  # it may be of a name that is gone

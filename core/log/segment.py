@@ -565,7 +565,7 @@ class Segment:
         it yet, and its indexes are gone."""
         if not holds_messages(self.file):
             return None
-        logger.info("%s holds messages of an old format: rewriting it", self.file.path)
+        logger.info("%s contains messages in an old format; rewriting it", self.file.path)
         indexes = (self.index.file.path, self.time_index.file.path)
         cut = rewrite(self._disk, self.file.path, indexes, mend=mend)
         for file in self.files[:3]:
@@ -617,7 +617,7 @@ class Segment:
             return
         with self._lock:
             if reindex.is_wrong_at(position, self.headers(chunk_bytes=1 << 16)):
-                logger.warning("%s is wrong: rebuilding it", self.index.file.path)
+                logger.warning("%s is corrupt; rebuilding it", self.index.file.path)
                 self._rebuild()
             self._index_proved = True
 
@@ -627,7 +627,7 @@ class Segment:
             raise WouldWait
         if not self.active:
             with self._lock:
-                logger.warning("%s is wrong: rebuilding it", why)
+                logger.warning("%s is corrupt; rebuilding it", why)
                 self._rebuild()
 
     def _indexes_lost(self) -> None:
@@ -635,7 +635,7 @@ class Segment:
         gone."""
         if self.active or not self._disk.exists(self.file.path):
             raise FileNotFoundError(ENOENT, "an index is gone", self.index.file.path)
-        logger.warning("%s has lost an index: rebuilding it", self.file.path)
+        logger.warning("%s: an index is missing; rebuilding it", self.file.path)
         with self._lock:
             self._sizes = {}
         self.check_indexes()

@@ -160,7 +160,7 @@ class Connection:
         our answer."""
         if self._answers.sending:
             if max(self.last_active, self._transport.last_sent) < since:
-                logger.info("%s takes no answers; connection closed", self.peer)
+                logger.info("%s does not read responses; connection closed", self.peer)
                 self._serving.cancel()
         elif self.last_active < since and not self._answers.busy:
             self.stop_reading()

@@ -305,10 +305,10 @@ class CurrentContext:
             except TlsError as e:
                 if self._context is None:
                     raise
-                logger.error("%s: TLS goes on as before: %s", self._what, e)
+                logger.error("%s: TLS files not reloaded: %s", self._what, e)
                 return self._context
             if self._context is not None:
-                logger.info("%s: TLS has new keys", self._what)
+                logger.info("%s: TLS files reloaded", self._what)
             self._context, self._made_of = context, wanted
             return context
 

@@ -292,8 +292,8 @@ def test_the_command_that_why_denied_suggests_helps(acls: Run, pk: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("add --topic orders", "Say who"),
-        ("add --allow alice", "Say on what"),
+        ("add --topic orders", "Give a principal"),
+        ("add --allow alice", "Give a resource"),
         ("add --allow : --topic orders", "TYPE:NAME"),
         ("add --allow alice --topic ''", "--topic needs a name"),
         ("add --allow alice --topic t --host example.com", "IP address"),

@@ -49,10 +49,10 @@ def test_topics_alike_share_a_sentence_and_brokers_speak_of_theirs() -> None:
         {"resource": name, "name": "retention.ms", "from": WEEK, "to": DAY} for name in ("a", "b")
     ]
     assert consequences(rows, of_brokers=False) == [
-        "a and b: records older than 1 day are deleted for good."
+        "a and b: records older than 1 day are deleted permanently."
     ]
     assert consequences(rows, of_brokers=True) == [
-        "Topics without a value of their own: records older than 1 day are deleted for good."
+        "Topics without a value of their own: records older than 1 day are deleted permanently."
     ]
 
 

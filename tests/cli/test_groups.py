@@ -263,7 +263,7 @@ def test_commits_are_read_from_without_joining(at: Run, fresh: Fresh, timed_topi
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "Say once"),
+        ((), "Give exactly one target"),
         (("--to", "start", "--to-latest"), "not --to and --to-latest"),
         (("--to", "1..2"), "not the range"),
         (("--to-datetime", "yesterday"), "--to-datetime"),

@@ -158,7 +158,7 @@ def test_a_service_manager_that_is_gone_is_no_reason_to_fail(
     assert "is ready" in one.line
     code, error = one.end()
     assert code == 0
-    assert "takes no news" in error
+    assert "cannot be notified" in error
 
 
 def test_the_end_of_its_terminal_drains_it_too(tmp_path: Path) -> None:

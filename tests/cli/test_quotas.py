@@ -151,8 +151,8 @@ def test_the_flags_of_kafka_configs(at: Run, user: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("set producer_byte_rate=1", "Say for whom"),
-        ("set --user a", "Say what to limit"),
+        ("set producer_byte_rate=1", "Give an entity"),
+        ("set --user a", "Give at least one limit"),
         ("set --user a producer_byte_rate", "A value is KEY=VALUE"),
         ("set --user a producer_byte_rat=1", "did you mean producer_byte_rate"),
         ("set --user a connection_creation_rate=1", "is a quota of addresses"),

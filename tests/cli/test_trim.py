@@ -54,7 +54,7 @@ def test_it_says_what_is_lost_and_whose(at: Run, topic: str) -> None:
     at("groups", "reset-offsets", f"{topic}-g", "-t", topic, "--to", "start", "-y")
     ran = at("topics", "trim", f"{topic}:0", "-o", "12")
     assert f"{topic}/0: 0 → 12 of 30" in ran.err
-    assert "This deletes up to 12 records" in ran.err and "nothing brings them back" in ran.err
+    assert "This deletes up to 12 records" in ran.err and "this cannot be undone" in ran.err
     assert f"Group {topic}-g has commits there" in ran.err
     ran = at("topics", "delete", topic)
     assert ran.code == 5
@@ -85,9 +85,9 @@ def test_apache_s_file_is_read(at: Run, topic: str, tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("-o", "0..5"), "one position"),
-        ((), "Say with -o"),
+        ((), "Give the first offset to keep"),
         (("-o", "5", "-p", "7"), "has no partition 7"),
-        (("--offset-json-file", "nowhere.json"), "nothing goes with it"),
+        (("--offset-json-file", "nowhere.json"), "no other selection can be combined"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -37,7 +37,7 @@ def test_a_user_comes_changes_and_goes(at: Run, user: str) -> None:
             "error": None,
         }
     ]
-    assert "who knows it can log in" in added.err and SECRET not in added.err
+    assert "Anyone who knows it can log in" in added.err and SECRET not in added.err
     also = at("users", "add", user, "--mechanism", "SCRAM-SHA-256", "-y", stdin=b"x")
     assert also.code == 0, also.err
     altered = at("users", "alter", user, "--iterations", "8192", "-y", stdin=b"other")

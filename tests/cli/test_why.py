@@ -269,7 +269,7 @@ LAGS: dict[str, tuple[LagFacts, str, str]] = {
     "unassigned": (
         lag({TP0: read(5, 5, 9, owner=None)}, member("m1"), subscribed=frozenset({"other"})),
         "unassigned",
-        "no member subscribes to orders any more",
+        "no member subscribes to orders now",
     ),
     "open-transaction": (
         lag({TP0: read(5, 5, 9, stable=5)}, ONE),
@@ -410,7 +410,7 @@ SHARE_LAGS: dict[str, tuple[LagFacts, str, str]] = {
     "unassigned": (
         shares({TP0: shared(4, owner=None)}, member("m1"), subscribed=frozenset({"other"})),
         "unassigned",
-        "no member subscribes to orders any more",
+        "no member subscribes to orders now",
     ),
     "idle-members": (
         shares({TP0: shared(4)}, ONE, member("m2"), between_s=0.0),

@@ -48,7 +48,8 @@ async def delete(context: Context, options: DeleteAcls) -> None:
     filters = acl_filters(options)
     if selects_everything(filters):
         raise Unusable(
-            "Say which ACLs: a principal, an operation, a host or a resource. Nothing was deleted."
+            "Give the ACLs to delete: a principal, an operation, a host or a resource. Nothing was "
+            "deleted."
         )
     admin = await context.admin()
     rules = await _selected(admin, filters)

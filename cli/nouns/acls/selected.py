@@ -98,10 +98,10 @@ def acls_to_add(options: AddAcls) -> list[AclBinding]:
         for principal, host in product(principals, (*options.host, *hosts) or (WILDCARD,)):
             parties.append(_Party(read_principal(principal), _address(host), permission))
     if not parties:
-        raise Unusable("Say who: --allow PRINCIPAL or --deny PRINCIPAL.")
+        raise Unusable("Give a principal: --allow PRINCIPAL or --deny PRINCIPAL.")
     rights = list(_rights_to_add(options))
     if not rights:
-        raise Unusable(f"Say on what: {', '.join(RESOURCE_OPTIONS.values())} or --cluster.")
+        raise Unusable(f"Give a resource: {', '.join(RESOURCE_OPTIONS.values())} or --cluster.")
     found = [
         AclBinding(
             right.resource_type,

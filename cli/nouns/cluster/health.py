@@ -124,7 +124,7 @@ def _offline(partitions: Mapping[TopicPartition, PartitionDescription]) -> Check
             f"{count(len(bad), 'partition')} without a leader: {_some(bad)}",
             "pk partitions list --offline",
         )
-    return Check("leaders", OK, f"every partition of {len(partitions):,} has one")
+    return Check("leaders", OK, f"all {len(partitions):,} partitions have a leader")
 
 
 def _in_sync(

@@ -15,12 +15,12 @@ def resources_of(options: DescribeConfigs | AlterConfigs | EditConfigs) -> list[
     for word, name in named:
         if name is not None:
             if options.type or options.entity_type:
-                raise Unusable(f"Say what it is about once: TYPE NAME, or --{word}.")
+                raise Unusable(f"Give the resource once: TYPE NAME, or --{word}.")
             return [ConfigResource(RESOURCE_TYPES[word], name)]
     word = options.type or options.entity_type
     if not word:
         raise Unusable(
-            "Say what it is about: `topic NAME`, `broker ID`, `broker default` or `group NAME`."
+            "Give a resource: `topic NAME`, `broker ID`, `broker default` or `group NAME`."
         )
     if word in QUOTAS:
         raise Unusable(

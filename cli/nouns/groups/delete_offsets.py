@@ -27,7 +27,7 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
     apache_timeout(context, options.timeout)
     wanted = selected(options.topics)
     if not wanted:
-        raise Unusable("Say for which topics: -t TOPIC, or -t TOPIC:0,1.")
+        raise Unusable("Give the topics: -t TOPIC, or -t TOPIC:0,1.")
     admin = await context.admin()
     name = wanted_group((*options.group, *options.groups), "delete-offsets")
     groups = await describe_existing(context, admin, [name])

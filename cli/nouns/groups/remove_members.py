@@ -22,7 +22,7 @@ from pk.net.client import results as r
 async def remove(context: Context, options: RemoveMembers) -> None:
     """`pk groups remove-members`."""
     if not (options.members or options.instances or options.all_members):
-        raise Unusable("Say which: -m MEMBER-ID, --instance INSTANCE-ID, or --all.")
+        raise Unusable("Give the members: -m MEMBER-ID, --instance INSTANCE-ID, or --all.")
     if options.all_members and (options.members or options.instances):
         raise Unusable("Name members, or say --all; not both.")
     admin = await context.admin()

@@ -79,7 +79,7 @@ def target_of(options: ResetOffsets) -> Target:
             if named
             else "such as --to start, --to @-1h, --to-group GROUP or --from-file FILE"
         )
-        raise Unusable(f"Say once where the offsets go, {what}.")
+        raise Unusable(f"Give exactly one target for the offsets, {what}.")
     if options.to_group is not None:
         return Target(None, None, to_group=options.to_group)
     if options.from_file is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def export(context: Context, options: "ExportPipeline") -> None:
     """`pk pipeline export`."""
     if not options.declarative:
-        raise Unusable("Say which kind of project to write: --declarative.")
+        raise Unusable("Give the kind of project to write: --declarative.")
     if options.to is None:
         raise Unusable("Give the project's directory: --to DIR.")
     pipeline = read_pipeline(context, options.file)

@@ -63,7 +63,7 @@ def entity_given(options: QuotaOf) -> Entity:
     names = names_given(options)
     if not names:
         raise Unusable(
-            "Say for whom: --user, --client-id, --ip, --default-user, --default-client-id or "
+            "Give an entity: --user, --client-id, --ip, --default-user, --default-client-id or "
             "--default-ip."
         )
     if IP in names and len(names) > 1:
@@ -83,7 +83,7 @@ def values_given(options: SetQuota, entity: Entity) -> dict[str, float]:
             raise Unusable(f"{key} is set twice on one command line.")
         values[key] = _number(key, value)
     if not values:
-        raise Unusable(f"Say what to limit: KEY=VALUE, of {', '.join(_keys_of(entity))}.")
+        raise Unusable(f"Give at least one limit, KEY=VALUE, of {', '.join(_keys_of(entity))}.")
     return values
 
 

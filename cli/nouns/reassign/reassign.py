@@ -380,7 +380,7 @@ async def rollback(context: Context, options: RollBack) -> int | None:
     if gone:
         context.say(f"Deleted meanwhile, and skipped: {', '.join(gone)}.")
     if not there:
-        raise CommandError(f"No partition of {wanted.name} exists any more.")
+        raise CommandError(f"All partitions of {wanted.name} were deleted.")
     made = await make_plan(context, admin, Intent(exact=there))
     if options.json:
         new = {c.tp: c.after for c in made.changes}

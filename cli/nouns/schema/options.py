@@ -74,7 +74,9 @@ class DeleteSchema:
     ] = None
     permanent: Annotated[
         bool,
-        Option("--permanent", help="For ever: records with its id cannot be read any more."),
+        Option(
+            "--permanent", help="Delete permanently: records with its id can no longer be read."
+        ),
     ] = False
 
 

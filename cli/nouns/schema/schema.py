@@ -195,7 +195,7 @@ async def delete(context: Context, options: DeleteSchema) -> None:
         what = f"{subject} with {count(len(numbers), 'version')}"
         if options.version is not None:
             what = f"version {options.version} of {subject}"
-        how = " for ever: records with its id cannot be read any more" if options.permanent else ""
+        how = " permanently: records with its id can no longer be read" if options.permanent else ""
         context.say(f"This deletes {what}{how}.")
         if context.change.dry_run:
             done, result = chosen, "would be deleted"

@@ -36,7 +36,9 @@ async def create(context: Context, options: CreateToken) -> None:
     except KafkaError as e:
         raise KafkaError(e.code, "CreateDelegationToken") from e
     whose = f"as {owner}" if owner is not None else "as you do"
-    context.say(f"This makes a token: who has its HMAC can log in {whose} until it expires.")
+    context.say(
+        f"This creates a token. Anyone who has its HMAC can log in {whose} until it expires."
+    )
     if context.change.dry_run:
         context.show(listing(TokenRow, []))
         return

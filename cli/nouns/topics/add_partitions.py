@@ -16,7 +16,7 @@ async def add_partitions(
 ) -> None:
     """`pk topics add-partitions`: `more` partitions each, or `total` in all."""
     if (more is None) == (total is None):
-        raise Unusable("Say how many more (-n N) or how many in all (-p TOTAL).")
+        raise Unusable("Give the number of new partitions (-n N) or the new total (-p TOTAL).")
     admin = await context.admin()
     now = {t.name: len(t.partitions) for t in await existing_topics(context, admin, topics)}
     totals = {name: total or has + (more or 0) for name, has in now.items()}

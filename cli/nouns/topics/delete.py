@@ -91,6 +91,6 @@ async def _say_loss(context: Context, admin: Admin, topics: Sequence[TopicDescri
     names = [t.name for t in topics]
     context.say(
         f"This deletes {count(len(topics), 'topic')} with {count(len(partitions), 'partition')} "
-        f"and {records}: {join(names)}. Nothing brings them back."
+        f"and {records}: {join(names)}. This cannot be undone."
     )
     await say_readers(context, admin, names)

@@ -61,13 +61,17 @@ async def _ranges(
     """Where each partition will begin. Raises Unusable and CommandError."""
     if options.offset_json_file is not None:
         if options.topic or options.offset is not None or options.partitions or options.group:
-            raise Unusable("The file says which partitions and offsets; nothing goes with it.")
+            raise Unusable(
+                "The file names the partitions and offsets; no other selection can be combined "
+                "with it."
+            )
         return await _from_json(context, admin, options.offset_json_file)
     if not options.topic:
-        raise Unusable("Name a topic, and with -o where it is to begin.")
+        raise Unusable("Give a topic, and its new first offset with -o.")
     if options.offset is None:
         raise Unusable(
-            "Say with -o where what is kept begins: an offset, -N, @TIME, or end for nothing."
+            "Give the first offset to keep with -o: an offset, -N, @TIME, or end to delete all "
+            "records."
         )
     positions = positions_option(options.offset, "-o")
     check_group(positions, options.group)
@@ -175,7 +179,7 @@ async def _say_loss(context: Context, admin: Admin, rows: Sequence[TrimmedRow]) 
     topics = list(dict.fromkeys(row["topic"] for row in rows))
     lost = sum(row["records"] or 0 for row in rows)
     context.say(
-        f"This deletes {lost_records(lost)} at the beginning of {join(topics)} for good: nothing "
-        "brings them back."
+        f"This deletes {lost_records(lost)} at the beginning of {join(topics)} permanently; "
+        "this cannot be undone."
     )
     await say_readers(context, admin, topics)

@@ -61,7 +61,7 @@ def add(context: "Context", options: SetPassword) -> Running:
     takes=(Change, Listing, Connection),
     examples=("pk users alter alice", "pk users alter alice --iterations 8192"),
     notes=(
-        f"{_PASSWORD} Connections that stand go on; the old password cannot be read back, so "
+        f"{_PASSWORD} Open connections stay open; the old password cannot be read back, so "
         "there is no undo."
     ),
     shows=ChangedUserRow,
@@ -78,7 +78,7 @@ def alter(context: "Context", options: SetPassword) -> Running:
     "rm",
     takes=(Change, Listing, Connection),
     examples=("pk users delete alice", "pk users delete alice bob --mechanism SCRAM-SHA-256"),
-    notes="Connections that stand go on. The password cannot be read back, so there is no undo.",
+    notes="Open connections stay open. The password cannot be read back, so there is no undo.",
     shows=ChangedUserRow,
 )
 def delete(context: "Context", options: DeleteUsers) -> Running:

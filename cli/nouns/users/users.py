@@ -52,8 +52,8 @@ async def add(context: Context, options: SetPassword) -> None:
             "gives another."
         )
     context.say(
-        f"This adds {options.user} with a password for {options.mechanism}: who knows it can log "
-        "in."
+        f"This adds {options.user} with a password for {options.mechanism}. Anyone who knows it "
+        "can log in."
     )
     iterations = options.iterations or ITERATIONS_MIN
     await _set_password(context, admin, options, iterations, "added")
@@ -69,7 +69,7 @@ async def alter(context: Context, options: SetPassword) -> None:
         )
     context.say(
         f"This replaces the password of {options.user} for {options.mechanism}; new logins need "
-        "the new one. Nothing brings the old one back."
+        "the new one. This cannot be undone."
     )
     iterations = options.iterations or known.iterations
     await _set_password(context, admin, options, iterations, "altered")
@@ -149,9 +149,11 @@ async def delete(context: Context, options: DeleteUsers) -> None:
             todo.setdefault(one.mechanism, []).append(user)
     if todo:
         names = list(dict.fromkeys(user for named in todo.values() for user in named))
+        number = sum(map(len, todo.values()))
+        it = "it" if number == 1 else "them"
         context.say(
-            f"This deletes {count(sum(map(len, todo.values())), 'password')} of {join(names)}: "
-            "they cannot log in with them any more. Nothing brings them back."
+            f"This deletes {count(number, 'password')} of {join(names)}. Logging in with {it} then "
+            "fails. This cannot be undone."
         )
         if not context.change.dry_run:
             only = names[0] if len(names) == 1 else None

@@ -187,7 +187,7 @@ class BrokerLifecycle:
         while not self._let_go.is_set():
             silent_until = self._answered_at + SILENCE_S
             if trio.current_time() >= min(until, silent_until):
-                logger.warning("the controller did not let this broker go")
+                logger.warning("the controller did not confirm the shutdown of this broker")
                 return
             with trio.CancelScope(deadline=min(until, silent_until)):
                 await self._let_go.wait()

@@ -171,7 +171,7 @@ class EmbeddedStore:
         log = self._opened()
         image = self._newest_snapshot()
         if image.offset > log.log_end_offset:
-            logger.warning("%s ends before its snapshot and goes on from there", self._path)
+            logger.warning("%s ends before its snapshot; continuing from the snapshot", self._path)
             log.restart_at(image.offset, self._now_ms())
         elif image.offset < log.log_start_offset:
             raise StoreFailed(
@@ -243,7 +243,7 @@ class EmbeddedStore:
             try:
                 return snapshot.load(self._disk.read(path))
             except cbor.CborError as e:
-                logger.warning("%s: %s; the one before it is tried", path, e)
+                logger.warning("%s: %s; trying the previous snapshot", path, e)
         return MetadataImage()
 
     def _opened(self) -> Log:

@@ -194,7 +194,9 @@ class HeartbeatManager:
         now = trio.current_time()
         if slept_s:
             logger.warning(
-                "this controller did not run for %.1f s; no broker is fenced for it", slept_s
+                "this controller was paused for %.1f s; missed heartbeats of that time fence no "
+                "broker",
+                slept_s,
             )
             for session in self._sessions.values():
                 session.deadline = now + self._timeout_s

@@ -76,7 +76,11 @@ class LeaderBalance:
                 logger.info("no leaders were elected for offline partitions: %s", e)
             else:
                 if count:
-                    logger.warning("%d partitions without a leader have one by the configs", count)
+                    logger.warning(
+                        "elected out-of-sync leaders for %d offline partitions, as "
+                        "unclean.leader.election.enable allows",
+                        count,
+                    )
             allowed = False
             while not allowed:
                 await self._changed.wait()

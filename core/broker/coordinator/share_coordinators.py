@@ -93,7 +93,7 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
         try:
             partition.delete_before(min(effect.before_offset, partition.high_watermark))
         except StorageError as e:
-            logger.warning("%s keeps what no share partition needs: %s", partition.tp, e)
+            logger.warning("%s: could not delete unneeded share state: %s", partition.tp, e)
 
     async def create_topic(self) -> None:
         """Have `__share_group_state` created, if it is missing. A refusal is logged: who asked asks

@@ -196,7 +196,7 @@ class Alignment:
                     if not e.is_passing or clock.time() >= give_up_at:
                         self._replicas.fail_directory(directory, e)
                         return
-                    logger.warning("%s; logs that were cut wait for it", e)
+                    logger.warning("%s; truncated logs wait until this succeeds", e)
                 await trio.sleep(wait_s)
                 wait_s = min(2 * wait_s, NOTE_AGAIN_S_MAX)
 
@@ -208,7 +208,8 @@ class Alignment:
                 self._replicas.failed(partition, e)
             return
         logger.info(
-            "%s is cut from %d to %d, as in the log of its leader %d; high watermark %d",
+            "%s: truncating from offset %d to %d to match its leader, broker %d (high "
+            "watermark %d)",
             partition.tp,
             partition.log.log_end_offset,
             offset,
@@ -221,7 +222,8 @@ class Alignment:
         """Restart the log, empty, at `offset`."""
         partition = followed.partition
         logger.info(
-            "%s starts again at offset %d: its leader %d no longer has what follows %d",
+            "%s: restarting the log, empty, at offset %d: its leader, broker %d, no longer has the "
+            "records after %d",
             partition.tp, offset, self._leader, partition.log.log_end_offset,
         )  # fmt: skip
         now_ms = self._replicas.clock.now_ms()

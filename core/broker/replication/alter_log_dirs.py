@@ -267,7 +267,7 @@ class AlterLogDirsManager:
         self._dirs.promote(future, log)
         partition.log = future
         self._moved(partition)
-        logger.info("%s is in %s now", partition.tp, future.log_dir.path)
+        logger.info("%s was moved to %s", partition.tp, future.log_dir.path)
         return True
 
     async def _take_away(self, partition: Partition, future: Log, log: Log) -> None:

@@ -115,7 +115,7 @@ class AlterPartitionManager:
         slow = partition.shrink(self._replicas.now())
         if slow:
             logger.info(
-                "%s: %s not in sync any more; log end %d, high watermark %d",
+                "%s: replicas %s are out of sync; log end %d, high watermark %d",
                 partition.tp,
                 ", ".join(_state(partition, node) for node in slow),
                 partition.log.log_end_offset,
@@ -193,17 +193,17 @@ def take(partition: Partition, proposal: Proposal, data: ResponsePartitionData) 
     """Take the answer for one partition; False where it has to be asked for again."""
     code = data.error_code
     if code == ErrorCode.NONE:
-        logger.info("%s: in sync are %s", partition.tp, ", ".join(map(str, data.isr)))
+        logger.info("%s: ISR is now %s", partition.tp, ", ".join(map(str, data.isr)))
         partition.accepted(proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch)
         return True
     if code in NOT_DONE:
-        logger.info("%s: its ISR stays what it is: %s", partition.tp, error_name(code))
+        logger.info("%s: ISR not changed: %s", partition.tp, error_name(code))
         partition.refused(proposal)
         return True
     if code in WAIT_FOR_IMAGE:
         logger.debug("%s: its ISR was not changed: %s", partition.tp, error_name(code))
         return True
-    logger.warning("%s: its ISR was not changed: %s; asking again", partition.tp, error_name(code))
+    logger.warning("%s: ISR not changed: %s; retrying", partition.tp, error_name(code))
     return False
 
 

@@ -50,7 +50,7 @@ class RecoveryProgress:
         """All logs are open. Logged only if progress was logged before."""
         if self._reported:
             seconds = (self._now_ms() - self._began_ms) / 1000
-            logger.info("recovery took %.0f s, %.1f GB were checked", seconds, self._checked / _GB)
+            logger.info("recovery took %.0f s and checked %.1f GB", seconds, self._checked / _GB)
 
     def _tell(self) -> None:
         now_ms = self._now_ms()

@@ -479,7 +479,7 @@ class ReplicaFetcher:
         until its leader epoch is another one: it falls out of the ISR, and the others go on."""
         partition = followed.partition
         logger.exception(
-            "%s is not fetched any more from broker %d in epoch %d: at offset %d it failed",
+            "%s: stopped fetching from broker %d in epoch %d: failed at offset %d",
             partition.tp, self.leader, followed.leader_epoch, partition.log.log_end_offset,
         )  # fmt: skip
         self.remove(partition)

@@ -227,7 +227,7 @@ class Cleaner:
                     log.first_dirty_offset = step.first_dirty_offset
                     await offload(directory.write_cleaner_offsets, directory=directory.path)
                     logger.info(
-                        "%s: compacted up to offset %d, %d bytes are %d now (%d keys)",
+                        "%s: compacted up to offset %d, from %d to %d bytes (%d keys)",
                         partition.tp,
                         step.first_dirty_offset,
                         before,
@@ -311,7 +311,7 @@ def _plan(
             due.append((partition, e))
             continue
         except (OSError, KafkaError) as e:
-            logger.warning("%s: what is dirty cannot be found: %s", partition.tp, e)
+            logger.warning("%s: cannot find the dirty part of the log: %s", partition.tp, e)
             continue
         due.append((partition, found))
     return due

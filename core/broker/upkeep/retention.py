@@ -71,7 +71,7 @@ class LogRetention:
         """With the traceback the first time: it comes with every check."""
         cause = why.__cause__ if partition not in self._reported else None
         self._reported.add(partition)
-        logger.error("%s keeps what it has: %s", partition.tp, why, exc_info=cause)
+        logger.error("%s: retention skipped: %s", partition.tp, why, exc_info=cause)
 
     async def _drop(self, partition: Partition, start: int, now_ms: int) -> None:
         log = partition.log
@@ -95,11 +95,11 @@ class LogRetention:
                     return  # it is in another directory now: the next check looks at that
         except StorageError as e:
             if e.undone:
-                logger.warning("%s keeps what retention would drop: %s", partition.tp, e)
+                logger.warning("%s: retention failed: %s", partition.tp, e)
             else:
                 self._replicas.failed(partition, e)
             return
-        logger.info("%s: retention dropped offsets %d to %d", partition.tp, first, start - 1)
+        logger.info("%s: retention deleted offsets %d to %d", partition.tp, first, start - 1)
 
 
 def retention_of(partition: Partition) -> Retention | None:
@@ -123,7 +123,7 @@ def _plan(
             due.append((partition, e))
             continue
         except (OSError, KafkaError) as e:
-            logger.warning("%s: what is due cannot be found: %s", partition.tp, e)
+            logger.warning("%s: cannot determine what to delete: %s", partition.tp, e)
             continue
         if start is not None:
             due.append((partition, start))

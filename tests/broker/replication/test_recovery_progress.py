@@ -38,7 +38,7 @@ def test_it_is_logged_now_and_then_and_at_the_end(reported: pytest.LogCaptureFix
     ]
     now[0] += 8_000
     progress.end()
-    assert reported.messages[1:] == ["recovery took 10 s, 3.0 GB were checked"]
+    assert reported.messages[1:] == ["recovery took 10 s and checked 3.0 GB"]
 
 
 def test_what_takes_no_time_is_not_logged(reported: pytest.LogCaptureFixture) -> None:
