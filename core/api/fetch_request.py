@@ -3,6 +3,10 @@
 A follower has every record before its fetch offset. The handler reports that offset to the
 partition before it reads, so that the answer carries the high watermark that results.
 
+A consumer that names many partitions again and again without a session has one all the same, which
+its connection keeps (RepeatedFetch): partitions that have not moved are not looked at, and are
+answered as before.
+
 A follower's next request in its session ends the waiting of the one before, which is answered
 empty: partitions that are new to the follower need not wait for the end of a long poll.
 """
@@ -21,6 +25,7 @@ from pk.core.broker.replication.fetch_sessions import (
     FetchedPartition,
     FetchSession,
     Partitions,
+    RepeatedFetch,
     forget,
 )
 from pk.core.broker.replication.partition import READ_COMMITTED, Partition
@@ -64,6 +69,10 @@ count it all."""
 LOOKED_AT_ONCE = 64
 """Partitions that are read between two checkpoints."""
 
+REPEATED_MIN = LOOKED_AT_ONCE
+REPEATED_MAX = 10_000
+"""How many partitions a fetch names, more than the first, for its connection to remember them."""
+
 LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -80,6 +89,7 @@ class Fetch:
         "max_bytes",
         "min_bytes",
         "reader",
+        "repeated",
         "replica_epoch",
         "replica_id",
         "request",
@@ -92,6 +102,7 @@ class Fetch:
         self.context = context
         self.request = request
         self.session: FetchSession | None = None
+        self.repeated: RepeatedFetch | None = None
         self.incremental = False
         self.wanted: Partitions = {}
         self.replica_id, self.replica_epoch = request.replica_id, -1
@@ -139,7 +150,11 @@ class Fetch:
         if self.context.api_version < VERSION_SESSION or epoch == FINAL_EPOCH:
             if session_id != NO_SESSION:
                 yield from _ended(sessions.close(session_id))
-            self.wanted = yield from self._name({})
+            self.repeated = yield from self._remembered()
+            if self.repeated is not None:
+                self.wanted = yield from self._name_again(self.repeated)
+            else:
+                self.wanted = yield from self._name({})
             return
         if epoch == INITIAL_EPOCH:
             closed = sessions.close(session_id)
@@ -181,6 +196,73 @@ class Fetch:
                 # still.
                 session.authorizer, session.dirty = authorizer, dict(session.partitions)
 
+    def _remembered(self) -> Turns[RepeatedFetch | None]:
+        """What the connection remembers, if this fetch may go by it."""
+        repeated, request = self.context.repeated, self.request
+        if (
+            repeated is None
+            or repeated.in_use
+            or self.replica_id != CONSUMER
+            or self.context.api_version < VERSION_BATCH
+            or request.rack_id  # the nearest replica may be another one, though nothing moves
+        ):
+            return None
+        count, pace = 0, Pace()
+        for topic in request.topics:
+            count += len(topic.partitions)
+            if count > REPEATED_MAX:
+                return None
+            if pace.due():
+                yield
+        return repeated if count > REPEATED_MIN and not repeated.in_use else None
+
+    def _name_again(self, repeated: RepeatedFetch) -> Turns[Partitions]:
+        """The partitions that the request names, in its order, as `repeated` knows them. What is
+        new to it, or wanted otherwise than before, is dirty."""
+        context = self.context
+        terms = (
+            context.api_version,
+            self.request.isolation_level,
+            context.principal,
+            context.broker.authorization.authorizer,
+        )
+        repeated.begin(terms, REPEATED_MAX)
+        known, dirty, wanted = repeated.partitions, repeated.dirty, Partitions()
+        by_id = context.api_version >= VERSION_TOPIC_ID
+        pace = Pace()
+        for topic in self.request.topics:
+            name = topic.topic_id if by_id else topic.topic
+            for wish in topic.partitions:
+                key: Hashable = (name, wish.partition)
+                fetched = known.get(key)
+                if fetched is None:
+                    fetched = FetchedPartition(topic.topic, topic.topic_id, wish.partition)
+                    if not by_id:
+                        fetched.topic_id = b""
+                    fetched.key, fetched.session = key, repeated
+                    known[key] = fetched
+                elif (
+                    fetched.fetch_offset == wish.fetch_offset
+                    and fetched.partition_max_bytes == wish.partition_max_bytes
+                    and fetched.current_leader_epoch == wish.current_leader_epoch
+                    and fetched.last_fetched_epoch == wish.last_fetched_epoch
+                ):
+                    wanted[key] = fetched
+                    if pace.due():
+                        yield
+                    continue
+                dirty[key] = wanted[key] = fetched
+                fetched.want(
+                    wish.fetch_offset,
+                    wish.partition_max_bytes,
+                    wish.current_leader_epoch,
+                    wish.last_fetched_epoch,
+                    wish.log_start_offset,
+                )
+                if pace.due():
+                    yield
+        return wanted
+
     @property
     def _overtaken(self) -> bool:
         """Whether a follower has sent the session's next request, or closed it."""
@@ -191,7 +273,7 @@ class Fetch:
     def _watched(self) -> FetchSession | None:
         """The session that hears of the partitions that move. (What moves for a debugging consumer
         is the log's end.)"""
-        return self.session if self.replica_id != DEBUGGING_CONSUMER else None
+        return (self.session or self.repeated) if self.replica_id != DEBUGGING_CONSUMER else None
 
     def _name(
         self, partitions: Partitions, session: FetchSession | None = None
@@ -237,8 +319,8 @@ class Fetch:
         reader.look()
         if self._overtaken:
             return True
-        watched, pace = self._watched, Pace(LOOKED_AT_ONCE)
-        for fetched in list((self.wanted if watched is None else watched.dirty).values()):
+        pace = Pace(LOOKED_AT_ONCE)
+        for fetched in self._to_look_at():
             if pace.due():
                 yield
             data = self._look_at(fetched)
@@ -248,6 +330,14 @@ class Fetch:
                     self.urgent = True
         self.counted = True
         return self.urgent or reader.is_cold or reader.bytes >= self.min_bytes
+
+    def _to_look_at(self) -> list[FetchedPartition]:
+        if (repeated := self.repeated) is not None:
+            # In the order of the request: a byte limit starves none, if the client changes that.
+            dirty = repeated.dirty
+            return [one for key, one in self.wanted.items() if key in dirty] if dirty else []
+        watched = self._watched
+        return list((self.wanted if watched is None else watched.dirty).values())
 
     async def look_until(self, keys: list[Hashable], deadline: float) -> None:
         """Look, and again whenever one of `keys` is touched, until there is enough, with nothing
@@ -325,6 +415,15 @@ class Fetch:
             preferred_read_replica=nearer,
             records=records,
         )
+        if (
+            (repeated := self.repeated) is not None
+            and not records.length
+            and diverging is None
+            and partition.leads
+            and fetched.fetch_offset >= log.log_end_offset
+        ):
+            fetched.idle = answer
+            repeated.dirty.pop(fetched.key, None)
         if diverging is not None:
             answer.diverging_epoch = EpochEndOffset(
                 epoch=diverging.epoch, end_offset=diverging.end_offset
@@ -361,7 +460,8 @@ class Fetch:
     def _partition(self, fetched: FetchedPartition) -> Partition:
         """The partition, led here, in the epoch the client knows. Raises KafkaError."""
         broker = self.context.broker
-        if not fetched.topic and self.context.api_version >= VERSION_TOPIC_ID:
+        by_id = self.context.api_version >= VERSION_TOPIC_ID
+        if by_id and (not fetched.topic or self.repeated is not None):
             known = broker.image.topic_by_id(fetched.topic_id)
             if known is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -461,7 +561,10 @@ class Fetch:
     def close(self) -> Turns[None]:
         """Let go of what is not in the answer."""
         yield from emptied(self.found)
-        if self.session is None:
+        if self.repeated is not None:
+            self.repeated.in_use = False
+            self.wanted = {}
+        elif self.session is None:
             wanted, self.wanted = self.wanted, {}
             yield from cleared(wanted)
 
@@ -492,6 +595,8 @@ class Fetch:
     def answer(self) -> Turns[FetchResponse]:
         """The response: by topic, and in a session only what is news."""
         self._count_throttled()
+        if self.repeated is not None:
+            self.found = self._found_again()
         if (wait_ms := self._wait_ms()) > 0:
             return self._held_back(wait_ms)
         response = FetchResponse(session_id=self.session.id if self.session is not None else 0)
@@ -527,6 +632,15 @@ class Fetch:
             self._add_endpoints(response, leaders)
         yield from cleared(topics)
         return response
+
+    def _found_again(self) -> list[tuple[FetchedPartition, PartitionData]]:
+        """What was found now, and what was found when the others moved last."""
+        news = dict(self.found)
+        return [
+            (fetched, data)
+            for fetched in self.wanted.values()
+            if (data := news.get(fetched) or fetched.idle) is not None
+        ]
 
     def _count_out(self, topic: str, size: int) -> None:
         counted = self.context.broker.state.metrics.topic(topic)

@@ -94,6 +94,10 @@ class Purgatory:
         """How many keys requests wait for."""
         return len(self._waiting)
 
+    def awaits(self, key: Hashable) -> bool:
+        """Whether something waits for `key`."""
+        return key in self._waiting
+
     async def until(
         self,
         ready: Callable[[], bool],

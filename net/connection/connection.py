@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Awaitable
 from contextlib import nullcontext
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from inspect import isawaitable
 from time import perf_counter
@@ -29,6 +29,7 @@ from pk.core.auth.sasl_server import Refused
 from pk.core.broker.broker import Broker
 from pk.core.broker.offload import offload
 from pk.core.broker.pauses import finish, let_go
+from pk.core.broker.replication.fetch_sessions import RepeatedFetch
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ProtocolError, TooManyElements
 from pk.core.lazy_dataclass import dataclass
@@ -115,7 +116,8 @@ class Connection:
         self._purgatory = broker.purgatory
         self._received_at = 0.0
         """When the requests came that are being handled, by perf_counter."""
-        self._context = context
+        self._repeated = RepeatedFetch()
+        self._context = context = replace(context, repeated=self._repeated)
         self._fast_path: ProduceFastPath | None = None
         """For Produce requests, where they are served, of a peer that has authenticated."""
         self._framing = Framing(peer, apis, broker.metrics)
@@ -193,6 +195,7 @@ class Connection:
             pass
         finally:
             self._buffer.close()
+            self._repeated.end()
             await self._transport.aclose()
 
     async def _serve(self) -> None:
@@ -225,7 +228,7 @@ class Connection:
 
     def _admit(self, context: Context) -> None:
         """Serve requests from here on, in `context`."""
-        self._context = context
+        self._context = replace(context, repeated=self._repeated)
         if self._apis.get(PRODUCE) is produce.API:
             self._fast_path = ProduceFastPath(context)
 

@@ -34,7 +34,7 @@ from benchmark.systems import Apache, Pk, Prototype, System, awake, pause, resum
 DESCRIPTION = "Measures pk and Apache Kafka side by side and prints a table of ratios."
 PROTOTYPED = {"produce", "requests", "latency"}
 """What the prototype can be measured for."""
-PARTS = ("start", "produce", "requests", "latency", "java", "cli", "console", "hostile")
+PARTS = ("start", "produce", "requests", "latency", "idle", "java", "cli", "console", "hostile")
 
 
 def main() -> int:
@@ -138,6 +138,7 @@ def _measure_work(
         "produce": lambda system: work.produce(system, size, results),
         "requests": lambda system: work.one_record_requests(system, size, results),
         "latency": lambda system: work.latencies(system, size, results),
+        "idle": lambda system: work.idle_consumer(system, size, results),
         "java": lambda system: work.java_tools(system, size, results),
         "cli": lambda system: _command_line(system, size, results, lines),
         "console": lambda system: console_tools.measure(system, size, results, folder),

@@ -56,11 +56,13 @@ class Size:
     one_record_requests: int
     round_trips: int
     console_lines: int
+    idle_s: float
     rounds: int
 
 
-FULL = Size(2000, 1000, 100_000, 10_000, 500_000, 5)
-QUICK = Size(200, 200, 20_000, 2_000, 100_000, 3)
+FULL = Size(2000, 1000, 100_000, 10_000, 500_000, 10.0, 5)
+QUICK = Size(200, 200, 20_000, 2_000, 100_000, 5.0, 3)
+IDLE_PARTITIONS = 1000
 
 
 def client_config(system: System, **more: object) -> dict[str, object]:
@@ -85,8 +87,8 @@ def drive(what: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment_of_driver() -> dict[str, str]:
-    """Where `benchmark` is found."""
-    return {"PYTHONPATH": str(SCRIPTS), "PATH": "/usr/bin:/bin"}
+    """Where `benchmark` is found, and `clients`."""
+    return {"PYTHONPATH": f"{SCRIPTS}:{SCRIPTS.parent / 'tests'}", "PATH": "/usr/bin:/bin"}
 
 
 class Topics:
@@ -189,6 +191,21 @@ def one_record_requests(system: System, size: Size, results: Results) -> None:
     row.add(system.name, count / seconds)
     row = results.row(f"{name}: broker CPU", "µs each", LIBRDKAFKA, higher=False, goal=0.35)
     row.add(system.name, cpu / count * 1e6)
+    topics.delete(topic)
+
+
+def idle_consumer(system: System, size: Size, results: Results) -> None:
+    """A consumer that fetches a thousand partitions, ten times a second, to which nobody writes."""
+    topics = Topics(system)
+    topic = topics.make(IDLE_PARTITIONS)
+    options = {"topic": topic, "partitions": IDLE_PARTITIONS, "pid": system.pid()}
+    options |= {"config": client_config(system, fetch_wait_max_ms=100)}
+    options |= {"seconds": size.idle_s}
+    command = [sys.executable, "-m", "benchmark.idle_consumer", json.dumps(options)]
+    found = json.loads(run(command, environment_of_driver()).splitlines()[-1])
+    name = f"a fetch of {IDLE_PARTITIONS:,} idle partitions: broker CPU"
+    row = results.row(name, "ms each", LIBRDKAFKA, higher=False, goal=0.5)
+    row.add(system.name, found["cpu_s"] / found["fetches"] * 1000)
     topics.delete(topic)
 
 

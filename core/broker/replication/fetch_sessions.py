@@ -17,6 +17,10 @@ A session may hold thousands of partitions of which a few move at a time. Each p
 sessions that watch it when it has moved (`Partition.watch`); a request looks at these (`dirty`), at
 those it names, and at no other. A partition stays dirty until a look at it found the end of its
 log, and nothing to tell.
+
+librdkafka, and the many clients that are built on it, have no sessions: they name all partitions in
+each fetch, from another one on each time, and want all in the answer. `RepeatedFetch` is what a
+connection remembers of such fetches. It works as a session that the client knows nothing of.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from random import Random
 
 from pk.core.auth.authorizer import Authorizer
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.messages.fetch import PartitionData
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -41,6 +46,7 @@ class FetchedPartition:
         "current_leader_epoch",
         "fetch_offset",
         "high_watermark",
+        "idle",
         "key",
         "last_fetched_epoch",
         "log_start_offset",
@@ -70,6 +76,8 @@ class FetchedPartition:
         self.high_watermark = -1
         """As in the last answer to the client."""
         self.sent_log_start_offset = -1
+        self.idle: PartitionData | None = None
+        """What a RepeatedFetch answers as long as the partition does not move."""
 
     def want(
         self, offset: int, bytes_max: int, leader_epoch: int, fetched_epoch: int, start: int
@@ -131,6 +139,31 @@ class FetchSession:
         self.epoch = FINAL_EPOCH
         for fetched in self.partitions.values():
             fetched.session = None
+
+
+class RepeatedFetch(FetchSession):
+    """The partitions that a connection's fetches without a session named."""
+
+    __slots__ = ("in_use", "terms")
+
+    def __init__(self) -> None:
+        super().__init__(NO_SESSION, {}, by_id=False, privileged=False, now_ms=0)
+        self.in_use = False
+        """Whether a fetch goes by it. The next one may come before that is answered."""
+        self.terms: tuple[object, ...] = ()
+        """What the answers depended on, beside the partitions and what the client wants of each."""
+
+    def begin(self, terms: tuple[object, ...], partitions_max: int) -> None:
+        """A fetch goes by it, on these terms."""
+        self.in_use = True
+        if len(self.partitions) > partitions_max:
+            for fetched in self.partitions.values():
+                fetched.session = None
+            self.partitions.clear()
+            self.dirty.clear()
+        if terms != self.terms:
+            self.terms = terms
+            self.dirty.update(self.partitions)
 
 
 class FetchSessions:

@@ -40,6 +40,8 @@ from pk.core.values import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 READ_COMMITTED = 1
 PROPOSAL_BACKOFF_S = 0.1
 """How long the partition proposes no new ISR member after the controller refused one."""
+READERS_MIN = 32
+"""Consumers' sessions that a partition need not look through."""
 DROPPED_AT_ONCE = 32
 """Segments whose files are renamed between two checkpoints."""
 
@@ -61,6 +63,7 @@ class Partition:
         "_owner",
         "_patient_until",
         "_purgatory",
+        "_readers_max",
         "busy",
         "config",
         "end_key",
@@ -130,6 +133,8 @@ class Partition:
         """The sessions of followers, notified of every change."""
         self.readers: dict[FetchedPartition, FetchSession] = {}
         """The sessions of consumers, notified once, when they may read further."""
+        self._readers_max = READERS_MIN
+        """With more of them, those that nobody waits for any more are forgotten."""
         self._maximal: frozenset[int] = frozenset()
         self._purgatory = purgatory
         self._owner = owner
@@ -416,9 +421,21 @@ class Partition:
         that the many idle sessions cost nothing."""
         if not session.privileged:
             self.readers[fetched] = session
+            if len(self.readers) > self._readers_max:
+                self._forget_readers()
         elif fetched not in self.watchers:
             self.watchers = {f: s for f, s in self.watchers.items() if f.session is s}
             self.watchers[fetched] = session
+
+    def _forget_readers(self) -> None:
+        """Forget the sessions that are over, unless their last request still waits. A partition
+        that nobody writes to would keep them for ever."""
+        self.readers = {
+            fetched: session
+            for fetched, session in self.readers.items()
+            if fetched.session is session or (session.is_over and self._purgatory.awaits(session))
+        }
+        self._readers_max = max(READERS_MIN, 2 * len(self.readers))
 
     def _tell_watchers(self, *, wake: bool) -> None:
         """Notify the followers' sessions; with `wake`, also wake their waiting requests."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from pk.core.auth.principal import ANONYMOUS, KafkaPrincipal
 from pk.core.broker.broker import Broker
+from pk.core.broker.replication.fetch_sessions import RepeatedFetch
 from pk.core.lazy_dataclass import dataclass
 
 
@@ -27,6 +28,8 @@ class Context:
     principal: KafkaPrincipal = ANONYMOUS
     """Who the connection authenticated as."""
     connection_id: int = 0
+    repeated: RepeatedFetch | None = None
+    """What the connection remembers of its fetches without a session."""
     own: bool = False
     """Whether this node itself asks: it may do everything."""
 
@@ -44,6 +47,7 @@ class Context:
             self.listener,
             self.principal,
             self.connection_id,
+            self.repeated,
         )
 
 
