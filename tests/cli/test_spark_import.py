@@ -114,7 +114,7 @@ def test_what_consume_wrote_comes_back(at: Run, fresh: Fresh, tmp_path: Path, fo
     given = at("produce", topic, "-f", "jsonl", "-F", str(file))
     assert given.code == 0, given.err
     kept = tmp_path / f"kept.{form}"
-    kept.write_bytes(at("consume", topic, "-o", "start..end", "-f", form).out.encode())
+    kept.write_bytes(at("consume", topic, "-o", "start..end", "-f", form).out)
     words = ("--from", str(kept), "--key", "key", "--value", "value", "-y")
     done = at("spark-import", copy, *words)
     assert done.code == 0, done.err
