@@ -78,7 +78,7 @@ def _both(one: Ranges, other: Ranges) -> Ranges:
 
 
 def _any_case(ranges: Ranges) -> Ranges:
-    """With the other case of letters of ASCII: what `(?i)` means in Java."""
+    """The ranges, and the other case of their ASCII letters: `(?i)` in Java."""
     upper, lower = _both(ranges, _chars("AZ")), _both(ranges, _chars("az"))
     moved = [(low + 32, high + 32) for low, high in upper]
     moved += [(low - 32, high - 32) for low, high in lower]
@@ -181,7 +181,7 @@ class _Piece(NamedTuple):
 
 
 class _Reader:
-    """Reads a pattern by Java's grammar, and writes what it means for Python."""
+    """Parses a pattern by Java's grammar, and writes it again for Python."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -421,7 +421,7 @@ class _Reader:
     def _back_reference(self, flags: _Flags) -> _Piece:
         self._take()
         number = int(self._take())
-        # As many digits as name a group, the first in any case.
+        # Further digits count as long as a group has that number.
         while self._peek() and self._peek() in "0123456789":
             longer = number * 10 + int(self._peek())
             if longer > self._groups:

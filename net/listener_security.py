@@ -80,8 +80,8 @@ def check_oauth(config: BrokerConfig) -> None:
         ):
             if config.pk_sasl_oauthbearer_unsecured:
                 logger.warning(
-                    "Listener %s takes tokens that nobody has signed (%s=true): every client is "
-                    "whoever it says. Only for tests and development",
+                    "Listener %s takes unsigned tokens (%s=true): any client can be anyone. "
+                    "For tests and development only",
                     listener.name, UNSECURED,
                 )  # fmt: skip
             else:

@@ -75,7 +75,7 @@ def public_plaintext(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def unsigned_tokens(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Brokers that take tokens of OAUTHBEARER which nobody has signed."""
+    """Brokers that take unsigned tokens of OAUTHBEARER."""
     brokers = [
         broker
         for broker, known in sorted(snapshot.brokers.items())
@@ -86,9 +86,9 @@ def unsigned_tokens(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "unsigned-tokens",
             WARNING,
-            f"{named[0].upper()}{named[1:]} may take tokens that nobody has signed.",
-            f"With {UNSECURED}=true a client of OAUTHBEARER is whoever it says. That is for tests "
-            "and development; elsewhere sasl.oauthbearer.jwks.endpoint.url names who signs.",
+            f"{named[0].upper()}{named[1:]} may take unsigned tokens.",
+            f"With {UNSECURED}=true any client of OAUTHBEARER can be anyone. That is for tests "
+            "and development; elsewhere set sasl.oauthbearer.jwks.endpoint.url.",
             f"pk configs describe broker {brokers[0]} {UNSECURED}",
             tuple(map(str, brokers)),
         )

@@ -149,8 +149,8 @@ def _check_tokens(config: BrokerConfig, listener: str, login: Login | None) -> N
         if not signed:
             raise ConfigError(
                 f"listener {listener} enables OAUTHBEARER, so it needs {JWKS_URL}: the keys of who"
-                f" signs tokens. ({UNSECURED}=true takes tokens that nobody has signed: only for"
-                " tests and development)"
+                f" signs tokens. ({UNSECURED}=true takes unsigned tokens: for tests and"
+                " development only)"
             )
         return
     if signed:

@@ -1,7 +1,7 @@
-"""Tokens of OAUTHBEARER that nobody has signed: a JWT whose algorithm is `none` (RFC 7515, appendix
+"""Unsigned tokens of OAUTHBEARER: a JWT whose algorithm is `none` (RFC 7515, appendix
 A.5), as Apache Kafka takes and sends them where no provider is named.
 
-They prove nothing: a client is whoever it says. So they count only with
+They prove nothing: any client can be anyone. They count only with
 `pk.sasl.oauthbearer.unsecured=true`, which is for tests and development.
 """
 
@@ -21,7 +21,7 @@ _LIFETIME_S: Final = 3600
 
 
 def asks_for_unsecured(options: Mapping[str, str]) -> bool:
-    """Whether the options of a login make a token that nobody has signed."""
+    """Whether the options of a login make an unsigned token."""
     return any(name.startswith(LOGIN) for name in options)
 
 
@@ -47,7 +47,7 @@ def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
     life_s = _number(lifetime, options.get(lifetime, str(_LIFETIME_S)))
     if life_s <= 0:
         raise ValueError(f"{lifetime} must be above 0")
-    # As Kafka, in whole ms: a clock that is read in them must not find that it begins later.
+    # In whole ms, as Kafka does: a broker reads its clock in ms, and a token must have begun.
     begins_s = int(now_s * 1000) / 1000
     claims |= {"iat": begins_s, "exp": begins_s + life_s}
     return f"{_part({'alg': 'none'})}.{_part(claims)}."
@@ -81,7 +81,7 @@ def validate_unsecured(token: str, options: Mapping[str, str], now_ms: int) -> V
 
 
 def check_validator(options: Mapping[str, str]) -> None:
-    """Raises ValueError where the options of a listener's login say nothing that can be checked."""
+    """Raises ValueError if the options of a listener's login cannot be used."""
     name = f"{_VALIDATOR}AllowableClockSkewMs"
     if _number(name, options.get(name, "0")) < 0 or not options.get(name, "0").isdecimal():
         raise ValueError(f"{name} must be a number of ms")

@@ -295,8 +295,8 @@ pk.request.bytes.max LONG 268435456 valid=1..
     How many bytes of requests all connections may hold in memory together.
 
 pk.sasl.oauthbearer.unsecured BOOLEAN false
-    Whether OAUTHBEARER takes tokens that nobody has signed, and so believes what a client says of
-    itself, as Apache Kafka does without a provider's keys. Only for tests and development.
+    Whether OAUTHBEARER takes unsigned tokens, so that any client can be anyone, as Apache Kafka
+    does without a provider's keys. For tests and development only.
 
 pk.security.ignore BOOLEAN false
     Whether the broker starts though its config promises security that pk does not have (TLS,

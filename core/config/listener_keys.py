@@ -42,7 +42,7 @@ class OfListener(NamedTuple):
 
     listener: str
     mechanism: str
-    """"" where it is for all of them."""
+    """Empty for a key that is not of one mechanism."""
     key: str
 
 

@@ -39,15 +39,15 @@ PROMISES: Final[Mapping[str, str]] = {
     "sasl.oauthbearer.jwt.validator.class": "a class of Java checks the tokens of clients",
     "sasl.server.callback.handler.class": "a class of Java checks who logs in",
     "security.providers": "classes of Java bring security algorithms",
-    "ssl.engine.factory.class": "a class of Java does TLS, and says whom it trusts",
+    "ssl.engine.factory.class": "a class of Java does TLS, and decides whom it trusts",
     "ssl.protocol": "TLS has another version than 1.2 and 1.3",
     "ssl.provider": "TLS is done by a certain provider of Java, such as a certified one",
     "ssl.secure.random.implementation": "keys are made by a certain random generator of Java",
     "ssl.trustmanager.algorithm": "certificates are checked by a certain algorithm of Java",
 }
-"""What is so where a key has another value than Kafka's default."""
+"""Key -> what it promises if its value is not Kafka's default."""
 _OTHER_LOGIN: Final = "peers log in by a mechanism or a protocol that pk does not have"
-_ACLS: Final = "who is no super user needs an ACL, which only authorizer.class.name asks for"
+_ACLS: Final = "all but super users need an ACL, which only authorizer.class.name turns on"
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
 _KEPT: Final = {
     "sasl.login.callback.handler.class": (

@@ -102,7 +102,7 @@ def _unsecured(config: OAuthKeys, options: dict[str, str]) -> TokenSettings:
     """Raises ConfigError where a client cannot make its tokens itself, or may not."""
     if not config.pk_sasl_oauthbearer_unsecured:
         raise ConfigError(
-            f"sasl.jaas.config: pk sends a token that nobody has signed only with {UNSECURED}=true"
+            f"sasl.jaas.config: pk sends an unsigned token only with {UNSECURED}=true"
         )
     if config.sasl_oauthbearer_token_endpoint_url:
         raise ConfigError(f"{_URL} and {UNSECURED}=true are both given: are tokens signed, or not?")

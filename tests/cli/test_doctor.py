@@ -125,7 +125,7 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
             brokers=listening("A://127.0.0.1:9092", **{"pk.sasl.oauthbearer.unsecured": "true"})
         ),
         WARNING,
-        "Broker 1 may take tokens that nobody has signed",
+        "Broker 1 may take unsigned tokens",
     ),
     "public-plaintext": (
         snapshot(
