@@ -169,10 +169,13 @@ class HttpServer:
         while True:
             event = await self._event(connection, stream)
             if isinstance(event, h11.Request):
+                headers: dict[str, str] = {}
+                for name, value in event.headers:
+                    key, text = name.decode("ascii"), value.decode("latin-1")
+                    # A header that comes twice is a list of which each holds a part.
+                    headers[key] = f"{headers[key]}, {text}" if key in headers else text
                 request = Request(
-                    event.method.decode("ascii"),
-                    event.target.decode("ascii"),
-                    {k.decode("ascii"): v.decode("latin-1") for k, v in event.headers},
+                    event.method.decode("ascii"), event.target.decode("ascii"), headers
                 )
                 refusal = self._refusal(request) if self._refusal is not None else None
             elif isinstance(event, h11.Data):

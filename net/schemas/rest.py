@@ -11,6 +11,7 @@ import base64
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import trio
@@ -31,8 +32,9 @@ from pk.core.schemas.schema import (
 )
 from pk.net.http.address import address
 from pk.net.http.client import HttpClient
+from pk.net.http.media_types import accepted, media_type
 from pk.net.http.messages import HttpError, Request, Response
-from pk.net.schemas.answers import CONTENT_TYPE
+from pk.net.schemas.answers import ANSWERED, CONTENT_TYPE, TAKEN
 from pk.net.schemas.election import Identity
 from pk.net.schemas.registry import NotLeader, Registry
 
@@ -73,7 +75,12 @@ class Rest:
         )
 
     async def handle(self, request: Request) -> Response:
-        """The answer to a request."""
+        """The answer to a request, in the type that the client accepts."""
+        found = await self._handle(request)
+        kind = _answered_with(request) or CONTENT_TYPE
+        return replace(found, headers={**found.headers, "Content-Type": kind})
+
+    async def _handle(self, request: Request) -> Response:
         try:
             found = await self._route(_Asked(request, self._registry))
         except NotLeader as e:
@@ -104,9 +111,15 @@ class Rest:
                 continue
             handler = handlers.get(method)
             if handler is None:
-                return _answer(405, {"error_code": 405, "message": "HTTP 405 Method Not Allowed"})
+                return _http_error(405, "Method Not Allowed")
+            request = asked.request
+            sent = request.headers.get("content-type")
+            if request.body and sent is not None and media_type(sent) not in TAKEN:
+                return _http_error(415, "Unsupported Media Type")
+            if _answered_with(request) is None:
+                return _http_error(406, "Not Acceptable")
             return await handler(asked, names)
-        return _answer(404, {"error_code": 404, "message": "HTTP 404 Not Found"})
+        return _http_error(404, "Not Found")
 
     async def _forward(self, request: Request, leader: Identity | None) -> Response:
         if leader is None or FORWARDED in request.headers:
@@ -128,8 +141,7 @@ class Rest:
         offset = found.headers.get(OFFSET)
         if offset is not None and offset.isdigit():
             await self._registry.wait_for(int(offset))
-        kind = found.headers.get("content-type", CONTENT_TYPE)
-        return Response(found.status, found.body, {"Content-Type": kind})
+        return Response(found.status, found.body)
 
 
 def _plain_client(url: str) -> HttpClient:
@@ -210,13 +222,20 @@ Handle = Callable[[_Asked, Names], Awaitable[Response]]
 
 
 def _answer(status: int, value: Any, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(
-        status, canonical_json(value).encode(), {"Content-Type": CONTENT_TYPE, **(headers or {})}
-    )
+    return Response(status, canonical_json(value).encode(), headers or {})
+
+
+def _http_error(status: int, reason: str) -> Response:
+    return _answer(status, {"error_code": status, "message": f"HTTP {status} {reason}"})
+
+
+def _answered_with(request: Request) -> str | None:
+    """The type of the answer to a request; None if its client accepts none that there is."""
+    return accepted(request.headers.get("accept"), ANSWERED)
 
 
 def _text(value: str) -> Response:
-    return Response(200, value.encode(), {"Content-Type": CONTENT_TYPE})
+    return Response(200, value.encode())
 
 
 def _error_body(code: int, message: str) -> bytes:

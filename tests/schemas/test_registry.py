@@ -346,6 +346,85 @@ def test_answers_that_no_client_asks_for_every_day() -> None:
         assert ask(running, "GET", "/v1/metadata/id")[1]["id"] == "_schemas"
 
 
+V1, PLAIN = "application/vnd.schemaregistry.v1+json", "application/json"
+UNVERSIONED = "application/vnd.schemaregistry+json"
+
+
+def typed(
+    running: Running, method: str, path: str, headers: dict[str, str], body: bytes | None = None
+) -> tuple[int, str | None, Any]:
+    """The status of an answer, its type, and what it says."""
+    at = urlsplit(running.url)
+    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=60)
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Content-Type"), json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+ACCEPT: list[tuple[str | None, str | None]] = [
+    (None, V1),
+    ("*/*", V1),
+    ("application/*", V1),
+    (PLAIN, PLAIN),
+    (UNVERSIONED, UNVERSIONED),
+    ("Application/JSON; charset=utf-8", PLAIN),
+    (f"{PLAIN}, {V1}", V1),  # equally wanted: the registry's own
+    (f"{PLAIN}, {V1};q=0.5", PLAIN),
+    (f"{V1};q=0.2, {UNVERSIONED};q=0.4, text/html", UNVERSIONED),
+    (f"text/html, {PLAIN};q=0.9, */*;q=0.8", PLAIN),
+    (f"{V1};q=0, */*", UNVERSIONED),
+    ("text/html, */*;q=0.1", V1),
+    ("text/html", None),
+    ("text/*", None),
+    ("application/xml, text/plain;q=0.3", None),
+    (f"{PLAIN};q=0", None),
+    (f"{PLAIN};q=nonsense", None),
+]
+SENT: list[tuple[str | None, bool]] = [
+    (None, True),
+    (V1, True),
+    (UNVERSIONED, True),
+    (PLAIN, True),
+    (f"{PLAIN}; charset=utf-8", True),
+    ("application/octet-stream", True),
+    ("application/x-www-form-urlencoded", False),  # as `curl -d` sends it
+    ("text/plain", False),
+    ("application/xml", False),
+    ("json", False),
+]
+
+
+def test_answers_and_bodies_have_the_types_of_confluents_registry() -> None:
+    with running_registry() as running:
+        for accept, kind in ACCEPT:
+            headers = {} if accept is None else {"Accept": accept}
+            status, found, said = typed(running, "GET", "/subjects", headers)
+            assert (status, found) == ((200, kind) if kind else (406, V1)), accept
+            if kind is None:
+                assert said == {"error_code": 406, "message": "HTTP 406 Not Acceptable"}
+        for sent, taken in SENT:
+            headers = {"Accept": PLAIN} | ({} if sent is None else {"Content-Type": sent})
+            body = b'{"compatibility": "NONE"}'
+            status, found, said = typed(running, "PUT", "/config", headers, body)
+            assert (status, found) == (200 if taken else 415, PLAIN), sent
+            if not taken:
+                message = "HTTP 415 Unsupported Media Type"
+                assert said == {"error_code": 415, "message": message}
+        # What has no body has no type.
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        assert typed(running, "GET", "/subjects", form)[:2] == (200, V1)
+        missing = ("GET", "/subjects/b/versions")
+        assert typed(running, *missing, {"Accept": PLAIN})[:2] == (404, PLAIN)
+        assert typed(running, "GET", "/nothing", {"Accept": "text/html"})[:2] == (404, V1)
+        twice = f"Accept: text/html\r\nAccept: {PLAIN}\r\nConnection: close\r\n\r\n"
+        answer = raw(running, b"GET /subjects HTTP/1.1\r\nHost: x\r\n" + twice.encode())
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"content-type: application/json\r\n" in answer.lower()
+
+
 def test_verbose_checks_say_what_is_wrong() -> None:
     with running_registry() as running:
         record = {"type": "record", "name": "R", "fields": []}
