@@ -287,7 +287,7 @@ def _kafka(error: KafkaError) -> str:
         )
     from pk.cli.runtime.refusals import REFUSALS
 
-    refused = REFUSALS.sentence(error.code)
+    refused = REFUSALS.sentence(error.code, error.message or "")
     if refused is not None:
         return refused
     try:

@@ -70,38 +70,35 @@ class Refusals:
         else:
             self._recent.append((request, response))
 
-    def find(self, code: int) -> Refusal | None:
-        """What the latest answer with this error code refused; None if no answer tells."""
+    def find(self, code: int, message: str = "") -> Refusal | None:
+        """What the answers with this error code refused; None if they tell nothing, or differ.
+        `message` is the error's, which may be the name of the API."""
         types = _TYPES.get(ErrorCode(code)) if code in set(ErrorCode) else None
         if types is None:
             return None
-        from pk.core.api.authorization import NEEDS
-        from pk.core.api.authorization import Refusal as How
+        from pk.core.wire.index import MESSAGES
 
-        records: str | None = None
-        for request, response in reversed(self._recent):
+        found: set[Refusal] = set()
+        records: set[str] = set()
+        for request, response in self._recent:
             if response is None:
-                records = records or _WITH_RECORDS[request]
+                records.add(_WITH_RECORDS[request])
                 continue
-            path = next(_holders(response, code), None)
-            if path is None:
-                continue
-            needs = [
-                need
-                for need in NEEDS.get(request.API_KEY, ())
-                if need.resource_type.name in types and need.refusal is not How.HIDDEN
-            ]
-            if needs:
-                kind = needs[0].resource_type.name
-                name = _named(path, kind) or _only(request, needs[0].of)
-                return Refusal(needs[0].operation.name, kind, name)
-        if records is not None and types == ("TOPIC",):
-            return Refusal(records, "TOPIC", None)
-        return None
+            refused = _refused(request, response, code, types)
+            if refused is not None and MESSAGES[request.API_KEY].name == message:
+                return refused
+            if refused is not None:
+                found.add(refused)
+        if not found and len(records) == 1 and types == ("TOPIC",):
+            found = {Refusal(records.pop(), "TOPIC", None)}
+        if len({(one.operation, one.resource_type) for one in found}) != 1:
+            return None
+        first, *more = found
+        return first._replace(name=None) if more else first
 
-    def sentence(self, code: int) -> str | None:
+    def sentence(self, code: int, message: str = "") -> str | None:
         """Who may not do what, and what shows why; None if it is not known what was refused."""
-        found = self.find(code)
+        found = self.find(code, message)
         if found is None:
             return None
         kind, name = found.resource_type, found.name
@@ -127,6 +124,24 @@ class Refusals:
 
 REFUSALS: Final = Refusals()
 """Those of the command that runs."""
+
+
+def _refused(request: Any, response: Any, code: int, types: Sequence[str]) -> Refusal | None:
+    """What an answer refused with this error code, if anything."""
+    from pk.core.api.authorization import NEEDS
+    from pk.core.api.authorization import Refusal as How
+
+    path = next(_holders(response, code), None)
+    needs = [
+        need
+        for need in NEEDS.get(request.API_KEY, ())
+        if need.resource_type.name in types and need.refusal is not How.HIDDEN
+    ]
+    if path is None or not needs:
+        return None
+    kind = needs[0].resource_type.name
+    name = _named(path, kind) or _only(request, needs[0].of)
+    return Refusal(needs[0].operation.name, kind, name)
 
 
 def _holders(response: Any, code: int) -> Iterator[Sequence[Any]]:

@@ -117,7 +117,7 @@ def states(given: Facts) -> dict[str, str]:
         (facts(running=None), {"reassignments": WARNING}),
         (
             facts(running=None, quorum=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)),
-            {"reassignments": WARNING, "metadata": WARNING},
+            {"controller": WARNING, "reassignments": WARNING, "metadata": WARNING},
         ),
         (facts(quorum=RequestTimedOut("late")), {"controller": PROBLEM, "metadata": WARNING}),
         (

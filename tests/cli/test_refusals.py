@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from clients.pk_broker import PkBroker
 
+from pk.cli.runtime.refusals import Refusal, Refusals
 from pk.core.config.views import STANDARD_AUTHORIZER
+from pk.core.errors import ErrorCode
+from pk.core.wire.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from pk.core.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 Run = Callable[..., Any]
 
@@ -52,6 +59,22 @@ def test_a_refusal_names_who_what_and_why_denied(
     on = f"{kind} {name}" if name else "the cluster"
     assert f"User:ANONYMOUS may not do {operation} on {on} (" in ran.err
     assert "AUTHORIZATION_FAILED)" in ran.err
+
+
+def test_an_error_is_not_said_to_be_another_request_s() -> None:
+    """Where several APIs were refused, the error's own message decides, or nothing."""
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    known = Refusals()
+    known.begin(None)
+    known.answered(DescribeQuorumRequest(), DescribeQuorumResponse(error_code=code))
+    assert known.find(code) == Refusal("DESCRIBE", "CLUSTER", None)
+    quotas = DescribeClientQuotasResponse(error_code=code)
+    known.answered(DescribeClientQuotasRequest(), quotas)
+    assert known.find(code) is None
+    assert known.find(code, "DescribeQuorum") == Refusal("DESCRIBE", "CLUSTER", None)
+    assert known.find(ErrorCode.GROUP_AUTHORIZATION_FAILED) is None
+    known.begin(None)
+    assert known.find(code) is None
 
 
 def test_the_step_that_a_refusal_names_is_a_command(pk: Run) -> None:

@@ -99,6 +99,8 @@ def _controller(facts: Facts) -> Check:
         return Check("controller", PROBLEM, facts.quorum.why, facts.quorum.step)
     if isinstance(facts.quorum, ClientError):
         return Check("controller", PROBLEM, str(facts.quorum), "pk cluster quorum")
+    if refused := _refused(facts):
+        return Check("controller", WARNING, f"unknown: {refused.name}")
     if controller < 0:
         return Check("controller", PROBLEM, "there is none", "pk cluster quorum")
     return Check("controller", OK, f"node {controller}")
