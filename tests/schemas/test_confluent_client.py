@@ -249,6 +249,40 @@ def test_protobuf_serializers(client: SchemaRegistryClient, name: str) -> None:
     assert client.get_versions(f"{name}-value") == [1]
 
 
+IMPORTS = """
+syntax = "proto3";
+package shop;
+import "google/type/date.proto";
+import "google/type/money.proto";
+import "google/type/timeofday.proto";
+import "google/type/postal_address.proto";
+import "confluent/meta.proto";
+import "confluent/type/decimal.proto";
+message Bill {
+  google.type.Date day = 1;
+  google.type.Money price = 2;
+  google.type.TimeOfDay at = 3;
+  google.type.PostalAddress to = 4;
+  confluent.type.Decimal rate = 5 [(confluent.field_meta).doc = "a share"];
+}
+"""
+
+
+def test_files_that_clients_never_send(client: SchemaRegistryClient) -> None:
+    """The serializer registers no references to them."""
+    file = load(IMPORTS)
+    kind: Any = message_factory.GetMessageClass(file.message(file.place("shop.Bill")))
+    given = json_format.Parse(
+        '{"day": {"year": 2026, "month": 2}, "price": {"units": 3}, "rate": {"scale": 2}}', kind()
+    )
+    write: Any = cast(Any, ProtobufSerializer)(kind, client, {"use.deprecated.format": False})
+    data = write(given, context("bill"))
+    read: Any = cast(Any, ProtobufDeserializer)(kind, {"use.deprecated.format": False}, client)
+    assert read(data, context("bill")) == given
+    assert not client.get_latest_version("bill-value").schema.references
+    assert client.get_subjects(subject_prefix="bill") == ["bill-value"]
+
+
 def test_what_is_registered_comes_back_whole(client: SchemaRegistryClient) -> None:
     text = 'syntax = "proto3"; package p; message M { message N {} map<string, N> m = 1; }'
     found: RegisteredSchema = client.register_schema_full_response(

@@ -1,20 +1,20 @@
 """Files of protobuf that were checked and resolved, together with all that they import.
 
 A schema comes as .proto text, or as a base64 `FileDescriptorProto`, which is what some clients
-send. Protobuf's own pool resolves names and refuses what is wrong. Google's well-known types need
-no reference.
+send. Protobuf's own pool resolves names and refuses what is wrong. Google's and Confluent's own
+files need no reference (built_in.py).
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import importlib
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from pk.core.lazy_dataclass import dataclass
+from pk.core.schemas.protobuf.built_in import NAMES, built_in
 from pk.core.schemas.protobuf.syntax import parse_text
 from pk.core.schemas.schema import SchemaError, missing_library
 
@@ -26,22 +26,6 @@ FILE_NAME: Final = "default.proto"
 """What a schema's own file is called: a registry does not keep its name."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}\s*")
-_WELL_KNOWN: Final = {
-    f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2"
-    for name in (
-        "any",
-        "api",
-        "descriptor",
-        "duration",
-        "empty",
-        "field_mask",
-        "source_context",
-        "struct",
-        "timestamp",
-        "type",
-        "wrappers",
-    )
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +117,9 @@ def _add(pool: Any, file: FileDescriptorProto, known: set[str]) -> None:
     for each in file.dependency:
         if each in known:
             continue
-        module = _WELL_KNOWN.get(each)
-        if module is None:
+        if each not in NAMES:
             raise SchemaError(f'import "{each}" cannot be resolved: add a reference with this name')
-        well_known: Any = importlib.import_module(module)
-        proto = type(file).FromString(well_known.DESCRIPTOR.serialized_pb)
-        _add(pool, proto, known)
+        _add(pool, built_in(each), known)
     try:
         pool.AddSerializedFile(file.SerializeToString())
     except (TypeError, ValueError) as e:
