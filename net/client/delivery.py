@@ -33,12 +33,13 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class BatchDelivered:
     """A batch whose fate is known, as `on_delivery` gets it: `error` is None when it was
-    acknowledged."""
+    acknowledged. `in_doubt`: it was not, but may be in the log."""
 
     partition: TopicPartition
     base_offset: int
     count: int
     error: Exception | None
+    in_doubt: bool = False
 
 
 class Delivery:

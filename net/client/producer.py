@@ -594,7 +594,9 @@ async def open_producer(
         if on_delivery is not None:
             tell = on_delivery
             sender.on_batch = lambda b: tell(
-                BatchDelivered(b.partition, b.base_offset, b.count, b.error)
+                BatchDelivered(
+                    b.partition, b.base_offset, b.count, b.error, b.error is not None and b.in_doubt
+                )
             )
         if parsed.transactional_id is not None:
             sender.transactions = Transactions(cluster, parsed, sender)

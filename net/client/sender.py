@@ -286,6 +286,8 @@ class Sender:
         """Fail every batch."""
         for queue in self.accumulator.queues.values():
             queue.batches.clear()
+            for batch in queue.in_flight:
+                batch.in_doubt = True
         for batch in list(self.accumulator.unsettled):
             self.settle(batch, error=error)
 

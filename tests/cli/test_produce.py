@@ -436,6 +436,31 @@ def test_interrupted_it_says_what_was_written(
     assert len(read(at, topic)) == 2
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["input open", "input at its end"])
+def test_interrupted_while_refused_it_says_what_was_not_written_and_why(
+    pk: Run, closed: bool
+) -> None:
+    with PkBroker(config={"pk.faults.enable": "true"}, memory=True) as broker:
+        pk("topics", "create", "t", "-p", "1", "-b", broker.bootstrap)
+        piped = Piped(broker, "t", "--print-offsets")
+        piped.write(b"one\n")
+        assert piped.line() == "t/0 @ 0\n"
+        fault = ("faults", "add", "fail", "Produce", "--error", "NOT_ENOUGH_REPLICAS")
+        assert pk(*fault, "-b", broker.bootstrap).code == 0
+        piped.write(b"two\nthree\n")
+        if closed:
+            assert piped.process.stdin is not None
+            piped.process.stdin.close()
+            piped.process.stdin = None
+        assert "t/0 refuses records" in piped.line()
+        piped.process.send_signal(signal.SIGINT)
+        piped.process.wait(60)
+        code, error = piped.end()
+    assert code == -signal.SIGINT
+    said = "Interrupted: 1 record written; 2 not written: The broker refused with"
+    assert f"{said} NOT_ENOUGH_REPLICAS" in error, error
+
+
 def test_a_broker_that_is_gone_for_a_while_loses_nothing(pk: Run, tmp_path: Path) -> None:
     with PkBroker(directory=tmp_path / "data") as broker:
         pk("topics", "create", "t", "-p", "1", "-b", broker.bootstrap)

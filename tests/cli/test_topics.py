@@ -188,6 +188,7 @@ def test_offsets_of_positions(at: Run, fresh: Fresh) -> None:
     assert row == {
         "topic": topic,
         "partition": 0,
+        "error": None,
         "start": 0,
         "end": 20,
         "offsets": 20,

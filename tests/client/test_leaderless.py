@@ -7,9 +7,11 @@ import trio
 from client.support import scripted_broker, trio_test
 from two_partitions import Two
 
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
+from pk.net.client.admin import open_admin
 from pk.net.client.consumer import Consumer, open_consumer
-from pk.net.client.results import ListedOffset
+from pk.net.client.results import LATEST, ListedOffset
 
 LED, DEAD = TopicPartition("t", 0), TopicPartition("t", 1)
 CONFIG = {"auto.offset.reset": "earliest", "retry.backoff.ms": 1, "retry.backoff.max.ms": 10}
@@ -53,6 +55,23 @@ async def test_a_leader_that_is_lost_while_it_is_read_holds_up_no_other_and_may_
         assert await read_of(consumer) == [b"0"]
         cluster.epoch, cluster.leaders[1] = 2, 1
         assert await read_of(consumer) == [b"1"]
+
+
+@trio_test
+async def test_where_stragglers_are_not_waited_for_neither_is_a_leader() -> None:
+    """The command line's way: those that are led are answered at once, whatever the patience."""
+    cluster = Two()
+    cluster.leaders[1] = -1
+    config = {"default.api.timeout.ms": 600_000, "pk.straggler.timeout.ms": 500}
+    async with (
+        scripted_broker(cluster.handle) as cluster.broker,
+        open_admin(cluster.broker.address, config) as admin,
+    ):
+        with trio.fail_after(60):
+            found = await admin.list_offsets({LED: LATEST, DEAD: LATEST})
+    assert isinstance(found[LED], ListedOffset)
+    error = found[DEAD]
+    assert isinstance(error, KafkaError) and error.code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("leader", [-1, 1])

@@ -23,6 +23,7 @@ from pk.cli.records.filter import Filter
 from pk.cli.records.idle_reason import Silence
 from pk.cli.records.range_reader import Part, RangeReader, Span
 from pk.cli.records.readers import Headers
+from pk.cli.records.refusals import Refusals
 from pk.cli.records.transactions import Transactions
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context, count
@@ -223,6 +224,7 @@ async def copy_records(
                 target.settings.bootstrap,
                 _producer_config(context, target, job.options, job.commits),
                 on_delivery=totals.on_delivery,
+                on_refusal=Refusals(target).note,
             ) as producer,
         ):
             spans = job.spans

@@ -14,6 +14,7 @@ from pk.cli.nouns.perf.plan import FILL, Spec, Target
 from pk.cli.nouns.perf.report import Measured, figures, latencies
 from pk.cli.nouns.perf.rows import Verified
 from pk.cli.nouns.perf.run import Reader, Sender, Work, at_ends
+from pk.cli.records.refusals import Refusals
 from pk.cli.runtime.context import Context
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
@@ -100,7 +101,10 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
         latency_of = "Latency, ms, from handing a record to the producer to its acknowledgement"
     interval_ms = spec.options.reporting_interval
     async with open_producer(
-        context.settings.bootstrap, spec.producer, on_delivery=sender.on_delivery
+        context.settings.bootstrap,
+        spec.producer,
+        on_delivery=sender.on_delivery,
+        on_refusal=Refusals(context).note,
     ) as opened:
         sender.producer = opened
         await opened.partitions(target.topic)
@@ -165,7 +169,10 @@ async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome:
     interval_ms = spec.options.reporting_interval
     async with (
         open_producer(
-            context.settings.bootstrap, spec.producer, on_delivery=sender.on_delivery
+            context.settings.bootstrap,
+            spec.producer,
+            on_delivery=sender.on_delivery,
+            on_refusal=Refusals(context).note,
         ) as sender.producer,
         live(context, interval_ms, "Filling the topic", progress, number),
     ):
@@ -261,7 +268,10 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
     async with (
         open_consumer(context.settings.bootstrap, spec.consumer) as consumer,
         open_producer(
-            context.settings.bootstrap, spec.producer, on_delivery=sender.on_delivery
+            context.settings.bootstrap,
+            spec.producer,
+            on_delivery=sender.on_delivery,
+            on_refusal=Refusals(context).note,
         ) as opened,
         trio.open_nursery() as nursery,
     ):

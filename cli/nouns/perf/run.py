@@ -154,6 +154,7 @@ class Sender:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS_S):
                 await self.producer.flush()
             self._measuring = False
+            self.producer.close()  # else its end would flush, however long that takes
             raise
         finally:
             self.sent.ended_ns = self.sent.ended_ns or time.monotonic_ns()

@@ -14,13 +14,12 @@ from pk.cli.positions.times import time_ms
 from pk.cli.records.csv import CsvRows
 from pk.cli.records.json_text import Documents, fault
 from pk.cli.records.readers import BadLine, Headers, NewRecord, Pair, Reading, reading
+from pk.cli.records.refusals import Refusals
 from pk.cli.runtime.client_config import client_config
-from pk.cli.runtime.context import Context, partition_name
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
-from pk.cli.runtime.failures import sentence
 from pk.cli.runtime.settings import read_properties
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.config import ProducerConfig
 from pk.net.client.delivery import BatchDelivered
@@ -60,8 +59,6 @@ _DIGITS = re.compile(r"\d+")
 _TICK_S = 0.005
 _BEHIND_S = 1.0
 """A stream with --rate whose input comes later than this does not catch up."""
-_LASTING = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS)
-"""Refusals that the producer retries and that may last until an operator acts."""
 
 
 def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
@@ -323,20 +320,21 @@ class Tally:
 
     def __init__(self, context: Context, *, say_offsets: bool = False) -> None:
         self.delivered = 0
-        self.lost = 0
+        self.in_doubt = 0
+        """Records that were not acknowledged, but may be in the log."""
+
         self.error: Exception | None = None
         self.places: list[str] = []
         """Partition and offsets of the first few batches."""
 
         self._context = context
         self._say = say_offsets
-        self._refused: set[int] = set()
-        """The error codes that were said already."""
+        self.refusals = Refusals(context)
 
     def on_delivery(self, batch: BatchDelivered) -> None:
         """The producer calls this for each batch."""
         if batch.error is not None:
-            self.lost += batch.count
+            self.in_doubt += batch.count if batch.in_doubt else 0
             self.error = self.error or batch.error
             return
         self.delivered += batch.count
@@ -345,16 +343,6 @@ class Tally:
             self._context.say(f"{batch.partition.topic}/{batch.partition.partition} @ {at}")
         elif len(self.places) < 4:
             self.places.append(f"p{batch.partition.partition}@{_span(batch, '?')}")
-
-    def on_refusal(self, tp: TopicPartition, error: KafkaError) -> None:
-        """The producer calls this before it sends a refused batch again; says once what an operator
-        must mend."""
-        if error.code in _LASTING and error.code not in self._refused:
-            self._refused.add(error.code)
-            self._context.say(
-                f"{partition_name(tp)} refuses records: {sentence(error).rstrip('.')}. Trying "
-                "again; Ctrl-C stops."
-            )
 
 
 def _span(batch: BatchDelivered, unknown: str) -> str:

@@ -124,11 +124,13 @@ async def _run(
             context.settings.bootstrap,
             config,
             on_delivery=tally.on_delivery,
-            on_refusal=tally.on_refusal,
+            on_refusal=tally.refusals.note,
         ) as producer:
             stream.use(producer)
             with listen_for_interrupts() as interrupts:
                 interrupted = await interrupts.or_until(stream.run)
+            if interrupted:
+                producer.close()  # else it would flush, however long that takes
     except* BufferExhausted as group:
         # Nothing has been acknowledged for max.block.ms, so the rest would not be either.
         stream.error = _first(group)
@@ -144,8 +146,15 @@ def _first(error: ExceptionGroup[BufferExhausted]) -> Exception:
 
 def _say_interrupted(context: Context, stream: "_Stream", tally: Tally) -> None:
     missing = 0 if stream.transactions is not None else stream.taken - tally.delivered
-    rest = f"; the status of {missing:,} more is unknown" if missing else ""
-    context.say(f"Interrupted: {stream.what_is_written()}{rest}.")
+    unknown = min(tally.in_doubt, missing)
+    rest = f"; the status of {unknown:,} more is unknown" if unknown else ""
+    if missing > unknown:
+        rest += f"; {missing - unknown:,} not written"
+    refusal = tally.refusals.last
+    why = f": {sentence(refusal)}" if missing and refusal is not None else "."
+    if context.streams.err_terminal:
+        context.say()  # after the ^C that the terminal shows
+    context.say(f"Interrupted: {stream.what_is_written()}{rest}{why}")
 
 
 def _at_a_terminal(context: Context, options: "Produce") -> bool:
@@ -284,6 +293,7 @@ class _Stream:
         try:
             if self.transactions is None:
                 await self._run_source()
+                await self.producer.flush()  # here, where Ctrl-C is listened for
             else:
                 async with self.transactions:
                     await self._run_source()

@@ -15,6 +15,7 @@ from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
 from pk.cli.positions.resolve import ResolvedRange, bounds_of, positions_option
 from pk.cli.runtime.context import Context, partition_name
 from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.failures import error_name
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -73,21 +74,32 @@ async def offsets(context: Context, options: TopicOffsets) -> None:
         error = next((a for a in (start, end, also) if isinstance(a, Exception)), None)
         if error is not None:
             context.failed(error, partition_name(tp))
-            continue
-        assert isinstance(start, r.ListedOffset) and isinstance(end, r.ListedOffset)
+        first, last = _offset(start), _offset(end)
         begin, until = also if isinstance(also, tuple) else (None, None)
         row: OffsetsRow = {
             "topic": tp.topic,
             "partition": tp.partition,
-            "start": start.offset,
-            "end": end.offset,
-            "offsets": end.offset - start.offset,
-            "leader_epoch": end.leader_epoch,
+            "start": first,
+            "end": last,
+            "offsets": None if first is None or last is None else last - first,
+            "leader_epoch": end.leader_epoch if isinstance(end, r.ListedOffset) else None,
+            "error": None if error is None else error_name(error),
         }
         rows.append(row)
         positioned.append({**row, "begin": begin, "until": until})
     asked = positions is not None or moment is not None
-    context.show(listing(PositionRow, positioned) if asked else listing(OffsetsRow, rows))
+    if asked:
+        context.show(listing(PositionRow, positioned, _style))
+    else:
+        context.show(listing(OffsetsRow, rows, _style))
+
+
+def _style(row: OffsetsRow | PositionRow) -> str | None:
+    return "red" if row["error"] is not None else None
+
+
+def _offset(answer: r.ListedOffset | Exception) -> int | None:
+    return answer.offset if isinstance(answer, r.ListedOffset) else None
 
 
 async def _of_positions(

@@ -113,17 +113,19 @@ class TrimmedRow(TypedDict):
 
 class _Offsets(TypedDict):
     """`offsets` counts those from `start` to `end`: where records were compacted away, and where a
-    transaction ended, there is no record."""
+    transaction ended, there is no record. A partition that did not answer has an `error` instead.
+    """
 
     topic: str
     partition: int
-    start: int
-    end: int
-    offsets: Annotated[int, Shown(show=show_count)]
+    start: int | None
+    end: int | None
+    offsets: Annotated[int | None, Shown(show=show_count)]
 
 
 class _Epoch(TypedDict):
     leader_epoch: Annotated[int | None, Shown(wide=True)]
+    error: Annotated[str | None, Shown(wide=True)]
 
 
 class OffsetsRow(_Offsets, _Epoch):

@@ -48,6 +48,10 @@ _DOWN_S: Final = 0.5
 _ASIDE_S: Final = 1.0
 """How long a broker is given to show that it is not the one that hangs."""
 
+_LEADERLESS_S: Final = 1.0
+"""What lacks a leader for this long has lost it: it is not waited for, where stragglers are not
+either."""
+
 _UNKNOWN_ATTEMPTS: Final = 3
 """A topic made a moment ago may be unknown to the broker asked; one unknown three times does not
 exist."""
@@ -84,6 +88,10 @@ def check(response: Any, what: str) -> None:
     nothing."""
     if response.error_code:
         raise KafkaError(response.error_code, getattr(response, "error_message", None) or what)
+
+
+def _lacks_leader(error: Exception) -> bool:
+    return isinstance(error, KafkaError) and error.code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -284,6 +292,8 @@ class AdminBase:
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         attempts = 0
         asked: dict[K, int] = {}
+        started = trio.current_time()
+        waits = changes or self.thorough or self.config.pk_straggler_timeout_ms < 0
         with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
             while remaining and attempts <= self.config.retries:
                 if attempts:
@@ -294,6 +304,8 @@ class AdminBase:
                 await self._ask_all(routed, ask, answers, patient=changes)
                 failed = [item for item in remaining if isinstance(answers.get(item), Exception)]
                 remaining = [i for i in failed if self._worth_retrying(answers[i], attempts)]
+                if not waits and trio.current_time() - started >= _LEADERLESS_S:
+                    remaining = [i for i in remaining if not _lacks_leader(answers[i])]
                 if on_failure is not None:
                     for item in failed:
                         late = isinstance(answers[item], Straggler)
