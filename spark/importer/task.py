@@ -112,7 +112,8 @@ class SealPortions:
             sealed,
             limit=limit,
             place=self.options.staging,
-            name=f"import-{self.import_id}/{number}/{uuid.uuid4()}",
+            # A folder of its own, which goes when these rows are published.
+            name=f"import-{self.import_id}-{uuid.uuid4()}/{number}/rows",
             query_id=None,
         )
         return SealedRows(number, begin, end, last, message)
