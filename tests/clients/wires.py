@@ -6,21 +6,75 @@ connects says so itself, by the client id of its first request (`pk-node-2`). A 
 another language has a forwarder for each node. While two nodes are cut off from each other what
 they send is held back, as a network that drops packets would (TCP sends them again once it is
 whole); connections that are made meanwhile hang.
+
+The forwarders are a process of their own: a test's threads stand still while a call of one of them
+keeps the interpreter's lock, and the nodes must reach each other all the same.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
 import struct
+import subprocess
+import sys
 import threading
+from typing import Any
 
 PIECE = 1 << 16
 
 
 class Wires:
-    """Forwarders for the nodes of one cluster; `close` ends them all."""
+    """The forwarders of one cluster; `close` ends them all."""
+
+    def __init__(self) -> None:
+        # Isolated: what the nodes' environment has imported at the start is for them.
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._asking = threading.Lock()
+
+    def wire(self, node_id: int, port: int) -> int:
+        """A port by which the others reach what this node serves on `port`."""
+        return self._ask("wire", node_id, port)
+
+    def wire_from(self, node_id: int, service: int, port: int) -> int:
+        """A port by which one node reaches a service on `port` that is no node; `service` is its
+        name for `cut_off`."""
+        return self._ask("wire_from", node_id, service, port)
+
+    def cut_off(self, node_id: int, others: list[int]) -> None:
+        """Cut a node off from each of the others."""
+        self._ask("cut_off", node_id, others)
+
+    def heal(self) -> None:
+        """Connect everybody again: what was held back goes on."""
+        self._ask("heal")
+
+    def close(self) -> None:
+        """End every connection."""
+        with self._asking:
+            self._process.communicate()
+
+    def _ask(self, name: str, *args: object) -> Any:
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with self._asking:
+            process.stdin.write(json.dumps([name, args]) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        assert answer, "the forwarders have ended"
+        return json.loads(answer)
+
+
+class _Forwarders:
+    """They themselves."""
 
     def __init__(self) -> None:
         self._apart: set[frozenset[int]] = set()
@@ -29,27 +83,22 @@ class Wires:
         self._sockets: list[socket.socket] = []
 
     def wire(self, node_id: int, port: int) -> int:
-        """A port by which the others reach what this node serves on `port`."""
         listener = socket.create_server(("127.0.0.1", 0))
         self._sockets.append(listener)
         self._spawn(self._accept, listener, node_id, port)
         return listener.getsockname()[1]
 
     def wire_from(self, node_id: int, service: int, port: int) -> int:
-        """A port by which one node reaches a service on `port` that is no node; `service` is its
-        name for `cut_off`."""
         listener = socket.create_server(("127.0.0.1", 0))
         self._sockets.append(listener)
         self._spawn(self._accept, listener, service, port, node_id)
         return listener.getsockname()[1]
 
     def cut_off(self, node_id: int, others: list[int]) -> None:
-        """Cut a node off from each of the others."""
         with self._changed:
             self._apart |= {frozenset((node_id, other)) for other in others}
 
     def heal(self) -> None:
-        """Connect everybody again: what was held back goes on."""
         with self._changed:
             self._apart.clear()
             self._changed.notify_all()
@@ -132,3 +181,16 @@ def _node_of(frame: bytes) -> int:
     found = re.fullmatch(r"pk-node-(\d+)", client_id)
     assert found, f"{client_id!r} is no node"
     return int(found[1])
+
+
+def _serve() -> None:
+    """Do what each line of standard input says, until it ends."""
+    forwarders = _Forwarders()
+    for line in sys.stdin:
+        name, args = json.loads(line)
+        print(json.dumps(getattr(forwarders, name)(*args)), flush=True)
+    forwarders.close()
+
+
+if __name__ == "__main__":
+    _serve()

@@ -13,6 +13,7 @@ from typing import Final
 from clients.pk_broker import PkBrokerError
 from clients.pk_cluster import PkCluster
 from clients.wires import Wires
+from list_append.watch import Pulse
 
 READY_S: Final = 600.0
 """How long nodes may take to start again: on a machine that does much else a minute is not
@@ -23,9 +24,17 @@ class Faults:
     """One fault after another; between two of them everything runs."""
 
     def __init__(
-        self, cluster: PkCluster, wires: Wires, clock: Path, random: Random, *, kill_all: bool
+        self,
+        cluster: PkCluster,
+        wires: Wires,
+        clock: Path,
+        random: Random,
+        pulse: Pulse,
+        *,
+        kill_all: bool,
     ) -> None:
         self.cluster = cluster
+        self._pulse = pulse
         self.done: Counter[str] = Counter()
         self._wires = wires
         self._clock = clock
@@ -52,7 +61,11 @@ class Faults:
         for node in self.cluster.nodes:
             if node not in self.cluster.running:
                 self.cluster.start(node, wait=False)
-        self.cluster.wait_until_ready(READY_S)
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
+        with self._pulse.bounded():
+            self.cluster.wait_until_ready(READY_S)
 
     def kill(self) -> None:
         """kill -9 of one broker."""
@@ -68,16 +81,17 @@ class Faults:
         self._rest(0.0, 1.0)
         for node in self.cluster.nodes:
             self.cluster.start(node, wait=False)
-        self.cluster.wait_until_ready(READY_S)
+        self._wait_until_ready()
 
     def restart_all(self) -> None:
         """Every node stops in order and starts again."""
         for node in reversed(self.cluster.nodes):
-            with contextlib.suppress(PkBrokerError):  # it was too slow to stop, and is killed
+            # A node that is too slow to stop is killed.
+            with self._pulse.bounded(), contextlib.suppress(PkBrokerError):
                 self.cluster.stop(node)
         for node in self.cluster.nodes:
             self.cluster.start(node, wait=False)
-        self.cluster.wait_until_ready(READY_S)
+        self._wait_until_ready()
 
     def pause(self) -> None:
         """One broker stands still for longer than its session, and goes on."""

@@ -5,7 +5,7 @@ Three brokers; writers and workers of librdkafka, and copiers of aiokafka, of Ja
 where java and go are. Brokers are killed, paused, cut off, restarted and their clocks stepped. At
 the end everything runs again, all inputs are processed, and the history is checked (`checker.py`):
 lost writes, aborted reads, torn transactions, duplicates, order, cycles. Ends with 1 if something
-is found.
+is found, with 2 if it makes no progress for a minute (`watch.py`).
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from list_append.clients import (
 from list_append.copiers import Copier, commands, topics
 from list_append.faults import READY_S, Faults
 from list_append.history import History
+from list_append.watch import PIPE, Pulse, watched
 
 HERE = Path(__file__).resolve().parent
 SETTLE_S = 300.0
@@ -145,6 +146,11 @@ def run(options: Options, say: bool = True) -> Report:
         if say:
             print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
+    history = History()
+    copiers: list[Copier] = []
+    pulse = Pulse(
+        lambda: (len(history.transactions), len(history.reads), sum(c.copied for c in copiers))
+    )
     with ExitStack() as stack:
         folder = options.keep
         if folder is None:
@@ -165,12 +171,13 @@ def run(options: Options, say: bool = True) -> Report:
         address = None
         if options.store in VOTING:
             address = stack.enter_context(voting_store(options.store)).address()
+        starting = stack.enter_context(ExitStack())
+        starting.enter_context(pulse.bounded())
         cluster = stack.enter_context(
             PkCluster(3, store=address, config=CONFIG, directory=folder / "cluster", wires=wires)
         )
         for topic in (INPUTS, OUTPUTS):
             create_replicated(cluster.bootstrap, topic, PARTITIONS)
-        history = History()
         debug = options.keep is not None
         if debug:
             stack.enter_context(_stderr_to(folder / "librdkafka.log"))
@@ -186,7 +193,6 @@ def run(options: Options, say: bool = True) -> Report:
             )
             for n, protocol in enumerate(protocols)
         ]
-        copiers: list[Copier] = []
         for name, command in (commands(folder) if options.copiers else {}).items():
             for topic in topics(name):
                 create_replicated(cluster.bootstrap, topic, 1)
@@ -195,12 +201,16 @@ def run(options: Options, say: bool = True) -> Report:
         reader = Reader("r", cluster.bootstrap, history)
         for thread in (*clients, reader):
             thread.start()
+        starting.close()
         started = time.monotonic()
-        faults = Faults(cluster, wires, clock, Random(options.seed), kill_all=options.kill_all)
+        faults = Faults(
+            cluster, wires, clock, Random(options.seed), pulse, kill_all=options.kill_all
+        )
         team = Team(clients, tell)
         _faults(options, faults, team, started, tell)
         faults.mend()
         tell("the faults are over")
+        stack.enter_context(pulse.bounded())  # each of what follows has a limit
         anomalies = _settle(cluster.bootstrap, team, reader, tell)
         for copier in copiers:
             copier.end_source()
@@ -385,6 +395,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    if PIPE not in os.environ:
+        sys.exit(watched([sys.executable, "-m", "list_append.main", *sys.argv[1:]]))
     _code = main()
     sys.stdout.flush()
     os._exit(_code)  # a thread that is stuck in librdkafka would be waited for

@@ -1,0 +1,78 @@
+"""Who stands still is ended, and says where: also while a call keeps the interpreter's lock."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from list_append.watch import STOPPED
+
+TESTS = Path(__file__).resolve().parents[1]
+
+RUN = """
+import ctypes, subprocess, sys, time
+from list_append.watch import Pulse
+count = 0
+pulse = Pulse(lambda: count)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+
+def gets_on(seconds):
+    global count
+    for _ in range(seconds * 2):
+        count += 1
+        time.sleep(0.5)
+
+def stands_still():
+    time.sleep(600)
+
+def keeps_the_lock():
+    ctypes.PyDLL(None).sleep(600)
+
+"""
+ENDS = {
+    "sys.exit(0)": 0,
+    "sys.exit(7)": 7,
+    "gets_on(8)\nsys.exit(0)": 0,
+    "with pulse.bounded():\n    time.sleep(8)\nsys.exit(0)": 0,
+    "stands_still()": STOPPED,
+    "gets_on(2)\nkeeps_the_lock()": STOPPED,
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_run_is_watched(end: str) -> None:
+    watcher = (
+        "import sys\nfrom list_append.watch import watched\n"
+        f"sys.exit(watched([sys.executable, '-c', {RUN + end!r}], 4.0))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", watcher],
+        env=os.environ | {"PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == ENDS[end], done.stderr
+    if ENDS[end] == STOPPED:
+        assert "The run makes no progress for 4 s. Its threads:" in done.stderr
+        where = end.splitlines()[-1].removesuffix("()")
+        assert f" in {where}\n" in done.stderr
+        assert " in _beat\n" in done.stderr
+    else:
+        assert not done.stderr
+    child = int(done.stdout)
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there that has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
