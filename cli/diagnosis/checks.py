@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pk.cli.diagnosis import agreement, balance, readers, replication, security
+from pk.cli.diagnosis import agreement, balance, readers, recovery, replication, security
 from pk.cli.diagnosis.snapshot import QUORUM, SEVERITIES, Check, ClusterSnapshot, Finding
 
 CONFIGS: Final = "configs"
@@ -17,6 +17,7 @@ TRANSACTIONS: Final = "transactions"
 ACLS: Final = "ACLs"
 USERS: Final = "users"
 CERTIFICATES: Final = "certificates"
+RECOVERIES: Final = "logs of replicas"
 """What a check may need requested, beyond the brokers, topics and reassignments that are always
 requested."""
 
@@ -30,6 +31,9 @@ CHECKS: Final = (
     _check("controller", agreement.controller, QUORUM),
     _check("brokers-down", replication.brokers_down, BROKERS),
     _check("offline-partitions", replication.offline),
+    _check("awaited-logs", recovery.awaited_logs, RECOVERIES),
+    _check("stopped-replicas", recovery.stopped_replicas, RECOVERIES),
+    _check("damaged-replicas", recovery.damaged_replicas, RECOVERIES),
     _check("under-min-isr", replication.under_min_isr, CONFIGS),
     _check("under-replicated", replication.under_replicated, CONFIGS),
     _check("offline-directories", balance.offline_directories, DIRS),

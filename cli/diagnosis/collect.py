@@ -15,6 +15,7 @@ from pk.cli.cluster.groups import SHARE, offsets_of
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
+from pk.cli.cluster.unclean_recovery import recoveries
 from pk.cli.diagnosis import checks as c
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.open_transactions import pinning_transactions
@@ -120,6 +121,7 @@ class Collector:
         self.certificate_ends: dict[int, int] = {}
         self.acls: list[AclBinding] = []
         self.scram_users: frozenset[str] = frozenset()
+        self.recoveries: Mapping[TopicPartition, r.UncleanRecovery] = {}
         self.expiring: dict[tuple[str, TopicPartition], int | None] = {}
 
     async def collect(self) -> ClusterSnapshot:
@@ -156,6 +158,7 @@ class Collector:
             (c.GROUPS, self._groups, frozenset((c.GROUPS,))),
             (c.ACLS, self._acls, frozenset((c.ACLS,))),
             (c.USERS, self._users, frozenset((c.USERS,))),
+            (c.RECOVERIES, self._recoveries, frozenset((c.RECOVERIES,))),
             (c.CERTIFICATES, self._certificates, frozenset((c.CERTIFICATES,))),
         )
         if c.BROKERS in self.needs:  # a silent broker is asked nothing more
@@ -184,6 +187,9 @@ class Collector:
 
     async def _running(self) -> None:
         self.running = await running_reassignments(self.admin)
+
+    async def _recoveries(self) -> None:
+        self.recoveries = await recoveries(self.admin)
 
     @property
     def live(self) -> list[int]:
@@ -453,6 +459,7 @@ class Collector:
             certificate_ends=self.certificate_ends,
             acls=self.acls,
             scram_users=self.scram_users,
+            recoveries=self.recoveries,
             unseen=self.unseen,
         )
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from pk.cli.runtime.context import count, join, partition_name
 from pk.core.auth.acls import AclBinding
 from pk.core.values import TopicPartition
+from pk.net.client import results as r
 
 ERROR: Final = "error"
 """Records cannot be written or read, are lost, or soon will be."""
@@ -188,6 +189,9 @@ class ClusterSnapshot(NamedTuple):
     transactions: Sequence[OpenTransaction] = ()
     certificate_ends: Mapping[int, int] = {}
     """Broker → when the certificate that it shows expires, in epoch ms."""
+
+    recoveries: Mapping[TopicPartition, r.UncleanRecovery] = {}
+    """Partitions whose logs are compared, or whose replicas are damaged or stopped."""
 
     acls: Sequence[AclBinding] = ()
     """All ACLs; none where the cluster has no authorizer."""

@@ -55,6 +55,12 @@ class PartitionFacts(NamedTuple):
     removing: Sequence[int] = ()
     elr: Sequence[int] | None = None
     last_known_elr: Sequence[int] | None = None
+    recovery: Mapping[int, str] | None = None
+    """Broker → what the controller knows of its log, where logs are compared."""
+
+    waits: str = ""
+    """Why there is no leader before more logs are known."""
+
     throttled: str | None = None
     now_ms: int = 0
     between_s: float = 0.0
@@ -98,6 +104,8 @@ def _verdict(p: PartitionFacts, state: str) -> str:
     out = [b for b in _missing(p) if b not in p.adding]
     cause = f": {_causes(p, out)}" if out else ""
     match state:
+        case "offline" if p.waits:
+            return f"{p.name} has no leader: it {p.waits}."
         case "offline":
             return f"{p.name} has no leader, so it cannot be written or read{cause}."
         case "under-min-isr":
@@ -260,12 +268,16 @@ def _evidence(p: PartitionFacts) -> Iterator[Evidence]:
         yield Evidence("reassignment", _move(p))
     if p.throttled:
         yield Evidence("throttle", p.throttled)
+    for broker, words in (p.recovery or {}).items():
+        yield Evidence(f"log of {broker}", words)
     if p.leader < 0:
         yield from _electable(p)
 
 
 def _electable(p: PartitionFacts) -> Iterator[Evidence]:
     eligible = [b for b in (*p.isr, *(p.elr or ()))]
+    if p.waits:
+        yield Evidence("next leader", p.waits)
     if eligible:
         yield Evidence(
             "electable",

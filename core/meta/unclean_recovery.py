@@ -330,7 +330,7 @@ def _asked(
     for topic in image.topics.values():
         for p in topic.partitions:
             logs = reports.get(TopicIdPartition(topic.topic_id, p.partition), NO_REPORTS)
-            if p.leader == NO_LEADER or any(report.log.stopped for report in logs.values()):
+            if p.leader == NO_LEADER or any(r.log.stopped or r.log.damage for r in logs.values()):
                 yield topic.name, p.partition
 
 
@@ -349,13 +349,14 @@ def _show(
         state.needed, state.awaits = list(needed(partition)), list(verdict.awaits)
         state.why = verdict.why
     for node in partition.replicas:
-        log = logs.get(node)
+        report = reports.get(node)
+        log = report.log if report is not None else None
         state.replicas.append(
             ReplicaState(broker_id=node)
-            if log is None
+            if log is None or (node not in logs and not log.damage)
             else ReplicaState(
                 broker_id=node,
-                reported=True,
+                reported=node in logs,
                 last_epoch=log.last_epoch,
                 end_offset=log.end_offset,
                 start_offset=log.start_offset,

@@ -9,6 +9,7 @@ from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from pk.core.errors import KafkaError
 from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition, Uuid
 from pk.net.client.node import Node
@@ -212,6 +213,47 @@ class PartitionDescription:
     @property
     def under_replicated(self) -> bool:
         return len(self.isr) < len(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLogState:
+    """What the controller knows of a replica's log (see `Admin.unclean_recovery`)."""
+
+    broker_id: int
+    reported: bool
+    """Whether the log is known as it is now."""
+
+    last_epoch: int = -1
+    """The leader epoch of its last batch."""
+
+    end_offset: int = -1
+    start_offset: int = -1
+    high_watermark: int = -1
+    damage: int = 0
+    """What was found wrong with it: a `pk.core.log.damaged.Damage`."""
+
+    kept_bytes: int = 0
+    """What recovery cut off and kept."""
+
+    stopped: bool = False
+    """Whether it follows no further, as it would have to cut off what is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanRecovery:
+    """Why a partition has no leader, or a replica is not what it was."""
+
+    leader_id: int
+    needed: tuple[int, ...]
+    """The brokers whose logs are compared before there is a leader."""
+
+    awaits: tuple[int, ...]
+    """Those of them whose logs are not known yet."""
+
+    why: str
+    replicas: tuple[ReplicaLogState, ...]
+    error: KafkaError | None = None
+    """Why the broker that was asked for does not lead."""
 
 
 @dataclass(frozen=True, slots=True)

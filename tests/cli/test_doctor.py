@@ -36,6 +36,7 @@ from pk.cli.nouns.doctor.doctor import cards
 from pk.cli.output.output_options import check_output_options
 from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from pk.core.values import TopicPartition
+from pk.net.client import results as r
 from pk.net.client.admin import Admin, open_admin
 
 NOW = 1_800_000_000_000
@@ -80,6 +81,15 @@ def snapshot(**changes: Any) -> ClusterSnapshot:
 
 def topics(**more: Topic) -> dict[str, Topic]:
     return {"__consumer_offsets": topic(*THREE, internal=True), **more}
+
+
+def recovering(found: r.UncleanRecovery) -> ClusterSnapshot:
+    """What the controller knows of the logs of orders/0."""
+    return snapshot(recoveries={TopicPartition("orders", 0): found})
+
+
+def log(broker: int, **known: Any) -> r.ReplicaLogState:
+    return r.ReplicaLogState(broker, True, **known)
 
 
 def group(offset: int, *, state: str = "Stable", **commit: Any) -> dict[str, Group]:
@@ -189,6 +199,21 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
         snapshot(topics=topics(orders=topic(whole(1, 2, 3, leader=-1, isr=(1,)), *THREE[1:]))),
         ERROR,
         "orders/0",
+    ),
+    "awaited-logs": (
+        recovering(r.UncleanRecovery(-1, (2, 3), (3,), "they were in sync", ())),
+        ERROR,
+        "1 partition (orders/0) without a leader until more logs are known",
+    ),
+    "stopped-replicas": (
+        recovering(r.UncleanRecovery(1, (), (), "", (log(2, stopped=True),))),
+        ERROR,
+        "orders/0: broker 2 has committed records that its leader, broker 1, lacks",
+    ),
+    "damaged-replicas": (
+        recovering(r.UncleanRecovery(1, (), (), "", (log(2, damage=1),))),
+        WARNING,
+        "Broker 2 found 1 log damaged: a batch in its middle is damaged",
     ),
     "under-min-isr": (
         snapshot(topics=topics(orders=topic(whole(1, 2, 3, isr=(1,)), *THREE[1:]))),

@@ -101,6 +101,17 @@ PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
         "offline",
         "it cannot be written or read",
     ),
+    "offline, until more logs are known": (
+        partition(
+            leader=-1,
+            isr=(),
+            by_broker=replicas(r3="fenced"),
+            recovery={1: "ends at 5, last batch of epoch 0", 3: "not known"},
+            waits="waits for the log of broker 3: they were in sync",
+        ),
+        "offline",
+        "no leader: it waits for the log of broker 3",
+    ),
     "offline, its last replica fenced": (
         partition(replicas=(1,), leader=-1, isr=(1,), by_broker=replicas(r1="fenced")),
         "offline",

@@ -128,7 +128,7 @@ class Faults:
         names, weights = list(self.character.weights), list(self.character.weights.values())
         while (now := trio.current_time()) < end:
             await trio.sleep(min(end - now, random.expovariate(1 / self.character.every_s)))
-            self._forget_the_recovered()
+            self.forget_the_recovered()
             name = random.choices(names, weights)[0]
             if self._doings[name]():
                 self.happened[name] = self.happened.get(name, 0) + 1
@@ -165,7 +165,8 @@ class Faults:
         running = self._brokers()
         return bool(running) and len(brokers) - len(running) < self.character.down_max
 
-    def _forget_the_recovered(self) -> None:
+    def forget_the_recovered(self) -> None:
+        """Who is in every ISR again is as good as any."""
         image = self._history.metadata.image
         for node_id in list(self.unclean):
             node = next(n for n in self._nodes if n.node_id == node_id)
@@ -221,7 +222,9 @@ class Faults:
 
         self._nursery.start_soon(wait)
 
-    def _restart_later(self, node: SimNode) -> None:
+    def restart_later(self, node: SimNode) -> None:
+        """Start it again in a while."""
+
         def start() -> None:
             if not node.up:
                 node.start()
@@ -246,7 +249,7 @@ class Faults:
         else:
             node.kill()
         self._crashed(node, power=power)
-        self._restart_later(node)
+        self.restart_later(node)
         return True
 
     def _coordinator(self) -> bool:
@@ -289,7 +292,7 @@ class Faults:
                 else:
                     node.kill()
                 self._crashed(node, power=power)
-                self._restart_later(node)
+                self.restart_later(node)
         return True
 
     def _stop(self) -> bool:

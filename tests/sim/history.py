@@ -22,6 +22,7 @@ from zlib import crc32
 from sim.chronicle import Chronicle, Violation
 from sim.processes import OWNER, Process
 
+from pk.core.log.damaged import kept_files
 from pk.core.log.failures import StorageError
 from pk.core.meta.events import Event
 from pk.core.meta.image import ContradictoryEvent, MetadataImage, PartitionImage, changes
@@ -82,6 +83,8 @@ class _Seen:
     leads: bool = False
     verified: int = 0
     """How far its log was held against what is committed."""
+    kept: bool = False
+    """Whether recovery cut something off that is kept."""
 
 
 class Metadata:
@@ -274,6 +277,8 @@ class History:
             last = seen.get(partition)
             if last is None:
                 last = seen[partition] = _Seen()
+            if partition.log.mark is not None or last.kept:
+                self._check_kept(process, broker.node_id, partition, last)
             end, watermark = partition.log.log_end_offset, partition.high_watermark
             if (
                 watermark != last.watermark
@@ -282,6 +287,20 @@ class History:
                 or partition.leads != last.leads
             ) and partition.offline is None:
                 self._replica_moved(process, broker, partition, last, end, watermark)
+
+    def _check_kept(
+        self, process: Process, node_id: int, partition: Partition, last: _Seen
+    ) -> None:
+        """What recovery cut off is there until the replica is in sync with another one."""
+        log, image = partition.log, partition.image
+        if log.mark is not None:
+            last.kept = log.kept_bytes > 0
+        in_sync = image is not None and node_id in image.isr and len(image.isr) > 1
+        if last.kept and not kept_files(log.disk, log.directory):
+            last.kept = False
+            if not in_sync:
+                where = f"{partition.tp} at {process}"
+                raise Violation("what is cut off is kept", where, partition.tp.topic)
 
     def forget(self, process: Process) -> None:
         """The process is gone."""

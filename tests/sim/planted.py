@@ -18,6 +18,8 @@ from sim.simulation import Options, run_seed
 
 from pk.core.api import produce
 from pk.core.broker.coordinator import write_markers
+from pk.core.broker.replication import replica_logs
+from pk.core.broker.replication import replicas as replicas_module
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.share.share_leader import ShareLeader, Stored
@@ -25,6 +27,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group import classic_group, transactional_offsets
 from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.offsets import Offsets
+from pk.core.log import log as log_module
 from pk.core.log.appender import Appender
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
@@ -32,6 +35,7 @@ from pk.core.log.producers import Producers
 from pk.core.log.state import LogState
 from pk.core.machine import Decision
 from pk.core.meta import partitions as meta_partitions
+from pk.core.meta import unclean_recovery
 from pk.core.meta.image import MetadataImage
 from pk.core.share.batches import RecordState, StateBatch
 from pk.core.share.coordinator import ShareCoordinatorMachine
@@ -40,7 +44,7 @@ from pk.core.txn import machine as txn_machine
 from pk.core.txn.machine import TransactionMachine
 from pk.core.txn.records import Record
 from pk.core.txn.transaction import State, Transaction
-from pk.core.values import METADATA_TOPIC, NO_PRODUCER_ID
+from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_PRODUCER_ID
 from pk.core.wire.messages.init_producer_id import InitProducerIdResponse
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -547,6 +551,105 @@ def time_out_gives_record_up() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def first_back_leads() -> Iterator[None]:
+    """Of those whose logs are to be compared the first that reports leads."""
+
+    def first(
+        rules: Any, partition: Any, reports: Any, *, timed_out: bool
+    ) -> unclean_recovery.Verdict:
+        heard = unclean_recovery.heard(rules, partition, reports)
+        return unclean_recovery.Verdict(next(iter(heard), NO_LEADER))
+
+    with patched(unclean_recovery, judge=first):
+        yield
+
+
+@contextmanager
+def longest_log_whatever_its_epoch() -> Iterator[None]:
+    """Logs are compared by their ends alone."""
+
+    def longest(partition: Any, logs: Any) -> int:
+        return max(logs, key=lambda node: logs[node].end_offset, default=NO_LEADER)
+
+    with patched(unclean_recovery, best=longest):
+        yield
+
+
+@contextmanager
+def members_of_the_isr_forgotten() -> Iterator[None]:
+    """Only who led last is waited for."""
+
+    def leader_alone(
+        rules: Any, old: Any, isr: Any, elr: Any, enough: bool, isr_min: int
+    ) -> tuple[int, ...]:
+        return old.last_known_elr[:1] if old.leader == NO_LEADER else ()
+
+    with patched(meta_partitions, _last_known=leader_alone):
+        yield
+
+
+@contextmanager
+def end_before_damage_reported() -> Iterator[None]:
+    """A replica that was found damaged reports the end that it had before."""
+    described = replica_logs.described
+
+    def as_it_was(partition: Partition) -> Any:
+        log, mark = described(partition), partition.log.mark
+        if mark is not None:
+            log.end_offset, log.damage = max(mark.lost_offset, log.end_offset), 0
+            log.last_epoch = max(log.last_epoch, partition.leader_epoch - 1)
+        return log
+
+    with patched(replica_logs, described=as_it_was):
+        yield
+
+
+@contextmanager
+def committed_cut() -> Iterator[None]:
+    """A follower begins with a cut of the last record below its high watermark."""
+    add = ReplicaFetcher.add
+
+    def cut_and_add(self: ReplicaFetcher, partition: Partition) -> None:
+        if partition.high_watermark > partition.log.log_start_offset:
+            partition.log.truncate_to(partition.high_watermark - 1)
+            partition.truncated()
+        add(self, partition)
+
+    with patched(ReplicaFetcher, add=cut_and_add):
+        yield
+
+
+@contextmanager
+def kept_bytes_dropped_early() -> Iterator[None]:
+    """What recovery cut off is dropped as soon as the log is open."""
+
+    def at_once(node_id: int, image: Any) -> bool:
+        return True
+
+    unmark = log_module.unmark
+
+    def all_of_it(disk: Any, directory: str, *, keep: bool) -> None:
+        unmark(disk, directory, keep=False)
+
+    with (
+        patched(replicas_module, is_in_sync_again=at_once),
+        patched(log_module, unmark=all_of_it),
+    ):
+        yield
+
+
+@contextmanager
+def damage_not_told() -> Iterator[None]:
+    """A broker that was shut down cleanly does not say that it found a log damaged."""
+
+    async def silent(self: Any) -> None:
+        await trio.lowlevel.checkpoint()
+
+    with patched(replica_logs.ReplicaLogs, report_damage=silent):
+        yield
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "hw-from-leo": high_watermark_from_log_end,
     "truncate-by-hw": truncation_by_high_watermark,
@@ -580,12 +683,20 @@ PLANTED: Final[dict[str, Plant]] = {
     "share-count-forgotten": delivery_count_forgotten_at_failover,
     "share-in-flight-skipped": records_in_flight_skipped_at_failover,
     "share-time-out-final": time_out_gives_record_up,
+    "first-back": first_back_leads,
+    "end-without-epoch": longest_log_whatever_its_epoch,
+    "isr-forgotten": members_of_the_isr_forgotten,
+    "damaged-end": end_before_damage_reported,
+    "committed-cut": committed_cut,
+    "kept-dropped": kept_bytes_dropped_early,
+    "damage-not-told": damage_not_told,
 }
 """Name → the bug."""
 
 _TRANSACTIONS: Final = frozenset({swarm.TRANSACTIONS})
 _CHAIN: Final = frozenset({swarm.CHAIN})
 _SHARE_GROUP: Final = frozenset({swarm.SHARE_GROUP})
+_WRECKS: Final = frozenset({swarm.WRECKS})
 SEEN_BY: Final[dict[str, frozenset[str]]] = {
     "topic-fsync": frozenset({swarm.SYNCED}),
     "lost-markers": _TRANSACTIONS,
@@ -612,9 +723,15 @@ SEEN_BY: Final[dict[str, frozenset[str]]] = {
     "share-count-forgotten": _SHARE_GROUP,
     "share-in-flight-skipped": _SHARE_GROUP,
     "share-time-out-final": _SHARE_GROUP,
+    "first-back": _WRECKS,
+    "end-without-epoch": _WRECKS,
+    "isr-forgotten": _WRECKS,
+    "damaged-end": _WRECKS,
+    "kept-dropped": _WRECKS,
+    "damage-not-told": _WRECKS,
 }
-"""Bug → the workloads of which one must run for the bug to do anything. Without them a seed runs as
-it does without the bug, so that the search counts it and does not run it."""
+"""Bug → the workloads or faults of which one must be on for the bug to do anything. Without them a
+seed runs as it does without the bug, so that the search counts it and does not run it."""
 
 
 def _can_see(seed: int, name: str, options: Options) -> bool:

@@ -43,6 +43,7 @@ from sim.transactions import (
     TransactionalProducer,
 )
 from sim.virtual_time import VirtualClock
+from sim.wrecks import Wrecks
 
 from pk.core.api.share_fetch import _ShareFetch
 from pk.core.broker import runtime as runtime_module
@@ -212,7 +213,11 @@ class Simulation:
                 duration = self.options.faults_s
                 if duration is None:
                     duration = self.random.choice(self.swarm.durations_s)
+                wrecked = trio.CancelScope()
+                if swarm.WRECKS in self.swarm:
+                    nursery.start_soon(self._wreck, faults, wrecked)
                 await faults.run(duration)
+                wrecked.cancel()
                 for client in self.clients:
                     client.idle = True
                 self.book.idle = True
@@ -431,6 +436,12 @@ class Simulation:
             synced={"synced"},
             single={"one"},
         )
+
+    async def _wreck(self, faults: Faults, scope: trio.CancelScope) -> None:
+        random = Random(f"{self.result.seed}/wreck")
+        wrecks = Wrecks(random, self.nodes, self.history, faults, synced={"synced"}, single={"one"})
+        with scope:
+            await wrecks.run()
 
     async def _until(self, ready: Callable[[], bool], within_s: float, what: str) -> None:
         with trio.move_on_after(within_s):

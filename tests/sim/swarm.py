@@ -44,6 +44,10 @@ LATE_SNAPSHOTS: Final = "late snapshots"
 otherwise."""
 SETTINGS: Final = (ROLLS, COMPACTION, LATE_SNAPSHOTS)
 
+WRECKS: Final = "wrecks"
+"""Disks are damaged, on all but a few brokers at once (wrecks.py)."""
+WRECKS_CHANCE: Final = 0.35
+
 WORKLOAD_CHANCE: Final = 0.3
 SETTING_CHANCE: Final = 0.5
 FAULT_CHANCE: Final = 0.7
@@ -69,7 +73,7 @@ class Swarm:
 
 def everything(kinds: tuple[str, ...]) -> Swarm:
     """All of it; `kinds` are the kinds of faults there are."""
-    return Swarm(frozenset((*WORKLOADS, *SETTINGS)), frozenset(kinds), LONG_DURATIONS_S)
+    return Swarm(frozenset((*WORKLOADS, *SETTINGS, WRECKS)), frozenset(kinds), LONG_DURATIONS_S)
 
 
 def draw(seed: int, kinds: tuple[str, ...]) -> Swarm:
@@ -80,5 +84,7 @@ def draw(seed: int, kinds: tuple[str, ...]) -> Swarm:
     on |= {NEEDS[name] for name in on if name in NEEDS}
     on = on or {RECORDS}
     on |= {name for name in SETTINGS if random.random() < SETTING_CHANCE}
+    if Random(f"{seed}/wrecks").random() < WRECKS_CHANCE:
+        on.add(WRECKS)
     faults = {kind for kind in kinds if random.random() < FAULT_CHANCE}
     return Swarm(frozenset(on), frozenset(faults or kinds), DURATIONS_S)

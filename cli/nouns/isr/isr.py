@@ -9,6 +9,7 @@ from pk.cli.cluster.partition_selection import filtered, needed_replicas, partit
 from pk.cli.cluster.replica_lag import About
 from pk.cli.cluster.replicas import CONSUMER, DEBUGGING_REPLICA, Ends, ask_latest, by_broker, lags
 from pk.cli.cluster.topics import Partitions, leader_of, partition_style
+from pk.cli.cluster.unclean_recovery import lines, recoveries
 from pk.cli.nouns.isr.options import InSyncReplicas
 from pk.cli.nouns.isr.rows import InSyncRow
 from pk.cli.output.rows import listing
@@ -33,6 +34,10 @@ async def isr(context: Context, options: InSyncReplicas) -> int | None:
     if not wanted:
         say_none(context, partitions, options)
     rows = await isr_rows(context, admin, wanted)
+    leaderless = [tp for tp, p in wanted.items() if p.leader_id < 0]
+    if leaderless:
+        for line in lines(await recoveries(admin, leaderless)):
+            context.say(line)
     context.show(listing(InSyncRow, rows, partition_style))
     return None
 

@@ -45,6 +45,7 @@ def list_partitions(context: "Context", options: ListPartitions) -> Running:
         "pk partitions elect-leaders",
         "pk partitions elect-leaders orders --dry-run",
         "pk partitions elect-leaders orders/3 --unclean",
+        "pk partitions elect-leaders orders/3 --unclean --from 2 --dry-run",
     ),
     shows=ElectionRow,
 )

@@ -14,9 +14,10 @@ from pk.cli.cluster.partition_selection import parse_partition
 from pk.cli.cluster.reassignment_json import read_json
 from pk.cli.cluster.replicas import log_ends
 from pk.cli.cluster.topics import existing_topics, is_pattern, named_topics, partition_numbers
+from pk.cli.cluster.unclean_recovery import log_words
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.nouns.partitions.options import ElectLeaders
-from pk.cli.nouns.partitions.rows import ElectionRow, UncleanElectionRow
+from pk.cli.nouns.partitions.rows import ElectionRow, ReplicaLogRow, UncleanElectionRow
 from pk.cli.output.formats import Listing
 from pk.cli.output.question_table import say_limited_table
 from pk.cli.output.results import show_results
@@ -55,8 +56,13 @@ async def elect_leaders(context: Context, options: ElectLeaders) -> None:
         raise Unusable("Name partitions, or say --all; not both.")
     if unclean and not named and not options.all:
         raise Unusable("Name what to elect at the price of records, or say --all.")
+    if options.from_broker is not None and not unclean:
+        raise Unusable("--from says whose log counts in an unclean election: add --unclean.")
     admin = await context.admin()
     partitions = await _partitions(context, admin, options)
+    if options.from_broker is not None:
+        await _elect_from(context, admin, partitions, options.from_broker)
+        return
     elections = [_of(tp, p, unclean) for tp, p in sorted(partitions.items())]
     wanted = [e for e in elections if not e.why_not]
     if not named:
@@ -81,6 +87,75 @@ async def elect_leaders(context: Context, options: ElectLeaders) -> None:
         else:
             await _agree(context, wanted)
     await _elect(context, admin, elections, wanted, unclean=unclean)
+
+
+async def _elect_from(
+    context: Context,
+    admin: Admin,
+    partitions: dict[TopicPartition, r.PartitionDescription],
+    broker: int,
+) -> None:
+    """Has the log of one broker count, whatever it lacks: shown, asked, done."""
+    known = await admin.unclean_recovery(partitions)
+    if not known:
+        raise CommandError("Only pk's controller can be told whose log counts; leave --from out.")
+    elections = [
+        Election(tp, partitions[tp], broker, "" if _is_open(found) else "has a leader")
+        for tp, found in sorted(known.items())
+    ]
+    wanted = [e for e in elections if not e.why_not]
+    if wanted:
+        rows = [row for e in wanted for row in _logs(e.tp, known[e.tp], broker)]
+        say_limited_table(context, listing(ReplicaLogRow, rows))
+    if context.change.dry_run:
+        context.show(listing(ElectionRow, [_row(e, "would be elected") for e in elections]))
+        return
+    if wanted:
+        context.say(
+            f"Broker {broker} leads {count(len(wanted), 'partition')} with the records that it "
+            "has. What only the others hold is gone, acknowledged or not."
+        )
+        await _confirm_loss(context)
+    answers = await admin.unclean_recovery([e.tp for e in wanted], leader=broker) if wanted else {}
+    shown: list[ElectionRow] = []
+    errors: list[tuple[str, KafkaError | None]] = []
+    for election in elections:
+        row = _row(election, "elected")
+        answer = answers.get(election.tp)
+        if answer is not None and answer.error is not None:
+            context.fail(answer.error)
+            row["result"], row["error"] = phrase(answer.error), error_name(answer.error)
+        if answer is not None:
+            errors.append((partition_name(election.tp), answer.error))
+        shown.append(row)
+    show_results(context, listing(ElectionRow, shown), errors, "partition")
+
+
+def _is_open(found: r.UncleanRecovery) -> bool:
+    """Whether an operator may say who leads."""
+    return found.leader_id < 0 or any(replica.stopped for replica in found.replicas)
+
+
+def _logs(tp: TopicPartition, found: r.UncleanRecovery, broker: int) -> list[ReplicaLogRow]:
+    """Each replica's log, and how many of its records the broker's lacks by their offsets."""
+    ends = {one.broker_id: one.end_offset for one in found.replicas if one.end_offset >= 0}
+    return [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "broker": one.broker_id,
+            "log_start": one.start_offset if one.start_offset >= 0 else None,
+            "log_end": ends.get(one.broker_id),
+            "last_epoch": one.last_epoch if one.last_epoch >= 0 else None,
+            "lost": (
+                max(ends[one.broker_id] - ends[broker], 0)
+                if one.broker_id in ends and broker in ends
+                else None
+            ),
+            "log": "counts" if one.broker_id == broker else log_words(one),
+        }
+        for one in found.replicas
+    ]
 
 
 async def _partitions(
@@ -216,6 +291,11 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
 async def _agree_to_loss(context: Context, admin: Admin, wanted: list[Election]) -> None:
     """Shows what is lost and has it confirmed by a word. Raises Refused."""
     await _show_loss(context, admin, wanted)
+    await _confirm_loss(context)
+
+
+async def _confirm_loss(context: Context) -> None:
+    """Raises Refused."""
     if context.change.yes or context.settings.guard in ("readonly", "none"):
         await context.agree("", name=None)
         return

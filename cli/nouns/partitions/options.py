@@ -79,6 +79,15 @@ class ElectLeaders:
             ),
         ),
     ] = False
+    from_broker: Annotated[
+        int | None,
+        Option(
+            "--from",
+            value="BROKER",
+            help="With --unclean: the broker whose log counts, whatever it lacks.",
+            complete="broker",
+        ),
+    ] = None
     all: Annotated[
         bool,
         Option(

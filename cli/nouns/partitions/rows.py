@@ -38,6 +38,19 @@ ElectionRow = TypedDict(
 """A partition in `pk partitions elect-leaders`: who leads, and who would."""
 
 
+class ReplicaLogRow(TypedDict):
+    """A replica's log, as it is shown before an operator says which one counts."""
+
+    topic: str
+    partition: Annotated[int, Shown("PART")]
+    broker: int
+    log_start: int | None
+    log_end: int | None
+    last_epoch: Annotated[int | None, Shown("EPOCH")]
+    lost: Annotated[int | None, Shown("LOST")]
+    log: str
+
+
 class UncleanElectionRow(TypedDict):
     """A partition without a leader, as it is shown before an unclean election: who is alive, and
     where its log ends."""

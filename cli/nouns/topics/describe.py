@@ -10,6 +10,7 @@ from pk.cli.cluster.topics import (
     leader_of,
     partition_style,
 )
+from pk.cli.cluster.unclean_recovery import lines, recoveries
 from pk.cli.nouns.topics.rows import (
     ConfigOfTopic,
     DescribedTopic,
@@ -19,6 +20,7 @@ from pk.cli.nouns.topics.rows import (
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count
+from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.results import (
     ConfigEntry,
@@ -105,6 +107,12 @@ async def describe(context: Context, options: "DescribeTopics") -> None:
     rows: list[PartitionRow] = [
         {"topic": t.name, **row} for t in topics for row in partitions[t.name]
     ]
+    leaderless = [
+        TopicPartition(row["topic"], row["partition"]) for row in rows if row["leader"] is None
+    ]
+    if leaderless:
+        for line in lines(await recoveries(admin, leaderless)):
+            context.say(line)
     flat = listing(PartitionRow, rows, partition_style)
     if filtered:
         context.show(flat)

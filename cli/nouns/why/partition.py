@@ -11,6 +11,7 @@ from pk.cli.cluster.replicas import log_ends
 from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.cluster.topics import describe_topics
+from pk.cli.cluster.unclean_recovery import log_words, recoveries, waiting
 from pk.cli.diagnosis.explain import Explanation
 from pk.cli.diagnosis.snapshot import number
 from pk.cli.diagnosis.why_partition import PartitionFacts, ReplicaFacts, explain_partition, state_of
@@ -156,6 +157,8 @@ async def gather(
         else {o.replica_id: o.last_fetch_timestamp_ms for o in (*quorum.observers, *quorum.voters)}
     )
     clock = _controller_clock(quorum) or now_ms()
+    ill = [tp for tp, p in chosen.items() if p.leader_id < 0 or p.under_replicated]
+    recovering = await recoveries(admin, ill) if ill else {}
     found: dict[TopicPartition, PartitionFacts] = {}
     for tp, p in chosen.items():
         moving = running.get(tp)
@@ -172,11 +175,21 @@ async def gather(
             moving.removing_replicas if moving else (),
             p.elr,
             p.last_known_elr,
+            _logs_of(recovering.get(tp)),
+            waiting(recovering[tp]) if tp in recovering else "",
             f"replication is throttled on {throttled}" if throttled else None,
             clock,
             between_s,
         )
     return found, unknown[0] if unknown else None
+
+
+def _logs_of(found: r.UncleanRecovery | None) -> dict[int, str]:
+    """What is known of logs, where any is."""
+    known = () if found is None else found.replicas
+    if not any(one.reported or one.damage for one in known):
+        return {}
+    return {one.broker_id: log_words(one) for one in known}
 
 
 def _replica(

@@ -114,8 +114,9 @@ class UncleanRecovery:
             self._changed.set()
 
     def _forget(self) -> None:
-        """Drop reports of partitions that have a leader, but those of followers that stopped."""
-        image, now = self._controller.image, trio.current_time()
+        """Drop reports that say nothing any more: those of other leader epochs, and those on
+        partitions with a leader, unless a follower stopped, or is damaged and not in sync again."""
+        image = self._controller.image
         for key, logs in list(self._reports.items()):
             topic = image.topic_by_id(key.topic_id)
             partition = topic.partition(key.partition) if topic is not None else None
@@ -123,13 +124,17 @@ class UncleanRecovery:
                 del self._reports[key]
                 continue
             for node, report in list(logs.items()):
-                led = partition.leader != NO_LEADER and not report.log.stopped
-                if led or report.log.leader_epoch < partition.leader_epoch:
+                log, broker = report.log, image.brokers.get(node)
+                if broker is None or broker.broker_epoch != report.broker_epoch:
+                    del logs[node]
+                elif log.damage and node in partition.replicas and node not in partition.isr:
+                    continue
+                elif log.leader_epoch < partition.leader_epoch or (
+                    partition.leader != NO_LEADER and not log.stopped
+                ):
                     del logs[node]
             if not logs:
                 del self._reports[key]
-            elif partition.leader == NO_LEADER:
-                self._since.setdefault(key, now)
         for known in (self._since, self._said, self.waiting):
             for key in [key for key in known if key not in self._reports]:
                 del known[key]
@@ -149,6 +154,8 @@ class UncleanRecovery:
             self._changed.set()
             return
         self.waiting = {k: v for k, v in verdicts.items() if v.leader == NO_LEADER}
+        for key in self.waiting:
+            self._since.setdefault(key, trio.current_time())
         self._say_who_leads(verdicts)
         self._say_who_waits()
 

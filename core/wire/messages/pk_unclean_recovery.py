@@ -33,7 +33,8 @@ class ReplicaState(Struct):
 
     broker_id: Int32 = 0
     reported: bool = False
-    """Whether its log is known as it is now; else the fields below say nothing."""
+    """Whether its log is known as it is now. Else the fields below say how it was found damaged, or
+    nothing."""
     last_epoch: Int32 = -1
     end_offset: Int64 = -1
     start_offset: Int64 = -1

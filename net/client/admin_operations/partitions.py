@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin_operations.base import AdminBase, Failure, Routed, by_topic, check, failure
@@ -74,6 +75,41 @@ class PartitionOperations(AdminBase):
             for t in response.replica_election_results
             for p in t.partition_result
         }
+
+    async def unclean_recovery(
+        self, partitions: Iterable[TopicPartition] | None = None, *, leader: int = -1
+    ) -> dict[TopicPartition, r.UncleanRecovery]:
+        """What pk's controller knows of the logs of partitions (None: of all that wait for a
+        leader, or have a replica that is damaged or stopped). `leader` is to lead them from now on,
+        whatever its log lacks, where they have no leader or a follower stopped.
+
+        Empty for another Kafka, which has no such request. Raises KafkaError.
+        """
+        from pk.core.wire.messages.pk_unclean_recovery import (
+            PkUncleanRecoveryRequest,
+            TopicPartitions,
+        )
+
+        topics = None
+        if partitions is not None:
+            grouped = by_topic(partitions)
+            topics = [TopicPartitions(topic=t, partitions=ps) for t, ps in grouped.items()]
+        request = PkUncleanRecoveryRequest(
+            topics=topics, leader_id=leader, timeout_ms=self.config.request_timeout_ms
+        )
+
+        async def ask(connection: Connection) -> Any:
+            response = await connection.request(request)
+            check(response, "PkUncleanRecovery")
+            return response
+
+        try:
+            response = await self._controller(ask)
+        except KafkaError as e:
+            if e.code == ErrorCode.UNSUPPORTED_VERSION:
+                return {}
+            raise
+        return {TopicPartition(p.topic, p.partition): _recovery(p) for p in response.partitions}
 
     async def alter_reassignments(
         self,
@@ -155,6 +191,30 @@ class PartitionOperations(AdminBase):
             for t in response.topics
             for p in t.partitions
         }
+
+
+def _recovery(p: Any) -> r.UncleanRecovery:
+    return r.UncleanRecovery(
+        p.leader_id,
+        tuple(p.needed),
+        tuple(p.awaits),
+        p.why,
+        tuple(
+            r.ReplicaLogState(
+                one.broker_id,
+                one.reported,
+                one.last_epoch,
+                one.end_offset,
+                one.start_offset,
+                one.high_watermark,
+                one.damage,
+                one.kept_bytes,
+                one.stopped,
+            )
+            for one in p.replicas
+        ),
+        KafkaError(p.error_code, p.error_message) if p.error_code else None,
+    )
 
 
 def _producer(p: Any) -> r.ProducerState:

@@ -1,0 +1,74 @@
+"""Partitions that wait until the logs of more replicas are known (`unclean.recovery.strategy`), in
+words."""
+
+from collections.abc import Iterable, Mapping
+
+from pk.cli.runtime.context import count, join, partition_name
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.damaged import Damage
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ControllerSilent
+
+
+async def recoveries(
+    admin: Admin, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, r.UncleanRecovery]:
+    """What the controller knows of these partitions (None: of all that it is about). Nothing where
+    it does not answer, or may not."""
+    try:
+        return await admin.unclean_recovery(partitions)
+    except ControllerSilent:
+        return {}
+    except KafkaError as e:
+        if e.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise
+        return {}
+
+
+def waiting(found: r.UncleanRecovery) -> str:
+    """Why a partition has no leader: `waits for the log of broker 3: …`; empty where it has one, or
+    nothing is known."""
+    if found.leader_id >= 0 or not found.why:
+        return ""
+    if not found.awaits:
+        return f"waits for an operator: {found.why}"
+    ids = sorted(found.awaits)
+    brokers = f"broker{'' if len(ids) == 1 else 's'} {join([str(b) for b in ids])}"
+    return f"waits for the log of {brokers}: {found.why}"
+
+
+def log_words(state: r.ReplicaLogState) -> str:
+    """What is known of a log: `ends at 1,500, last batch of epoch 3`."""
+    if not state.reported and not state.damage:
+        return "not known"
+    words: list[str] = []
+    if state.end_offset >= 0:
+        words.append(f"ends at {state.end_offset}, last batch of epoch {state.last_epoch}")
+    if state.damage:
+        words.append(f"damaged: {damage_words(state.damage)}")
+    if state.stopped:
+        words.append("stopped, since its leader lacks what it knows as committed")
+    return "; ".join(words)
+
+
+def damage_words(damage: int) -> str:
+    """What is wrong with a log."""
+    try:
+        return Damage(damage).words
+    except ValueError:
+        return f"damage {damage}"
+
+
+def lines(found: Mapping[TopicPartition, r.UncleanRecovery]) -> list[str]:
+    """A sentence for each reason for which partitions wait."""
+    by_reason: dict[str, list[str]] = {}
+    for tp, one in sorted(found.items()):
+        if reason := waiting(one):
+            by_reason.setdefault(reason, []).append(partition_name(tp))
+    return [
+        f"{names[0] if len(names) == 1 else count(len(names), 'partition')} {reason} "
+        f"(`pk why partition {names[0]}`)."
+        for reason, names in by_reason.items()
+    ]

@@ -1,0 +1,72 @@
+"""Checks of logs: which partitions wait for the logs of others, and which logs are damaged, or end
+where their leader's does not."""
+
+from collections.abc import Iterator
+
+from pk.cli.cluster.unclean_recovery import damage_words, waiting
+from pk.cli.diagnosis.snapshot import (
+    ERROR,
+    WARNING,
+    ClusterSnapshot,
+    Finding,
+    brokers_named,
+    partitions_counted,
+    topic_words,
+)
+from pk.cli.runtime.context import count, partition_name
+from pk.core.values import TopicPartition
+
+
+def awaited_logs(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Partitions without a leader until the logs of more replicas are known."""
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for tp, found in snapshot.recoveries.items():
+        if reason := waiting(found):
+            by_reason.setdefault(reason, []).append(tp)
+    for reason, tps in by_reason.items():
+        awaited = sorted({b for tp in tps for b in snapshot.recoveries[tp].awaits})
+        start = f" Start {brokers_named(awaited)}." if awaited else ""
+        yield Finding(
+            "awaited-logs",
+            ERROR,
+            f"{partitions_counted(tps)} without a leader until more logs are known.",
+            f"Everybody who was in sync came back without a clean shutdown. Each {reason}.{start}",
+            f"pk why partition {topic_words([partition_name(min(tps))])}",
+            tuple(partition_name(tp) for tp in sorted(tps)),
+        )
+
+
+def stopped_replicas(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Followers that have committed records that their leader lacks."""
+    for tp, found in sorted(snapshot.recoveries.items()):
+        stopped = [one.broker_id for one in found.replicas if one.stopped]
+        if stopped:
+            yield Finding(
+                "stopped-replicas",
+                ERROR,
+                f"{partition_name(tp)}: {brokers_named(stopped)} has committed records that its "
+                f"leader, broker {found.leader_id}, lacks.",
+                "It keeps them and follows no further, until an operator says whose log counts.",
+                f"pk partitions elect-leaders {topic_words([partition_name(tp)])} --unclean "
+                f"--from {stopped[0]} --dry-run",
+                (partition_name(tp),),
+            )
+
+
+def damaged_replicas(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Replicas whose logs were found damaged and are not in sync again."""
+    by_broker: dict[tuple[int, int], list[TopicPartition]] = {}
+    for tp, found in snapshot.recoveries.items():
+        for one in found.replicas:
+            if one.damage:
+                by_broker.setdefault((one.broker_id, one.damage), []).append(tp)
+    for (broker, damage), tps in sorted(by_broker.items()):
+        yield Finding(
+            "damaged-replicas",
+            WARNING,
+            f"Broker {broker} found {count(len(tps), 'log')} damaged: {damage_words(damage)}.",
+            f"{partitions_counted(tps)} there. They are copied from their leaders; look at the "
+            "disk if it happens again.",
+            f"pk isr {topic_words({tp.topic for tp in tps})}",
+            tuple(partition_name(tp) for tp in sorted(tps)),
+        )

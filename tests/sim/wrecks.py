@@ -1,0 +1,245 @@
+"""Disks that are damaged: on one broker while the others live, or on all but a few after everybody
+crashed or was stopped.
+
+What acks=all promises then: as long as one member of the last ISR has its log whole and returns,
+nothing acknowledged is lost, whatever befell the others, in whatever order they return. So some are
+spared: of each partition with several replicas one that is in sync, or eligible, when all are gone.
+Who is not spared loses what was not synced, or files, or bits, or the whole disk.
+
+A bit that flips in what was synced long ago is not found by a start (it is by a read), and one in
+the offset or leader epoch of the very last batch cannot be told from the truth; such bits are left
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import trio
+from sim.faults import Faults
+from sim.history import History
+from sim.nodes import SimNode
+
+from pk.core.record.batch import iter_headers
+
+DATA: Final = "/data"
+LOG: Final = ".log"
+AFTER_S: Final = 2.0
+"""Between the recovery of one and the next, on average."""
+SECTOR_BYTES: Final = 512
+UNCOVERED_BYTES: Final = 16
+"""A batch's offset, length and leader epoch: no CRC covers them."""
+
+Harm = Callable[[SimNode, Random], None]
+
+
+def _logs(node: SimNode) -> list[str]:
+    """The directories of its partitions."""
+    if not node.disk.exists(DATA):
+        return []
+    names = node.disk.list(DATA)
+    return sorted(
+        f"{DATA}/{name}"
+        for name, entry in names.items()
+        if entry.is_directory and name.rpartition("-")[2].isdigit()
+    )
+
+
+def _last_segments(node: SimNode) -> list[str]:
+    """The file with the newest records of each partition that has any."""
+    found: list[str] = []
+    for directory in _logs(node):
+        files = [n for n in node.disk.list(directory) if n.endswith(LOG) and n[:20].isdigit()]
+        path = f"{directory}/{max(files)}" if files else ""
+        if path and node.disk.open(path).size():
+            found.append(path)
+    return found
+
+
+def _lose_power(node: SimNode, random: Random) -> None:
+    """What was not synced is gone, as far as chance says."""
+    node.disk.power_cut(random)
+
+
+def _replace(node: SimNode, random: Random) -> None:
+    """The disk is another one."""
+    if node.disk.exists(DATA):
+        node.disk.remove_tree(DATA)
+
+
+def _remove(node: SimNode, random: Random) -> None:
+    """The directories of some partitions are gone."""
+    logs = _logs(node)
+    for directory in random.sample(logs, random.randint(min(1, len(logs)), len(logs))):
+        node.disk.remove_tree(directory)
+
+
+def _remove_files(node: SimNode, random: Random) -> None:
+    """A file is gone in each of some directories."""
+    logs = _logs(node)
+    for directory in random.sample(logs, random.randint(min(1, len(logs)), len(logs))):
+        names = sorted(node.disk.list(directory))
+        if names:
+            node.disk.remove(f"{directory}/{random.choice(names)}")
+
+
+def _tear(node: SimNode, random: Random) -> None:
+    """Logs end somewhere in their last segment."""
+    for path in _last_segments(node):
+        if random.random() < 0.7:
+            file = node.disk.open(path)
+            file.truncate(random.randrange(file.size()))
+
+
+def _flip(node: SimNode, random: Random) -> None:
+    """One bit, a sector, or all of a segment is another."""
+    for path in _last_segments(node):
+        how = random.random()
+        file = node.disk.open(path)
+        data = file.pread(file.size(), 0)
+        last = max((at for at, _ in iter_headers(data)), default=0)
+        at = random.randrange(len(data))
+        if how < 0.4 and not last <= at < last + UNCOVERED_BYTES:
+            file.pwrite(bytes([data[at] ^ (1 << random.randrange(8))]), at)
+        elif how < 0.6:
+            length = min(SECTOR_BYTES, len(data) - at)
+            file.pwrite(random.randbytes(length) if how < 0.5 else bytes(length), at)
+        elif how < 0.7:
+            file.pwrite(bytes(len(data)), 0)
+
+
+ANY_TIME: Final[dict[str, Harm]] = {
+    "replaced": _replace,
+    "directories removed": _remove,
+    "files removed": _remove_files,
+    "torn": _tear,
+}
+"""What a start finds also after a clean stop."""
+CRASHED: Final[dict[str, Harm]] = {**ANY_TIME, "power": _lose_power, "flipped": _flip}
+
+
+class Wrecks:
+    """Damages disks during one run, beside its faults."""
+
+    def __init__(
+        self,
+        random: Random,
+        nodes: list[SimNode],
+        history: History,
+        faults: Faults,
+        *,
+        synced: set[str],
+        single: set[str],
+    ) -> None:
+        """`synced` are topics with one replica, `single` those with `min.insync.replicas=1`."""
+        self._random = random
+        self._nodes = nodes
+        self._history = history
+        self._faults = faults
+        self._synced = synced
+        self._single = single
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await trio.sleep(self._random.expovariate(1 / AFTER_S))
+            brokers = [n for n in self._nodes if n.config.is_broker]
+            while not self._is_well(brokers):  # noqa: ASYNC110 - many things make it so
+                await trio.sleep(0.1)
+            if self._random.random() < 0.3:
+                await self._one(self._random.choice(brokers))
+            elif self._random.random() < 0.7:
+                self._crash_all(brokers)
+            else:
+                await self._stop_all(brokers)
+
+    def _is_well(self, brokers: list[SimNode]) -> bool:
+        """Whether every broker serves, and has what it is to have."""
+        self._faults.forget_the_recovered()
+        return not self._faults.unclean and all(node.ready for node in brokers)
+
+    def _count(self, what: str) -> None:
+        happened = self._faults.happened
+        happened[what] = happened.get(what, 0) + 1
+
+    async def _one(self, node: SimNode) -> None:
+        """One broker's disk is damaged, after a crash or a clean stop; the others live."""
+        clean = self._random.random() < 0.4
+        if clean:
+            await self._stop([node])
+        else:
+            node.resume()
+            node.kill()
+        if not node.up:
+            self._harm(node, ANY_TIME if clean else CRASHED)
+            self._count("damaged alone")
+            self._faults.restart_later(node)
+
+    async def _stop(self, nodes: list[SimNode]) -> None:
+        """Stop them in order, also when the faults end meanwhile."""
+        ended = [node.ended for node in nodes]
+        for node in nodes:
+            node.resume()
+            node.stop()
+        with trio.move_on_after(30) as scope:
+            scope.shield = True
+            for event in ended:
+                await event.wait()
+
+    def _crash_all(self, brokers: list[SimNode]) -> None:
+        """All at once, as far as the promise goes, maybe the controller too."""
+        for node in self._nodes:
+            if node.config.is_broker or self._random.random() < 0.5:
+                node.resume()
+                if node.up:
+                    node.kill()
+        self._wreck(brokers, CRASHED)
+        self._count("wreck")
+
+    async def _stop_all(self, brokers: list[SimNode]) -> None:
+        """Each is stopped in order; only then are the disks damaged."""
+        await self._stop(brokers)
+        if any(node.up for node in brokers):
+            self._restart()
+        else:
+            self._wreck(brokers, ANY_TIME)
+            self._count("wreck after a stop")
+
+    def _wreck(self, brokers: list[SimNode], harms: dict[str, Harm]) -> None:
+        spared = self._spared()
+        for node in brokers:
+            if node.node_id not in spared and self._random.random() < 0.9:
+                self._harm(node, harms)
+            else:
+                self._faults.crashed(node)
+        self._restart()
+
+    def _restart(self) -> None:
+        """Start all that are down, in any order."""
+        for node in self._random.sample(self._nodes, len(self._nodes)):
+            if not node.up:
+                self._faults.restart_later(node)
+
+    def _spared(self) -> set[int]:
+        """Of each partition one that was in sync last."""
+        spared: set[int] = set()
+        image = self._history.metadata.image
+        for _, topic in sorted(image.topics.items()):
+            for p in topic.partitions:
+                members = [*p.isr, *(n for n in p.elr if n not in p.isr)]
+                if len(p.replicas) > 1 and members and not spared.intersection(members):
+                    spared.add(self._random.choice(members))
+        return spared
+
+    def _harm(self, node: SimNode, harms: dict[str, Harm]) -> None:
+        assert not node.up
+        how = self._random.choice(sorted(harms))
+        self._history.chronicle.note(node.host, f"its disk: {how}")
+        harms[how](node, self._random)
+        if node.disk.exists(DATA):  # what happened has happened, also when the power goes
+            node.disk.sync_all([DATA])
+        self._faults.unclean[node.node_id] = "power"
+        for name in sorted(self._single | (set() if how == "power" else self._synced)):
+            self._history.unpromise(name, f"the disk of {node.host}: {how}")
