@@ -2,8 +2,8 @@
 
 A call into librdkafka that keeps the interpreter's lock stops every thread of a run, a watchdog
 among them. So the run is a process of its own (`watched`), which writes to a pipe whenever it gets
-on (`Pulse`). After a minute of silence a signal has its threads dumped, for which no lock is needed,
-and it is killed, with the nodes and clients that it started.
+on (`Pulse`). After a minute of silence a signal has its threads dumped, for which no lock is
+needed, and it is killed, with the nodes and clients that it started.
 """
 
 from __future__ import annotations
