@@ -59,8 +59,10 @@ def _run(words: list[str]) -> int:
         return print_out(_version())
     if parsed.wants_help:
         from pk.cli.command_line.help import help_text
+        from pk.cli.terminal.pager import paged
 
-        return print_out(help_text(parsed.node, parsed.typed))
+        text = help_text(parsed.node, parsed.typed)
+        return 0 if paged(text) else print_out(text)
     from pk.cli.run import run_command
 
     return run_command(parsed)

@@ -500,6 +500,8 @@ def on_terminal(
 
     os.write(master, f"{typed}{_END_OF_INPUT}".encode())
     said = io.StringIO()
+    pager = os.environ.get("PK_PAGER")
+    os.environ["PK_PAGER"] = "cat"  # nobody is here to turn pages
     kept = sys.stdin, sys.stdout, sys.stderr
     reader = threading.Thread(target=drain, daemon=True)
     try:
@@ -516,6 +518,9 @@ def on_terminal(
                 with contextlib.suppress(OSError, ValueError):
                     stream.close()
         sys.stdin, sys.stdout, sys.stderr = kept
+        os.environ.pop("PK_PAGER")
+        if pager is not None:
+            os.environ["PK_PAGER"] = pager
         os.write(slave, _END_OF_OUTPUT)
         reader.join(WAIT_S)
         os.close(slave)

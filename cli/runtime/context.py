@@ -6,6 +6,7 @@ Data goes to `show`, `show_document` and `write` (standard output); everything e
 
 import errno
 import os
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -163,6 +164,14 @@ class Context:
         self.spoke = True
         self.streams.out.write(escaped_bytes(data) if self.streams.out_terminal else data)
         self.streams.out.flush()
+
+    def write_page(self, text: str) -> None:
+        """Writes a text for people to standard output; on a terminal that is lower, through the
+        pager. The shell pages all output itself."""
+        from pk.cli.terminal.pager import paged
+
+        if self.streams.out is not sys.stdout.buffer or not paged(text):
+            self.write(text.encode())
 
     def show(self, listing: Listing) -> None:
         options = self.output

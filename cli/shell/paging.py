@@ -5,18 +5,17 @@ Output and error messages must stay in order, so a message to standard error rel
 output; so does a command that takes long. From then on output goes straight through.
 """
 
-import os
-import re
-import shlex
-import subprocess
 import sys
 import threading
 import time
 from typing import Any
 
+from pk.cli.terminal.pager import is_tall, page
+
 HOLD_S = 1.0
 _HELD_MAX = 32 << 20
-_CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+_PROMPT_LINES = 3
+"""The prompt, the toolbar and a line between."""
 
 
 class HeldOutput:
@@ -77,8 +76,7 @@ class HeldOutput:
         with self._lock:
             data, self._held, self._through = bytes(self._held), bytearray(), True
         if data:
-            size = os.get_terminal_size(sys.stdout.fileno())
-            if paged and _height(data, size.columns or 80) > (size.lines or 24) - 3 and page(data):
+            if paged and is_tall(data, _PROMPT_LINES) and page(data):
                 return
             sys.stdout.buffer.write(data)
         if self.open_line:
@@ -101,31 +99,3 @@ class HeldError:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
-
-
-def _height(data: bytes, columns: int) -> int:
-    """How many screen lines `data` takes."""
-    lines = _CODES.sub(b"", data).removesuffix(b"\n").split(b"\n")
-    return sum(1 + max(len(line.decode(errors="replace")) - 1, 0) // columns for line in lines)
-
-
-def page(data: bytes) -> bool:
-    """Shows `data` with $PK_PAGER, $PAGER or less; False if none of them starts."""
-    if os.environ.get("TERM", "dumb") in ("dumb", ""):
-        return False
-    named = (os.environ.get(name, "").strip() for name in ("PK_PAGER", "PAGER"))
-    words = next(filter(None, named), "less")
-    environment = {"LESS": "-FRSX", "LESSCHARSET": "utf-8", **os.environ}
-    try:
-        command = shlex.split(words)
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
-    except (OSError, ValueError):
-        return False
-    assert process.stdin is not None
-    try:
-        process.stdin.write(data)
-        process.stdin.close()
-    except BrokenPipeError:
-        pass  # the pager was closed early
-    process.wait()
-    return True

@@ -10,6 +10,7 @@ from pk.cli.runtime.paths import make_user_dir
 from pk.cli.shell.lines import raise_interrupt
 from pk.cli.shell.words import joined
 from pk.cli.terminal.stdin import wait_for_input
+from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.styles import COLOURS
 from pk.cli.terminal.text import cut_middle
 
@@ -52,14 +53,16 @@ def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
     profile = shell.settings.profile
     cluster = shell.settings.cluster_name
     facts = _facts(shell)
-    room = width - sum(3 + len(long) for long, _, _ in facts) - 2
+    guard = f" {profile.guard} " if profile and profile.guard != "confirm" else ""
+    room = width - len(guard) - sum(3 + len(long) for long, _, _ in facts) - 2
     for i in reversed(range(len(facts))):
         long, short, style = facts[i]
         if room < min(len(cluster), 24):
             facts[i] = (short, short, style)
             room += len(long) - len(short)
-    guard = f" {profile.guard} " if profile and profile.guard != "confirm" else ""
-    name = f" {cut_middle(cluster, max(room - len(guard), 12))} "
+    while room < min(len(cluster), 12) and facts:  # what matters most comes first
+        room += 3 + len(facts.pop()[0])
+    name = f" {cut_middle(cluster, max(room, 1))} "
     parts: StyleAndTextTuples = [
         (f"class:cluster.{profile.colour}" if profile and profile.colour else "class:cluster", name)
     ]
@@ -117,7 +120,8 @@ def interact(shell: "Shell") -> None:
     profile = shell.settings.profile
     name = shell.settings.cluster_name
     guard = f", guarded as {profile.guard}" if profile and profile.guard != "confirm" else ""
-    sys.stdout.write(f"pk on {name}{guard}. Tab completes, \\? lists the rest, Ctrl-D leaves.\n")
+    greeting = f"pk on {name}{guard}. Tab completes, \\? lists the rest, Ctrl-D leaves."
+    sys.stdout.write(f"{Streams().folded(greeting)}\n")
     if os.environ.get("TERM", "dumb") in ("dumb", "", "unknown"):
         _read_plainly(shell)
     else:

@@ -34,6 +34,7 @@ from pk.cli.shell.lines import Shell, exact_span, raise_interrupt
 from pk.cli.shell.screen import prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
 from pk.cli.shell.words import Line, parted, quoted, split_commands, split_line
+from pk.cli.terminal.pager import height_of, page
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.text import cut_middle
@@ -250,9 +251,10 @@ def test_the_help_of_the_shell_fits_a_terminal() -> None:
 
 
 def test_a_pager_without_a_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", sys.__stdout__)
     for name, value in (("TERM", "xterm"), ("PK_PAGER", " "), ("PAGER", "true")):
         monkeypatch.setenv(name, value)
-    assert paging.page(b"a\n")
+    assert page(b"a\n")
 
 
 def test_rows_one_below_the_other() -> None:
@@ -275,9 +277,9 @@ def test_rows_one_below_the_other() -> None:
 
 
 def test_how_many_lines_of_a_screen_output_takes() -> None:
-    assert paging._height(b"a\nb\n", 80) == 2
-    assert paging._height(b"x" * 81 + b"\n", 80) == 2
-    assert paging._height(b"\x1b[31m" + b"x" * 80 + b"\x1b[0m\n", 80) == 1
+    assert height_of(b"a\nb\n", 80) == 2
+    assert height_of(b"x" * 81 + b"\n", 80) == 2
+    assert height_of(b"\x1b[31m" + b"x" * 80 + b"\x1b[0m\n", 80) == 1
 
 
 def test_output_is_held_until_something_is_said(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -325,6 +327,24 @@ def test_the_toolbar_fits_a_narrow_screen() -> None:
     assert "12 under-replicated · controller 3 · names " in shown(120)
     assert len(shown(80)) <= 80 and "kafka-1.example.org:9092 (+1)"[:8] in shown(80)
     assert "2 of 3 brokers · 12 URP · ctrl 3" in shown(60) and len(shown(60)) <= 60
+
+
+@pytest.mark.parametrize("width", [80, 72, 60, 40, 24])
+def test_the_toolbar_is_never_cut(width: int) -> None:
+    """All that it may have to say at once, with a guard and names of any length."""
+    for name in ("p", "production-of-the-european-region"):
+        profile = Profile(name, "kafka-1.example.org:9092,k2:9092,k3:9092", guard="type-name")
+        settings = Settings(profile.bootstrap or "", {}, {}, profile)
+        shell = Shell(settings, interactive=True)
+        cache = shell.cache
+        cache.error, cache.refreshed = "not connected, trying again", time.monotonic()
+        cache.under_replicated, cache.offline, cache.moving, cache.controller = 1200, 700, 40, 3
+        cache.down, cache.brokers = frozenset((2,)), {1: "a", 2: "b", 3: "c"}
+        shown = "".join(part[1] for part in toolbar_of(shell, width))
+        assert len(shown) <= width, shown
+        assert "type-name" in shown and shown.startswith(f" {name[:1]}"), shown
+        if width >= 60:
+            assert "not connected" in shown, shown
 
 
 def test_a_long_name_loses_its_middle() -> None:

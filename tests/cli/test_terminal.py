@@ -1,6 +1,7 @@
 """The terminal of the tests itself: what it says of a screen must be what a person would see."""
 
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -109,6 +110,27 @@ def test_what_is_no_command_line_is_said_in_whole_words() -> None:
         "pk groups has no command 'descirbe'; did you mean describe? (`pk groups --help`",
         "shows the usage.)",
     ]
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="needs less")
+@pytest.mark.parametrize("words", [("--help",), ("help", "errors"), ("consume", "--help")])
+def test_help_that_is_taller_than_the_terminal_waits_in_a_pager_that_says_how_to_leave(
+    terminal: Start, words: tuple[str, ...]
+) -> None:
+    one = terminal(*words)
+    assert "Usage: pk" in one.wait_for("q: leave") or words == ("help", "errors")
+    one.keys("ctrl-c")  # less takes it, and pk waits for less
+    one.send(" ")
+    one.send("q")
+    assert one.end() == 0 and one.traces() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"), [(("help", "durations"), 24), (("topics", "--help"), 60)]
+)
+def test_help_that_fits_needs_no_pager(terminal: Start, words: tuple[str, ...], lines: int) -> None:
+    one = terminal(*words, lines=lines, PK_PAGER="sh -c 'echo paged; cat'")
+    assert one.end() == 0 and "paged" not in one.screen()
 
 
 @pytest.mark.parametrize("erased", [r"\r\x1b[2K", r"\n\x1b[1A\x1b[2K\x1b[1A\x1b[2K", r"\x1b[2J"])

@@ -20,7 +20,7 @@ def show_help(context: Context, words: Sequence[str], man: str | None) -> None:
         _write_manual(context, man)
         return
     if words and words[0] in PAGES and (len(words) == 1 or words[0] in SEARCHABLE):
-        context.write(page(words[0], words[1:], text_width()).encode())
+        context.write_page(page(words[0], words[1:], text_width()))
         return
     node: Command | Group = tree()
     path: list[str] = []
@@ -32,7 +32,7 @@ def show_help(context: Context, words: Sequence[str], man: str | None) -> None:
             raise Unusable(f"No help on {' '.join(words)!r}{hint}")
         node = child
         path.append(word)
-    context.write(help_text(node, tuple(path)).encode())
+    context.write_page(help_text(node, tuple(path)))
 
 
 def _write_manual(context: Context, directory: str) -> None:
