@@ -1,7 +1,7 @@
-"""Durations as people type them (`90s`, `1h30m`), and in ISO 8601 as some configs of Kafka have
-them (`PT90M`).
+"""Reads durations: as people type them (`90s`, `1h30m`), and in ISO 8601, which some of Kafka's
+configs use (`PT90M`).
 
-Pure, and imports nothing that takes time: the command line reads its options with this.
+Imports nothing that takes time: the command line reads its options with this.
 """
 
 import re

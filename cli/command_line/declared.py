@@ -42,7 +42,7 @@ class Declared:
 
     guards_itself: bool = False
     """Whether it chooses its profile first, and then applies it
-    (`pk.cli.runtime.guards.guarding`)."""
+    (`pk.cli.runtime.guards.applying_profile`)."""
 
     screen: Screen = "held"
     shows_waits: bool = False
@@ -52,8 +52,8 @@ class Declared:
     """Whether it works in `pk shell`."""
 
     from_use: bool = False
-    """Whether its topic or group may be the one that `use` set in the shell. Never for a command
-    that deletes or replaces something for good: its target is typed."""
+    """Whether its topic or group may be the one that `use` set in the shell. A command that deletes
+    or replaces something for good must have its target typed."""
 
     repeatable: bool | Callable[[Mapping[str, Any]], bool] = False
     """Whether `\\w` in the shell may repeat it, with these values: it shows something and ends.

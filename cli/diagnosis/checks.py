@@ -24,7 +24,7 @@ requested."""
 
 def _check(name: str, run: Callable[[ClusterSnapshot], Iterable[Finding]], *needs: str) -> Check:
     assert run.__doc__ is not None
-    return Check(name, run.__doc__.strip().rstrip("."), frozenset(needs), run)
+    return Check(name, " ".join(run.__doc__.split()).rstrip("."), frozenset(needs), run)
 
 
 CHECKS: Final = (

@@ -36,7 +36,7 @@ def guarded(handler: Handler) -> Handler:
     """`handler`, restricted by the profile."""
 
     async def run(context: Context) -> int | None:
-        async with guarding(context):
+        async with applying_profile(context):
             return await handler(context)
 
     return run
@@ -46,15 +46,8 @@ def explained(handler: Handler) -> Handler:
     """`handler`; if it finds no broker, reports what listens instead."""
 
     async def run(context: Context) -> int | None:
-        from pk.cli.runtime.session import remember_brokers
-
-        remember_brokers(context.settings)
-        REFUSALS.begin(_principal(context.settings))
-        ANSWERED.set(REFUSALS.answered)
         try:
-            code = await handler(context)
-            _say_recalled(context)
-            return code
+            return await handler(context)
         except Exception as error:
             from pk.cli.runtime.failures import explain
 
@@ -93,6 +86,20 @@ def _say_recalled(context: Context) -> None:
         f"{context.settings.bootstrap} does not answer; {node.address}, another broker of the "
         f"cluster, did{f' ({why})' if why else ''}."
     )
+
+
+@asynccontextmanager
+async def applying_profile(context: Context) -> AsyncGenerator[None]:
+    """Has the block, including tasks that it starts, talk to the cluster that `context` has chosen,
+    as its profile allows. Raises Refused."""
+    from pk.cli.runtime.session import remember_brokers
+
+    remember_brokers(context.settings)
+    REFUSALS.begin(_principal(context.settings))
+    ANSWERED.set(REFUSALS.answered)
+    async with guarding(context):
+        yield
+    _say_recalled(context)
 
 
 @asynccontextmanager

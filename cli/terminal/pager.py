@@ -12,12 +12,12 @@ _CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 _LESS = "-FRSX"
 _LESS_PROMPT = r"-Psspace\: next page, /\: search, q\: leave ?e(END).$"
-"""less would show a colon, and not say how it is left."""
+"""By default less shows a colon, which does not say that q leaves."""
 
 
 def paged(text: str) -> bool:
-    """Shows a text for people in the pager if it is taller than the terminal; False if it does not
-    need that, or nobody is there to turn pages."""
+    """Shows a text for people in the pager if it is taller than the terminal. Returns False if it
+    fits, or if standard input or output is not a terminal."""
     data = text.encode()
     if not _is_interactive() or not is_tall(data, 1):
         return False
@@ -48,7 +48,7 @@ def page(data: bytes) -> bool:
         )
     except (OSError, ValueError):
         return False
-    # Ctrl-C is the pager's: without its parent it would leave the terminal as it has set it.
+    # The pager handles Ctrl-C. If pk ended first, the pager would keep the terminal.
     own = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if own else None
     try:

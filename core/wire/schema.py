@@ -166,8 +166,8 @@ class Request(Message, Generic[R]):
 
     __slots__ = ()
     READS: ClassVar[bool] = False
-    """Whether the API is known to change nothing that others see. Of an API that does not say so it
-    is assumed that it does.
+    """Whether the API is known to change nothing that others see. An API that does not say so is
+    assumed to change something.
     """
 
     def changes_nothing(self) -> bool:

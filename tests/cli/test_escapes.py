@@ -22,6 +22,7 @@ from pk.cli.runtime.exits import CommandError
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.text import escaped, escaped_bytes, escaped_lines
 from pk.cli.up.logs import InertFormatter
+from pk.core.durations import Duration
 from pk.net.client.results import GroupDescription, MemberDescription
 
 Run = Callable[..., Any]
@@ -112,7 +113,7 @@ def test_what_is_waited_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
     session: Any = Peopled()
     context = Context(parsed.values, parsed.path, Streams(io.BytesIO(), said), session)
     with pytest.raises(CommandError):
-        trio.run(group_empty, context, ["g"], "1", clock=MockClock(autojump_threshold=0))
+        trio.run(group_empty, context, ["g"], Duration(1000), clock=MockClock(autojump_threshold=0))
     assert r"g is Stable with \x1b]0;owned\x07\x1b[2J\r\n" in said.getvalue()
     ours = re.sub(r"\r|\x1b\[(2K|1A|\?25[hl])", "", said.getvalue())  # the status line's own
     assert not set(ours) & {"\x1b", "\x07", "\x9b", "\u202e"}

@@ -181,7 +181,8 @@ class World:
 
     def profiles(self) -> None:
         for name in ("prod", "old", "dr", "eu"):
-            self.must("profile", "add", name, "-b", self.cluster.bootstrap, "--guard", "confirm")
+            words = ("-b", self.cluster.bootstrap, "--guard", "confirm", "-y")
+            self.must("profile", "add", name, *words)
         self.must("profile", "use", "-")
 
     def ready_for(self, line: str) -> None:

@@ -19,7 +19,7 @@ from pk.cli.records.output import Output
 from pk.cli.records.permalinks import SCHEME, profile_of
 from pk.cli.records.range_reader import Part, RangeReader, Span, last_records, merged
 from pk.cli.runtime.context import Context, join
-from pk.cli.runtime.guards import guarding
+from pk.cli.runtime.guards import applying_profile
 from pk.cli.terminal.progress import Progress
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.config import ConsumerConfig, parse
@@ -47,7 +47,7 @@ async def consume(context: Context, options: "Consume") -> int | None:
     reset = request.reset if request.joins else None
     config = consumer_config(context, options, default_isolation(options), reset)
     with output.completed():
-        async with guarding(context):
+        async with applying_profile(context):
             if request.joins:
                 timed_out = await consume_in_group(context, request, config, output)
             else:

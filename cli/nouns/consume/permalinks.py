@@ -10,7 +10,7 @@ from pk.cli.records.permalinks import Link, parse_link, profile_of
 from pk.cli.records.range_reader import RangeReader, Span, silence_limit
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
-from pk.cli.runtime.guards import guarding
+from pk.cli.runtime.guards import applying_profile
 from pk.cli.runtime.settings import settings_of
 from pk.core.values import TopicPartition
 from pk.net.client.config import ConsumerConfig
@@ -70,7 +70,7 @@ async def consume_links(context: Context, options: "Consume") -> int:
     links = _links(context, options)
     _use_profile(context, links[0].profile)
     context.about = ConsumerConfig
-    async with guarding(context):
+    async with applying_profile(context):
         return await _show_all(context, options, links)
 
 

@@ -26,6 +26,10 @@ class PkUncleanRecoveryRequest(Request["PkUncleanRecoveryResponse"]):
     """The broker that is to lead these partitions, whatever its log lacks; -1 elects nobody."""
     timeout_ms: Int32 = 60000
 
+    def changes_nothing(self) -> bool:
+        """Whether this request only reads."""
+        return self.leader_id < 0
+
 
 @struct
 class ReplicaState(Struct):
