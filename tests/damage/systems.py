@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from clients.apache_kafka import ApacheKafka
 from clients.pk_cluster import PkCluster
-from zookeeper_server import ZooKeeperServer
+from faults.cluster import SHORT, voting_store
 
 BROKERS: Final = 3
-SHORT: Final = {
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
-    "default.replication.factor": "3",
-}
-"""Sessions short enough that a round takes seconds."""
+SESSIONS: Final = {key: value for key, value in SHORT.items() if not key.startswith("pk.")}
+"""Short ones for Apache Kafka too."""
 
 
 class System(Protocol):
@@ -114,23 +111,23 @@ def _embedded() -> Iterator[System]:
 
 
 @contextmanager
-def _zookeeper() -> Iterator[System]:
-    with ExitStack() as stack:
-        server = stack.enter_context(ZooKeeperServer())
-        config = SHORT | {"pk.zookeeper.session.timeout.ms": "2000"}
-        store = f"zookeeper://{server.address}/cluster"
-        cluster = stack.enter_context(PkCluster(BROKERS, zookeeper=store, config=config))
+def _voting(kind: str) -> Iterator[System]:
+    with (
+        voting_store(kind) as store,
+        PkCluster(BROKERS, store=store.address(), config=SHORT) as cluster,
+    ):
         yield PkSystem(cluster)
 
 
 @contextmanager
 def _apache() -> Iterator[System]:
-    with ApacheKafka(BROKERS, properties=SHORT) as kafka:
+    with ApacheKafka(BROKERS, properties=SESSIONS) as kafka:
         yield ApacheSystem(kafka)
 
 
 SYSTEMS: Final[dict[str, Callable[[], AbstractContextManager[System]]]] = {
     "embedded": _embedded,
-    "zookeeper": _zookeeper,
+    "etcd": partial(_voting, "etcd"),
+    "zookeeper": partial(_voting, "zookeeper"),
     "apache": _apache,
 }
