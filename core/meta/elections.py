@@ -243,7 +243,7 @@ def _elect(
         return ErrorCode.ELECTION_NOT_NEEDED, not_needed, None
     if election_type == PREFERRED:
         event = change(rules, topic, partition, preferred=True, unclean=False)
-        if event is None:
+        if event is None or event.leader is None:  # an event may just note who else is out
             why = f"broker {partition.preferred_leader} may not lead now"
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why, None
     else:
@@ -254,6 +254,6 @@ def _elect(
             chosen = best(partition, logs)
             lossy = chosen != NO_LEADER
             event = change(rules, topic, partition, unclean=True, chosen=chosen, lossy=lossy)
-        if event is None:
+        if event is None or event.leader is None:
             return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica may lead now", None
     return ErrorCode.NONE, None, event

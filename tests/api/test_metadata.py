@@ -401,7 +401,7 @@ async def test_who_is_away_is_described_as_offline() -> None:
         (partition,) = (await admin.ask(pages("t"))).topics[0].partitions
         assert partition.offline_replicas == [2] and partition.error_code == 0
         topic_id = admin.broker.image.topics["t"].topic_id
-        await admin.decide(PartitionChanged(topic_id, 0, leader=2, elr=(3,), last_known_elr=(2,)))
+        await admin.decide(PartitionChanged(topic_id, 0, leader=-1, elr=(3,), last_known_elr=(2,)))
         (partition,) = (await admin.ask(pages("t"))).topics[0].partitions
         assert (partition.leader_id, partition.error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
         assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([3], [2])

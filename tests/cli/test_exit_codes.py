@@ -176,7 +176,7 @@ def test_4_a_broker_refuses_the_user(pk: Run) -> None:
         ran = pk("topics", "create", "secret", "-b", broker.address)
     assert ran.code == Exit.NOT_AUTHORISED
     assert "TOPIC_AUTHORIZATION_FAILED" in ran.err
-    assert "`pk help errors TOPIC_AUTHORIZATION_FAILED` says more" in ran.err
+    assert "`pk why denied User:ANONYMOUS create topic:secret`" in ran.err
 
 
 def test_5_a_guard_refuses(at: Run, fresh: Fresh, kafka: Kafka) -> None:

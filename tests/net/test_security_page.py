@@ -30,14 +30,17 @@ def test_each_file_of_the_page_is_taken_whole(monkeypatch: pytest.MonkeyPatch) -
     # A file that is right is right where the library is missing.
     monkeypatch.setattr("pk.net.client.gssapi.library", lambda: None)
     for file in FILES:
-        if "security.protocol" in file:
+        if "sasl.mechanism" in file or "security.protocol" in file:
             parse(AdminConfig, file)
         else:
             BrokerConfig.parse({"node.id": "1", **file})
 
 
 def test_a_broker_whose_clients_log_in() -> None:
-    broker, client = file_with("sasl.enabled.mechanisms"), file_with("sasl.username")
+    broker, client = (
+        file_with("listener.name.clients.plain.sasl.jaas.config"),
+        file_with("sasl.username"),
+    )
     broker["listeners"] = "CLIENTS://127.0.0.1:0"
     alice = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "alice-secret"}
 

@@ -106,7 +106,7 @@ async def _show_plan(context: Context, options: "SparkExport") -> None:
             "end": end,
             "offsets": (end or 0) - begin,
         }
-        for tp, (begin, end) in found.items()
+        for tp, begin, end in ((tp, *found[tp]) for tp in tps if tp in found)
     ]
     context.show(listing(ExportPlanRow, rows))
     context.say("Nothing was written.")
