@@ -472,7 +472,7 @@ class Runtime:
         """Raises StartError."""
         await self._learn()
         try:
-            if self._embedded:
+            if self._alone:
                 assert self._controller is not None
                 await self.lifecycle.register_first(self._controller)
             else:
