@@ -148,7 +148,7 @@ def _topic(
                 isr_nodes=list(p.isr),
                 eligible_leader_replicas=list(p.elr),
                 # Where there is a leader, nobody waits for them.
-                last_known_elr=[] if p.leader != NO_LEADER else list(p.last_known_elr),
+                last_known_elr=[] if alive(p.leader) else list(p.last_known_elr),
                 offline_replicas=[node for node in p.replicas if not alive(node)],
             )
             for p in partitions

@@ -1,16 +1,15 @@
-"""What is wrong with a log that lost more than the end that a crash may tear, and what was cut off
-because of it.
+"""Marks logs that lost more than the torn end that a crash may leave, and keeps what was cut off.
 
-A crash takes what was not synced, so the last batches may be missing or torn: that is no damage. It
-is damage where whole batches lie behind one that is not, where a file is missing, where the log
-ends below what was once committed on this very disk, or where there is no log at all though there
-was one. Such a replica must not be preferred to a whole one (core/meta/unclean_recovery.py), also
-not after the next restart, when the log is sound again because it was cut. So it is marked, before
+A crash takes what was not synced, so the last batches may be missing or torn: that is no damage. A
+log is damaged if whole batches lie behind one that is not whole, if a file is missing, if the log
+ends below what was once committed on this disk, or if there is no log though the broker had one.
+Such a replica must not be preferred to a whole one (core/meta/unclean_recovery.py), not even after
+the next restart, when the log is sound again because it was cut. So the log is marked before
 anything is cut, and the mark stays until the replica is in sync again.
 
-What is cut off is kept beside the log, as long as the mark: the end of a segment is copied, whole
-segments are renamed. These are files of the partition's directory whose names end in `.damaged`;
-none of pk's or Kafka's tools reads them.
+What is cut off is kept beside the log as long as the mark: the end of a segment is copied, whole
+segments are renamed. These files are in the partition's directory and their names end in
+`.damaged`; no tool of pk or Kafka reads them.
 
 .pk_damaged    CBOR of [damage, log end after the cut, log end before it as far as it is known, high
                watermark as it was checkpointed, leader epoch of the last batch that is left]

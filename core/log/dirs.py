@@ -514,8 +514,8 @@ class LogDirs:
             log.closed_as = closed.document
         if (mark := log.mark) is not None:
             logger.error(
-                "%s is damaged: %s; it ends at %d, and ended at %d or behind it. What was cut off "
-                "is kept in %s until this replica is in sync again",
+                "%s is damaged: %s. It ends at %d and once reached %d or more. What was cut off is "
+                "kept in %s until this replica is in sync again",
                 tp, mark.damage.words, log.log_end_offset, mark.lost_offset, path,
             )  # fmt: skip
         elif log.recovered is not None and log.recovered.bytes_cut:

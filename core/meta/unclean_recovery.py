@@ -1,60 +1,62 @@
-"""Who leads a partition whose ISR and eligible leader replicas are gone: the replica whose log
-holds most (KIP-966, unclean recovery).
+"""Electing a leader when the ISR and the eligible leader replicas are empty: the replica with the
+longest log leads (KIP-966, unclean recovery).
 
-When everybody who was in sync came back without having shut down cleanly, nobody's log can be
-trusted for what it once had. The partition then has no leader until the logs have been compared.
-Each broker that holds a replica sees in its image that the partition has none, and reports to the
-controller how far its log goes (PkReplicaLogs). The broker reports by itself, and is not asked, so
-that a report is as easily made again: for a new controller, which knows of none, and for a broker
-that came back.
+A broker that returns without a clean shutdown may have lost records. If all in-sync replicas
+return like that, none of them is eligible to lead, and the partition has no leader until their logs
+have been compared. Each broker sees in its image that a partition without a leader has a replica
+there, and reports to the controller how far that log goes (PkReplicaLogs). The controller does not
+ask: a report that the broker sends by itself is as easily sent again, to a new controller, which
+has no reports, and after the broker returns.
 
-A *report* is good for one incarnation of the broker and one leader epoch of the partition. Within
-it nothing was appended or cut: a broker that acts upon an image without a leader neither leads nor
-follows, and the next leader begins another epoch.
+A *report* is valid for one incarnation of the broker and one leader epoch of the partition. During
+these nothing is appended to the log or cut from it: a broker that acts upon an image without a
+leader neither leads nor follows, and the next leader begins another epoch.
 
-*Needed* are the eligible replicas and those of `last_known_elr`. That is everybody who may be the
-only one with all that was acknowledged (partitions.py, rule 3). By `unclean.recovery.strategy`:
+The *needed* replicas are the eligible ones and those in `last_known_elr`: each of them may be the
+only one that still has all acknowledged records (partitions.py, rule 3). The key
+`unclean.recovery.strategy` says how long the partition waits for them:
 
-    Balanced    waits for all that are needed, however long
-    Aggressive  as Balanced, for `unclean.recovery.timeout.ms`; then goes on with those there are
-    None        waits for the last leader, and for nobody else
+    Balanced    until all needed replicas have reported, however long
+    Aggressive  the same, but at most for `unclean.recovery.timeout.ms`
+    None        until the last leader has reported
 
-Then the log leads that has the highest (leader epoch of its last batch, log end), among all
-replicas that are there and not only the needed ones. Of equal ones: one that was not found damaged,
-one that begins earliest, the last leader, the first in the list.
+Then the log with the highest (leader epoch of its last batch, log end) leads. All replicas that
+have reported are compared, not only the needed ones. If several are equal, these come first: logs
+without damage, the log that begins earliest, the last leader, the first in the list of replicas.
 
-Why an acknowledged record is on that log, if one of the needed members has its log whole. Call that
-log W. It holds every acknowledged record. Each log is, up to its end, a part of what some leader
-wrote, from its start: followers append in order, cut off what their leader does not have before
-they append in its epoch, and recovery cuts a damaged log where the damage begins. So two logs that
-hold batches of the same epoch agree up to the end of the shorter one within that epoch. Let E be
-the elected log, with (epoch, end) not below W's.
+Proof sketch: the elected log has every acknowledged record if one needed replica has its log whole.
+Let W be that log: it has every acknowledged record. Every log is, from its start to its end, a part
+of what some leader wrote. Followers append in order, and cut off what their leader does not have
+before they append in its epoch. Recovery cuts a damaged log where the damage begins. So two logs
+with batches of the same epoch agree, within that epoch, up to the end of the shorter one. Let E be
+the elected log; its (epoch, end) is not below that of W.
 
-- The same last epoch: E is as long as W, and agrees with it up to W's end.
-- A later last epoch e: E holds a batch that the leader of e wrote, thus all that this leader had
-  when its epoch began. It had everything acknowledged up to then (it was elected by these rules).
-  Nothing was acknowledged in e or after it that W lacks, and W has nothing of e. So E has all.
+- If the last epochs are equal, E is at least as long as W, and agrees with it up to W's end.
+- If the last epoch e of E is later, then E has a batch that the leader of e wrote, and so all that
+  this leader had when e began: every record acknowledged until then, since this leader was elected
+  by the same rules. Nothing was acknowledged in e or later, because W has nothing of e.
 
-What unclean elections lost is no part of this: the epoch that they begin is above what they lost.
+The proof does not cover unclean elections that gave records up; the epoch that such an election
+begins is above the lost records.
 
 Cases:
 
-- One replica leads at once, whatever it holds; its broker logs what was damaged.
-- With min.insync.replicas=1 only the last leader is needed, unless it may not have known yet that
-  it was alone.
-- A needed member that never returns: Balanced waits and says for whom. An operator decides.
-- A replica that was out of the ISR and has more leads: by the argument above it has everything.
-- All needed ones are damaged, or all logs end below what one of them knew as committed: something
-  was lost. The other replicas are waited for as well, then the longest log leads, and the loss is
-  logged as an error. With the strategy None an operator decides.
-- A compacted log keeps its end and the epoch of its last batch. Damage in its middle is cut there,
-  as in any log.
-- Transactions: markers are records, and what is acknowledged has them.
-- Internal topics are as any topic. Their coordinators load from the elected log.
+- A single replica leads at once, whatever its log holds. Its broker logs damage.
+- With min.insync.replicas=1 only the last leader is needed, unless that leader may not have known
+  yet that it was alone.
+- A needed replica never returns: Balanced waits, and says for which broker. An operator decides.
+- A replica outside the ISR has more than the others: it leads; by the proof it has everything.
+- All needed replicas are damaged, or all logs end below a known high watermark: records are lost.
+  The partition waits for its other replicas too; then the longest log leads, and the controller
+  logs an error. With the strategy None an operator decides.
+- Compaction keeps the end of a log and the epoch of its last batch. Damage in the middle of a
+  compacted log is cut there, as in any log.
+- Transactions: markers are records, so the elected log has those that were acknowledged.
+- Internal topics are like any topic. Their coordinators load from the elected log.
 - The metadata log has no ISR; its store knows what it holds (embedded: core/log/damage.py).
-- `unclean.leader.election.enable` asks for less: the first that is there leads, at once.
-- An operator who elects (ElectLeaders, unclean) gets the longest log of those that are there, or
-  the replica that was named (PkUncleanRecovery).
+- `unclean.leader.election.enable=true` promises nothing: the first replica that is there leads.
+- An operator elects (ElectLeaders, unclean): the longest of the reported logs leads, or the replica
+  that the operator named (PkUncleanRecovery).
 """
 
 from collections.abc import Iterator, Mapping

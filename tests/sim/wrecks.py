@@ -146,6 +146,11 @@ class Wrecks:
         while True:
             await trio.sleep(self._random.expovariate(1 / AFTER_S))
             brokers = [n for n in self._nodes if n.config.is_broker]
+            if self._random.random() < 0.5:
+                # While some lag behind, or lead on without knowing that they do not.
+                if self._spared(up=True) is not None:
+                    self._crash_all(brokers)
+                continue
             while not self._is_well(brokers):  # noqa: ASYNC110 - many things make it so
                 await trio.sleep(0.1)
             if self._random.random() < 0.3:
@@ -190,12 +195,13 @@ class Wrecks:
 
     def _crash_all(self, brokers: list[SimNode]) -> None:
         """All at once, as far as the promise goes, maybe the controller too."""
+        spared = self._spared(up=True)
         for node in self._nodes:
             if node.config.is_broker or self._random.random() < 0.5:
                 node.resume()
                 if node.up:
                     node.kill()
-        self._wreck(brokers, CRASHED)
+        self._wreck(brokers, CRASHED, spared or set())
         self._count("wreck")
 
     async def _stop_all(self, brokers: list[SimNode]) -> None:
@@ -204,11 +210,10 @@ class Wrecks:
         if any(node.up for node in brokers):
             self._restart()
         else:
-            self._wreck(brokers, ANY_TIME)
+            self._wreck(brokers, ANY_TIME, self._spared() or set())
             self._count("wreck after a stop")
 
-    def _wreck(self, brokers: list[SimNode], harms: dict[str, Harm]) -> None:
-        spared = self._spared()
+    def _wreck(self, brokers: list[SimNode], harms: dict[str, Harm], spared: set[int]) -> None:
         for node in brokers:
             if node.node_id not in spared and self._random.random() < 0.9:
                 self._harm(node, harms)
@@ -222,14 +227,27 @@ class Wrecks:
             if not node.up:
                 self._faults.restart_later(node)
 
-    def _spared(self) -> set[int]:
-        """Of each partition one that was in sync last."""
+    def _spared(self, *, up: bool = False) -> set[int] | None:
+        """Of each partition one that was in sync last, with `up` one that is running; None where
+        there is none."""
         spared: set[int] = set()
         image = self._history.metadata.image
+        epochs = {node: broker.broker_epoch for node, broker in image.brokers.items()}
+        running = {
+            n.node_id
+            for n in self._nodes
+            if n.broker is not None
+            and not n.disk_failed
+            and n.broker.broker_epoch == epochs.get(n.node_id)
+        }
         for _, topic in sorted(image.topics.items()):
             for p in topic.partitions:
                 members = [*p.isr, *(n for n in p.elr if n not in p.isr)]
-                if len(p.replicas) > 1 and members and not spared.intersection(members):
+                if up:
+                    members = [n for n in p.isr if n in running]
+                if len(p.replicas) > 1 and not spared.intersection(members):
+                    if not members:
+                        return None
                     spared.add(self._random.choice(members))
         return spared
 

@@ -1,9 +1,9 @@
-"""Reports to the controller how far logs go: of partitions without a leader, whose next one is the
-replica with the longest log (core/meta/unclean_recovery.py), and of logs that were found damaged.
+"""Reports logs to the controller: those of partitions without a leader, since the replica with the
+longest log leads next (core/meta/unclean_recovery.py), and those that were found damaged.
 
-A partition whose image has no leader is neither led nor followed here, so its log stays as it was
-reported until another image comes. Each is reported once to each controller, in each incarnation
-and leader epoch. A report that fails is made again.
+This broker neither leads nor follows a partition without a leader, so the log stays as it was
+reported until another image comes. Each log is reported once to each controller, in each
+incarnation and leader epoch. A report that fails is sent again.
 """
 
 from __future__ import annotations
