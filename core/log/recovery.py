@@ -30,7 +30,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 from pk.core.lazy_dataclass import dataclass
-from pk.core.log.checked_bytes import READ_BYTES, checked_batches
+from pk.core.log.checked_bytes import READ_BYTES, checked_batches, header_of
 from pk.core.log.checkpoints import PARTITION_METADATA
 from pk.core.log.damaged import MARK, Damage, Keeper
 from pk.core.log.epochs import EpochStart, LeaderEpochs
@@ -52,6 +52,9 @@ from pk.core.log.segment import (
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import (
     CONTROL_BIT,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
     BatchHeader,
     CorruptBatch,
     Record,
@@ -218,8 +221,10 @@ def check_segment(
                 break
             if header.base_offset < end_offset or header.last_offset > offset_max:
                 break
+            if header.leader_epoch < NO_EPOCH:
+                break
             leap = None
-            if header.base_offset > end_offset or header.leader_epoch > latest:
+            if header.base_offset > end_offset or header.leader_epoch != latest:
                 leap = _Leap(position, end_offset, latest, header)
             place = BatchPlace(header.last_offset, header.base_offset, position)
             segment.note(place, header.size, header.max_timestamp, index_interval_bytes)
@@ -233,7 +238,7 @@ def check_segment(
                 progress.checked(end_position - reported)
                 reported = end_position
         else:
-            if dense and leap is not None and leap.header.base_offset > leap.offset:
+            if leap is not None and leap.is_odd_at_end(following, dense=dense):
                 odd = leap.position
     if odd is not None and limit is None and not rewritten:
         return check_segment(
@@ -253,13 +258,13 @@ def check_segment(
 
 
 class _Leap(NamedTuple):
-    """A batch that begins behind the end of the one before it, or in a later leader epoch."""
+    """A batch that begins behind the end of the one before it, or is of another leader epoch."""
 
     position: int
     offset: int
     """Where the batch before ended."""
     epoch: int
-    """Its leader epoch."""
+    """The latest leader epoch before."""
     header: BatchHeader
 
     def is_odd(self, following: BatchHeader) -> bool:
@@ -267,7 +272,16 @@ class _Leap(NamedTuple):
         count = self.header.last_offset_delta + 1
         if following.base_offset < self.header.next_offset:
             return following.base_offset == self.offset + count
-        return max(self.epoch, 0) <= following.leader_epoch < self.header.leader_epoch
+        epoch, own = following.leader_epoch, self.header.leader_epoch
+        return max(self.epoch, 0) <= epoch < own or 0 <= own < self.epoch <= epoch
+
+    def is_odd_at_end(self, following: Sequence[Segment], *, dense: bool) -> bool:
+        """The same of the last batch of a segment, by the first batch of the next one."""
+        for segment in following[:1]:
+            chunk = segment.file.pread(HEADER_BYTES, 0)
+            if len(chunk) == HEADER_BYTES and chunk[MAGIC_AT] == MAGIC:
+                return self.is_odd(header_of(chunk, 0))
+        return dense and self.header.base_offset > self.offset
 
 
 def has_no_producers(found: Found, checked: Cut) -> bool:

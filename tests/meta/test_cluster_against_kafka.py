@@ -97,7 +97,8 @@ def reported(asking: Asking, name: str) -> tuple[Any, ...]:
 
 def ours(image: MetadataImage) -> tuple[Any, ...]:
     p = first(image)
-    return list(p.replicas), set(p.isr), p.leader, set(p.elr), list(p.last_known_elr)
+    last = p.last_known_elr[:1] if p.leader < 0 else ()  # theirs is the last leader alone
+    return list(p.replicas), set(p.isr), p.leader, set(p.elr), list(last)
 
 
 def alike(asking: Asking, name: str, image: MetadataImage, ordered: int = 99) -> None:
