@@ -88,6 +88,7 @@ DIFFERENCES: Mapping[str, str] = {
     # with them writes the default into the cluster's own configs.
     r".*/min\.insync\.replicas/.*": "written by Apache when it formats a cluster",
     r"all configs of the broker/pk\..*": "keys of pk's own",
+    r"all configs of the broker/unclean\.recovery\..*": "of KIP-966; 4.3.1 does not have them yet",
     r"all configs of the broker/(advertised\.)?listeners/.*": "addresses, and a controller's",
     r"all configs of the broker/(controller\..*|process\.roles|broker\.id)/.*": OWN_SETTING,
     r"all configs of the broker/listener\.security\.protocol\.map/.*": OWN_SETTING,
