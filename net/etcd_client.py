@@ -1,16 +1,14 @@
 """Requests to etcd by its JSON gateway (`/v3/…`, since etcd 3.4): POST, and keys and values in
 base64.
 
-The gateway is part of every etcd, and JSON over HTTP needs nothing but what pk serves its schema
-registry with; etcd's own protocol, gRPC, has no client for trio. A request costs etcd half a
-millisecond more this way.
+Every etcd has the gateway, and pk has a client for HTTP on trio already; gRPC, etcd's own protocol,
+has none.
 
-A request goes to one server. Where that one refuses connections, breaks off, says nothing for a
-while, or says that it has no leader, the next is asked, and so on until the time is over; the one
-that answered last is asked first the next time. So one server that dies or hangs costs a request
-`try_s` at most. What was asked may then have happened twice, or once though the answer to the
-second request refuses it: `doubt` says so. Every request of ours means the same however often it
-is sent.
+A request goes to one server. If that server refuses connections, breaks off, does not answer for a
+while, or has no leader, the next one is asked, and so on until the time is over; the server that
+answered last is asked first the next time. So a server that dies or hangs delays a request by
+`try_s` at most. The request may then have taken effect twice, or once although the second answer
+refuses it: `doubt` says so. Every request of the store means the same however often it is sent.
 """
 
 from __future__ import annotations
@@ -50,8 +48,9 @@ UNAUTHENTICATED: Final = 16
 _FINAL: Final = frozenset(
     {INVALID_ARGUMENT, NOT_FOUND, 6, 7, FAILED_PRECONDITION, OUT_OF_RANGE, 12}
 )
-"""What another server would say too, and nothing happened. The rest passes (14 is a server without
-a leader, 4 one whose cluster does not answer in time), and may have happened."""
+"""Refusals that another server would repeat, of requests that did not happen. After the other codes
+(14 is a server without a leader, 4 a cluster that does not answer in time) the request may have
+happened, and is sent again."""
 
 
 class EtcdUnreachable(StoreFailed):

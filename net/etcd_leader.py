@@ -1,8 +1,8 @@
-"""Who the controller is, from etcd: one key, read every few seconds and watched in between.
+"""The controller's address, from etcd: one key, read every few seconds and watched in between.
 
-A watch alone is not believed: one on a server that hangs or is cut off says nothing, for ever. So
-each lasts `LOOK_S` at most, and the key is read again, from another server if need be. The watch
-is what makes a change known within milliseconds.
+A watch alone is not enough: one on a server that hangs or is cut off stays silent for ever. So each
+lasts `LOOK_S` at most, and then the key is read again, from another server if necessary. The watch
+makes a change known within milliseconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LeaderKey:
     """That revision."""
 
     modified_at: int = 0
-    """The revision of its last change; 0 where there is no such key."""
+    """The revision of its last change; 0 if there is no such key."""
 
     value: bytes = b""
 

@@ -1,9 +1,9 @@
-"""A lease of etcd's, which what hangs on it does not outlive for long: how a controller that is
-gone loses its leadership.
+"""A lease of etcd's: keys that hang on it are removed soon after its holder falls silent, so a
+controller that is gone loses its leadership.
 
-etcd counts the lease's time from when it had a request of ours; we count from when we sent it. So
-`lasts` is over here before it can be over there, unless this process itself stood still; what must
-not happen then is left to etcd to refuse (see etcd.py).
+etcd counts the lease's time from when it received a request, this process from when it sent it. So
+the lease ends here before it can end there, unless this process itself stood still; etcd refuses
+what it tries after that (see etcd.py).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What lets a node campaign for the controller's leadership, and find who has it, as
-`pk.metadata.store` says."""
+"""The parts with which a node campaigns for the controller's leadership and finds its holder, by
+`pk.metadata.store`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Closing = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The parts of a node for that; none of them where the store is embedded."""
+    """Those parts; with the embedded store there are none."""
 
     store: MetadataStore | None = None
     """For a controller. The runtime closes it."""
@@ -28,14 +28,14 @@ class Leadership:
     locator: Locator | None = None
 
     close: Closing | None = None
-    """Closes what the runtime does not know of."""
+    """Closes connections that the runtime does not close."""
 
 
 def leadership_of(
     config: BrokerConfig, controllers: Sequence[BoundListener], nursery: trio.Nursery
 ) -> Leadership:
-    """What a node whose controller has these listeners needs. Tasks run in the nursery. Raises
-    StartError."""
+    """The parts for a node whose controller has these listeners. Their tasks run in the nursery.
+    Raises StartError."""
     address = config.pk_metadata_store
     if address == EMBEDDED:
         return Leadership()
