@@ -182,7 +182,12 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
         with trio.open_signal_receiver(*ending_signals()) as signals:
             async with trio.open_nursery() as nursery:
                 supervisor = Supervisor(
-                    state, plan.config_of, nursery, memory=options.memory, say=_say
+                    state,
+                    plan.config_of,
+                    nursery,
+                    memory=options.memory,
+                    restart=not options.no_restart,
+                    say=_say,
                 )
 
                 async def run() -> None:

@@ -42,6 +42,8 @@ STOPPING: Final = "stopping"
 STOPPED: Final = "stopped"
 DEAD: Final = "dead"
 """It ended without a request to."""
+RESTARTING: Final = "restarting"
+"""It ended without a request to, and is started again after a pause."""
 
 
 @dataclass(slots=True)

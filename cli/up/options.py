@@ -99,5 +99,12 @@ class Up:
             ),
         ),
     ] = None
+    no_restart: Annotated[
+        bool,
+        Option(
+            "--no-restart",
+            help="Do not start a node of several brokers again that ends by itself.",
+        ),
+    ] = False
     config_file: PropertiesFile = None
     properties: BrokerProperties = ()

@@ -3,7 +3,8 @@ them, and handles commands.
 
 Each node is a process (`cli/up/child.py`) in its own process group, so that Ctrl-C reaches only the
 parent, which knows the order in which to stop: the brokers together, then the controller. A node
-that ends by itself is reported but not restarted, as with Kafka; `pk broker start` starts it again.
+that ends by itself is reported, and started again after a pause that grows while it does not last;
+a node that was ended by a command stays down until a command starts it.
 The parent prints what nodes write to standard error, each line prefixed with the node's name.
 """
 
@@ -24,6 +25,7 @@ from pk.cli.up import cluster_files
 from pk.cli.up.cluster_files import (
     DEAD,
     PAUSED,
+    RESTARTING,
     RUNNING,
     STARTING,
     STOPPED,
@@ -36,6 +38,13 @@ CONTROLLER: Final = 0
 """The id of the node that is only a controller."""
 
 LINE_BYTES_MAX: Final = 1 << 16
+
+PAUSE_S_MIN: Final = 1.0
+PAUSE_S_MAX: Final = 60.0
+"""Until a node that ended by itself is started again, doubling each time."""
+
+STEADY_S: Final = 60.0
+"""After running for so long, the next end of a node is a first one."""
 
 ConfigOf = Callable[[NodeState], Mapping[str, str]]
 """The config of a node; called when it starts, since the controller's address is not known
@@ -51,6 +60,8 @@ class _Child:
         self.ended = trio.Event()
         self.asked = False
         """Whether its end was requested."""
+        self.ready_at = 0.0
+        """The time when it was ready."""
 
 
 class Supervisor:
@@ -63,18 +74,25 @@ class Supervisor:
         nursery: trio.Nursery,
         *,
         memory: bool,
+        restart: bool,
         say: Callable[[str], None],
     ) -> None:
-        """`say` prints a line for the user."""
+        """`restart`: whether nodes that end by themselves are started again. `say` prints a line
+        for the user."""
         self.state = state
         self._config_of = config_of
         self._nursery = nursery
         self._memory = memory
+        self._restart = restart
         self._say = say
         self._children: dict[int, _Child] = {}
         self._spawning: set[int] = set()
         """Nodes whose process is being started: a second request for one is refused, instead of
         starting it twice."""
+        self._returning: dict[int, trio.CancelScope] = {}
+        """Nodes that are started again, and what stops that."""
+        self._pauses_s: dict[int, float] = {}
+        """The last pause of each."""
         self._width = max(len(name_of(node)) for node in state.nodes)
 
     async def start_all(self) -> None:
@@ -93,6 +111,7 @@ class Supervisor:
 
     async def stop_all(self) -> None:
         """Drains the brokers, all at once, then stops the controller."""
+        self._restart_no_more()
         nodes = self.state.nodes
         for together in (
             [node for node in nodes if node.node != CONTROLLER],
@@ -105,6 +124,7 @@ class Supervisor:
 
     def kill_all(self) -> None:
         """Kills every node."""
+        self._restart_no_more()
         for child in self._children.values():
             child.asked = True
             child.process.kill()
@@ -151,7 +171,11 @@ class Supervisor:
             if runs:
                 raise CommandError(f"{name} is already running, as process {node.pid}.")
         elif not runs and do != "restart":
-            raise CommandError(f"{name} is not running.")
+            if do not in ("stop", "kill") or not self._leave(node):
+                raise CommandError(f"{name} is not running.")
+            self._move(node, STOPPED)
+            return
+        self._leave(node)
         match do:
             case "start":
                 await self._start(node)
@@ -191,6 +215,18 @@ class Supervisor:
         child.asked = True
         child.process.kill()
         await child.ended.wait()
+
+    def _leave(self, node: NodeState) -> bool:
+        """Whether the node was about to be started again; it is not any more."""
+        scope = self._returning.pop(node.node, None)
+        if scope is not None:
+            scope.cancel()
+        return scope is not None
+
+    def _restart_no_more(self) -> None:
+        self._restart = False
+        for node in self.state.nodes:
+            self._leave(node)
 
     def _signal(self, node: NodeState, number: int) -> None:
         self._children[node.node].process.send_signal(number)
@@ -245,12 +281,50 @@ class Supervisor:
         if self._children.get(node.node) is child:
             del self._children[node.node]
         node.pid = None
-        self._move(node, STOPPED if child.asked else DEAD)
+        died = not child.asked and child.ready.is_set()
+        pause_s = self._next_pause(node, child) if died and self._keeps(node) else None
+        ended = DEAD if pause_s is None else RESTARTING
+        self._move(node, STOPPED if child.asked else ended)
         # Printed after the state is written, so that a reader of the line finds the new state.
-        if not child.asked and child.ready.is_set():
-            again = f"`pk broker start {node.node}` starts it again"
+        if died:
+            again = (
+                f"`pk broker start {node.node}` starts it again"
+                if pause_s is None
+                else f"it is started again in {pause_s:g} s"
+            )
             self._say(f"{name_of(node)} (process {child.process.pid}) {_how(status)}; {again}")
+        if pause_s is not None:
+            self._returning[node.node] = scope = trio.CancelScope()
+            self._nursery.start_soon(self._bring_back, node, pause_s, scope)
         child.ended.set()
+
+    def _keeps(self, node: NodeState) -> bool:
+        """Whether the node is started again. A controller whose metadata was only in its memory
+        would begin another cluster."""
+        return self._restart and not (self._memory and node.node == CONTROLLER)
+
+    def _next_pause(self, node: NodeState, child: _Child) -> float:
+        last_s = self._pauses_s.get(node.node, 0.0)
+        if trio.current_time() - child.ready_at >= STEADY_S:
+            last_s = 0.0
+        pause_s = self._pauses_s[node.node] = min(max(2 * last_s, PAUSE_S_MIN), PAUSE_S_MAX)
+        return pause_s
+
+    async def _bring_back(self, node: NodeState, pause_s: float, scope: trio.CancelScope) -> None:
+        """Starts a node that ended by itself, after a pause, until it is ready."""
+        with scope:
+            while True:
+                await trio.sleep(pause_s)
+                try:
+                    await self._start(node)
+                except (CommandError, OSError) as e:
+                    pause_s = self._pauses_s[node.node] = min(2 * pause_s, PAUSE_S_MAX)
+                    self._move(node, RESTARTING)
+                    self._say(f"{str(e).rstrip('.')}; it is started again in {pause_s:g} s")
+                else:
+                    break
+        if self._returning.get(node.node) is scope:
+            del self._returning[node.node]
 
     async def _read_ready(self, node: NodeState, child: _Child) -> None:
         stream, data = child.process.stdout, b""
@@ -263,6 +337,7 @@ class Supervisor:
                     if not child.ready.is_set() and line.startswith(b"{"):
                         node.address = json.loads(line)["address"]
                         self._move(node, RUNNING)
+                        child.ready_at = trio.current_time()
                         child.ready.set()
 
     async def _pass_on(self, node: NodeState, child: _Child) -> None:

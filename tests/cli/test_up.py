@@ -3,12 +3,13 @@ together."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from shapes import check_json
 from up_process import WAIT_S, Cluster
 
 from pk.cli.runtime.exits import CommandError
+from pk.cli.up import supervisor as supervisor_module
 from pk.cli.up.cluster_files import ClusterState, NodeState, read_state
 from pk.cli.up.supervisor import Supervisor
 
@@ -54,7 +56,7 @@ def await_end(pids: list[int]) -> None:
 def test_brokers_come_up_are_killed_restarted_and_go(
     cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
 ) -> None:
-    up = cluster("--brokers", "2")
+    up = cluster("--brokers", "2", "--no-restart")
     assert up.line.startswith("Cluster of 2 brokers is ready"), up.said
     assert len(up.bootstrap.split(",")) == 2
     nodes = nodes_of(pk)
@@ -134,7 +136,9 @@ def test_a_node_that_dies_before_it_gets_its_configs_is_said_not_to_have_started
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            supervisor = Supervisor(state, config_of, nursery, memory=True, say=lambda _: None)
+            supervisor = Supervisor(
+                state, config_of, nursery, memory=True, restart=False, say=lambda _: None
+            )
             with pytest.raises(CommandError, match="broker 1 did not start"):
                 await supervisor.start_all()
             supervisor.kill_all()
@@ -155,7 +159,9 @@ def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            supervisor = Supervisor(state, lambda _: config, nursery, memory=True, say=say)
+            supervisor = Supervisor(
+                state, lambda _: config, nursery, memory=True, restart=False, say=say
+            )
             await supervisor.start_all()
             assert node.pid is not None
             os.kill(node.pid, signal.SIGKILL)
@@ -165,6 +171,103 @@ def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
     ((line, then),) = reported
     assert "was killed by SIGKILL" in line
     assert (then.state, then.pid) == ("dead", None)
+
+
+class Supervised:
+    """A node that is a cluster by itself, and ends as soon as it is told to."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(supervisor_module, "PAUSE_S_MIN", 0.1)
+        self.directory = str(directory)
+        self.node = NodeState(1, "broker,controller", self.directory)
+        self.said: list[str] = []
+        self._heard = trio.Event()
+        self._config = config_in(directory)
+
+    @contextlib.asynccontextmanager
+    async def run(self, *, restart: bool = True) -> AsyncIterator[Supervisor]:
+        """It is ready."""
+        state = ClusterState(os.getpid(), self.directory, 1, "embedded", "", [self.node])
+        async with trio.open_nursery() as nursery:
+            supervisor = Supervisor(
+                state,
+                lambda _: self._config,
+                nursery,
+                memory=False,
+                restart=restart,
+                say=self._hear,
+            )
+            await supervisor.start_all()
+            yield supervisor
+            supervisor.kill_all()
+            await supervisor.all_ended()
+            nursery.cancel_scope.cancel()
+
+    def kill(self) -> None:
+        """What somebody else does to its process."""
+        assert self.node.pid is not None
+        os.kill(self.node.pid, signal.SIGKILL)
+
+    async def hears(self, text: str) -> None:
+        """Wait until the last line said has the text."""
+        with trio.fail_after(WAIT_S):
+            while not self.said or text not in self.said[-1]:
+                await self._heard.wait()
+
+    def _hear(self, line: str) -> None:
+        self.said.append(line)
+        heard, self._heard = self._heard, trio.Event()
+        heard.set()
+
+
+def test_a_node_that_dies_is_started_again_after_pauses_that_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        one = Supervised(tmp_path, monkeypatch)
+        async with one.run():
+            for pause in ("0.1", "0.2"):
+                one.kill()
+                await one.hears(f"was killed by SIGKILL; it is started again in {pause} s")
+                await one.hears("broker 1 is ready at ")
+            assert (one.node.state, one.node.starts) == ("running", 3)
+            # It has run for long, and the next time it does not even start.
+            monkeypatch.setattr(supervisor_module, "STEADY_S", 0.0)
+            one._config["log.dirs"] = str(tmp_path / "pk-cluster.json")
+            one.kill()
+            await one.hears("in 0.1 s")
+            await one.hears("broker 1 did not start; it is started again in 0.2 s")
+            await one.hears("broker 1 did not start; it is started again in 0.4 s")
+            assert one.node.state == "restarting"
+
+    trio.run(main)
+
+
+def test_a_node_that_a_command_ends_stays_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        one = Supervised(tmp_path, monkeypatch)
+        async with one.run() as supervisor:
+            answers = supervisor.state.answers
+            await supervisor._answer("a", "kill", 1)
+            assert (one.node.state, one.said) == ("stopped", [])
+            await supervisor._answer("b", "start", 1)
+            # While it is about to be started again, a command decides.
+            for do, state in (("stop", "stopped"), ("start", "running")):
+                if one.node.state == "stopped":
+                    await supervisor._answer("again", "start", 1)
+                monkeypatch.setattr(supervisor_module, "PAUSE_S_MIN", 3600.0)
+                monkeypatch.setattr(supervisor_module, "PAUSE_S_MAX", 3600.0)
+                one.kill()
+                await one.hears("in 3600 s")
+                assert one.node.state == "restarting"
+                await supervisor._answer(do, do, 1)
+                assert one.node.state == state
+                assert not supervisor._returning
+            assert set(answers.values()) == {None}
+
+    trio.run(main)
 
 
 def test_one_who_asks_for_a_node_that_is_being_started_is_refused(tmp_path: Path) -> None:
@@ -178,7 +281,9 @@ def test_one_who_asks_for_a_node_that_is_being_started_is_refused(tmp_path: Path
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            supervisor = Supervisor(state, config_of, nursery, memory=True, say=lambda _: None)
+            supervisor = Supervisor(
+                state, config_of, nursery, memory=True, restart=False, say=lambda _: None
+            )
             async with trio.open_nursery() as asking:
                 for number in ("a", "b"):
                     asking.start_soon(supervisor._answer, number, "start", 1)
