@@ -372,10 +372,10 @@ class EtcdStore:
         return end
 
     def _leader_read(self, key: LeaderKey) -> None:
-        """What the locator read."""
-        before, self._seen = self._seen, key
-        if key.modified_at != before.modified_at:
-            self._look_again.set()
+        """What the locator read. A candidate looks again whatever that was: between two reads of
+        the locator another controller may have come and gone, and the candidate seen that one."""
+        self._seen = key
+        self._look_again.set()
         leadership = self._leadership
         if leadership is not None and self._is_over(leadership, key):
             self._give_up("somebody else campaigned", tell=True)

@@ -33,6 +33,7 @@ from pk.core.meta.store import Fenced, Leader, StoreFailed, StoreFull
 from pk.net import etcd as module
 from pk.net.etcd import EtcdStore
 from pk.net.etcd_client import EtcdClient
+from pk.net.etcd_leader import LeaderKey
 from pk.net.etcd_tls import tls_of
 
 TEST_S = 240.0
@@ -207,6 +208,27 @@ def test_a_process_that_is_started_again_need_not_wait_for_its_own_lease(
             await before.append(epoch, 0, [allocated(1)])
         await after.close()
         await before.close()
+
+    run(main, stores)
+
+
+def test_a_controller_that_comes_and_goes_between_two_looks_keeps_nobody_waiting(
+    stores: EtcdStores,
+) -> None:
+    """The locator finds no leader, twice; in between the candidate found one."""
+
+    async def main() -> None:
+        first, second = stores.make(1), stores.make(2)
+        second.locator.follow()
+        second.locator.stop()  # from here on this test is what looks
+        second._leader_read(LeaderKey(1))
+        await first.campaign(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(second.campaign, 2)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            await first.close()
+            second._leader_read(LeaderKey(1))
+        await second.close()
 
     run(main, stores)
 
