@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
 
 import trio
 
@@ -15,14 +16,21 @@ from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.terminal.text import folded_addresses
 from pk.cli.up import cluster_files
-from pk.cli.up.cluster_files import ClusterState, NodeState
+from pk.cli.up.cluster_files import ETCD, ClusterState, NodeState
+from pk.cli.up.etcd import (
+    member_job,
+    members_of,
+    metadata_store,
+    required_program,
+    store_keys,
+)
 from pk.cli.up.node import HOST, PORT, broker_config, check_port, exit_of_server, remove_tree
 from pk.cli.up.options import Up
 from pk.cli.up.schema_registry import serve_beside
 from pk.cli.up.secure import CONTROLLER as LISTENER
 from pk.cli.up.secure import LISTENER as SECURED_LISTENER
 from pk.cli.up.secure import Secured, check_keys, is_secured
-from pk.cli.up.supervisor import CONTROLLER, Supervisor, name_of
+from pk.cli.up.supervisor import CONTROLLER, Supervisor
 from pk.net.endings import drop_dead_terminal, ending_signals
 
 EMBEDDED = "embedded"
@@ -85,6 +93,15 @@ def _given(options: Up, count: int) -> dict[str, str]:
     return given | dict(options.properties)
 
 
+def _store(options: Up, found: ClusterState | None) -> str:
+    """Where the metadata is: --store, or where the directory's cluster has it. Raises Unusable."""
+    had = found.store if found is not None else None
+    store = options.store or had or EMBEDDED
+    if had is not None and had.partition(":")[0] != store.partition(":")[0]:
+        raise Unusable(f"{options.data} has its metadata in {had}; it cannot be moved to {store}.")
+    return store
+
+
 class _Plan:
     """The config of each node of the cluster."""
 
@@ -102,7 +119,14 @@ class _Plan:
         self._port = port
         self._memory = memory
         self._nodes = nodes
+        self._members = [node for node in nodes if node.role == ETCD]
         self._secured = secured
+
+    def job_of(self, node: NodeState) -> dict[str, Any]:
+        """What the process of a node that starts now is told."""
+        if node.role == ETCD:
+            return member_job(required_program(), node, self._members, self._secured)
+        return {"config": self.config_of(node), "memory": self._memory}
 
     def config_of(self, node: NodeState) -> dict[str, str]:
         """The config for a node that starts now, which keeps the address that it had before."""
@@ -126,14 +150,16 @@ class _Plan:
         if self._store == EMBEDDED:
             address = next(n.address for n in self._nodes if n.node == CONTROLLER)
             config["controller.quorum.bootstrap.servers"] = address or f"{HOST}:1"
-        else:
-            config["pk.metadata.store"] = self._store
-            config["listeners"] += f",{LISTENER}://{HOST}:0"
-        return config
+            return config
+        config["listeners"] += f",{LISTENER}://{HOST}:0"
+        if self._store != ETCD:
+            return config | {"pk.metadata.store": self._store}
+        config["pk.metadata.store"] = metadata_store(self._members)
+        return config | store_keys(self._secured, str(node.node))
 
 
-def _nodes(directory: str, count: int, store: str) -> list[NodeState]:
-    nodes: list[NodeState] = []
+def _nodes(directory: str, count: int, store: str, found: ClusterState | None) -> list[NodeState]:
+    nodes: list[NodeState] = members_of(directory, count, found) if store == ETCD else []
     if store == EMBEDDED:
         nodes.append(NodeState(CONTROLLER, "controller", os.path.join(directory, "controller")))
     role = "broker" if store == EMBEDDED else "broker,controller"
@@ -145,12 +171,15 @@ def _nodes(directory: str, count: int, store: str) -> list[NodeState]:
 async def up_cluster(context: Context, options: Up, count: int) -> int:
     """Runs the cluster until a signal arrives, then drains it; a second signal ends it at once."""
     started = time.monotonic()
-    given, store = _given(options, count), options.store or EMBEDDED
+    found = cluster_files.read_state(options.data) if options.data is not None else None
+    given, store = _given(options, count), _store(options, found)
     port = check_port(PORT if options.port is None else options.port)
     check_port(port + count - 1)
     temporary = tempfile.mkdtemp(prefix="pk-") if options.data is None else None
     directory = _absolute(temporary or str(options.data))
-    nodes = _nodes(directory, count, store)
+    nodes = _nodes(directory, count, store, found)
+    if store == ETCD:
+        _say(f"The metadata is in etcd ({required_program()}), data in {directory}/etcd-*")
     listed: str | None = None
     with contextlib.ExitStack() as stack:
         if temporary is not None:
@@ -162,10 +191,9 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
             if temporary is not None:
                 stack.callback(secured.close)
         plan = _Plan(given, store, port, options.memory, nodes, secured)
-        for node in nodes:
-            broker_config(
-                plan.config_of(node)
-            )  # so that an error is reported once, not by every node
+        for node in nodes:  # so that an error is reported once, not by every node
+            if node.role != ETCD:
+                broker_config(plan.config_of(node))
         try:
             os.makedirs(directory, exist_ok=True)
             stack.callback(os.close, cluster_files.hold(directory))
@@ -183,7 +211,7 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
             async with trio.open_nursery() as nursery:
                 supervisor = Supervisor(
                     state,
-                    plan.config_of,
+                    plan.job_of,
                     nursery,
                     memory=options.memory,
                     restart=not options.no_restart,
@@ -282,7 +310,7 @@ def _say(line: str) -> None:
 
 def _show(state: ClusterState) -> None:
     rows = [("NODE", "ADDRESS", "PROCESS")]
-    rows += [(name_of(node), node.address or "", str(node.pid)) for node in state.nodes]
+    rows += [(node.name, node.address or "", str(node.pid)) for node in state.nodes]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     for name, address, pid in rows:
         _say(f"{name:<{widths[0]}}  {address:<{widths[1]}}  {pid}")

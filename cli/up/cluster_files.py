@@ -5,7 +5,7 @@ control it.
     DIR/pk-cluster.json   the nodes and their state; each change replaces the file
     DIR/pk-cluster.pipe   commands for `pk up`, a line of JSON each:
                           {"id": …, "do": "kill", "node": 2}
-    DIR/controller, DIR/broker-1, DIR/broker-2, …
+    DIR/controller, DIR/broker-1, DIR/broker-2, …, DIR/etcd-101, …
 
 The response to a command appears under its id in `answers` of pk-cluster.json. The clusters that
 run on this machine are listed in the user's state directory: a small file each, named by the
@@ -35,6 +35,9 @@ VERSION: Final = 1
 ANSWERS_KEPT: Final = 50
 POLL_S: Final = 0.02
 
+ETCD: Final = "etcd"
+"""The role of a member of etcd."""
+
 RUNNING: Final = "running"
 STARTING: Final = "starting"
 PAUSED: Final = "paused"
@@ -52,13 +55,29 @@ class NodeState:
 
     node: int
     role: str
-    """broker, controller, or both with a comma."""
+    """broker, controller, both with a comma, or etcd."""
     directory: str
     address: str | None = None
-    """Its address for clients (a controller's is for brokers), once it was ready."""
+    """Its address for clients (a controller's and etcd's are for brokers), once it was ready."""
     pid: int | None = None
     state: str = STARTING
     starts: int = 0
+    peer: str | None = None
+    """The address of a member of etcd for the others."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return "controller" if self.role == "controller" else f"{self._kind} {self.node}"
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether clients reach it."""
+        return self._kind == "broker"
+
+    @property
+    def _kind(self) -> str:
+        return self.role.partition(",")[0]
 
 
 @dataclass(slots=True)

@@ -82,8 +82,9 @@ class Up:
             "--store",
             value="STORE",
             help=(
-                "Where to store metadata: embedded, or zookeeper://HOST:PORT,.../PATH (default: "
-                "embedded)."
+                "Where to store metadata: embedded; etcd, which starts a member beside each of "
+                "three brokers or more; or one that runs, etcd://HOST:PORT,.../PATH or "
+                "zookeeper://HOST:PORT,.../PATH (default: embedded, or as --data has it)."
             ),
         ),
     ] = None

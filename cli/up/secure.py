@@ -88,10 +88,21 @@ class Secured:
         self._admin_password = self._password("admin-password")
         self._authority.give(self._path("client.pem"), "client")
 
+    @property
+    def authority(self) -> str:
+        """The file with the authority's certificate."""
+        return self._path("ca.pem")
+
+    def certificate_of(self, node_id: str) -> str:
+        """The file with the key and the certificate of a node, made if it is missing. Raises
+        CommandError."""
+        path = self._path(f"node-{node_id}.pem")
+        self._authority.give(path, f"node-{node_id}")
+        return path
+
     def config_of(self, node_id: str, *, broker: bool = True) -> dict[str, str]:
         """The keys of a node; `broker` is whether it serves clients. Raises CommandError."""
-        key_store = self._path(f"node-{node_id}.pem")
-        self._authority.give(key_store, f"node-{node_id}")
+        key_store = self.certificate_of(node_id)
         login = (
             "org.apache.kafka.common.security.scram.ScramLoginModule required"
             f' username="{BROKER}" password="{self._broker_password}";'
@@ -106,7 +117,7 @@ class Secured:
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": key_store,
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": self._path("ca.pem"),
+            "ssl.truststore.location": self.authority,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{BROKER};User:{ADMIN}",
         }

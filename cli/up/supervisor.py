@@ -2,9 +2,11 @@
 them, and handles commands.
 
 Each node is a process (`cli/up/child.py`) in its own process group, so that Ctrl-C reaches only the
-parent, which knows the order in which to stop: the brokers together, then the controller. A node
-that ends by itself is reported, and started again after a pause that grows while it does not last;
-a node that was ended by a command stays down until a command starts it.
+parent, which knows the order in which to stop: the brokers together, then the controller or the
+members of etcd (`cli/up/etcd_member.py`). A node that ends by itself is reported, and started again
+after a pause that grows while it does not last; a node that was ended by a command stays down until
+a command starts it.
+
 The parent prints what nodes write to standard error, each line prefixed with the node's name.
 """
 
@@ -15,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -24,6 +26,7 @@ from pk.cli.terminal.text import escaped_lines
 from pk.cli.up import cluster_files
 from pk.cli.up.cluster_files import (
     DEAD,
+    ETCD,
     PAUSED,
     RESTARTING,
     RUNNING,
@@ -46,9 +49,8 @@ PAUSE_S_MAX: Final = 60.0
 STEADY_S: Final = 60.0
 """After running for so long, the next end of a node is a first one."""
 
-ConfigOf = Callable[[NodeState], Mapping[str, str]]
-"""The config of a node; called when it starts, since the controller's address is not known
-before."""
+JobOf = Callable[[NodeState], Mapping[str, Any]]
+"""What a node's process is told when it starts: only then is the controller's address known."""
 
 
 class _Child:
@@ -70,17 +72,17 @@ class Supervisor:
     def __init__(
         self,
         state: ClusterState,
-        config_of: ConfigOf,
+        job_of: JobOf,
         nursery: trio.Nursery,
         *,
         memory: bool,
         restart: bool,
         say: Callable[[str], None],
     ) -> None:
-        """`restart`: whether nodes that end by themselves are started again. `say` prints a line
-        for the user."""
+        """`memory`: whether brokers and controller keep nothing on disk. `restart`: whether nodes
+        that end by themselves are started again. `say` prints a line for the user."""
         self.state = state
-        self._config_of = config_of
+        self._job_of = job_of
         self._nursery = nursery
         self._memory = memory
         self._restart = restart
@@ -93,7 +95,7 @@ class Supervisor:
         """Nodes that are started again, and what stops that."""
         self._pauses_s: dict[int, float] = {}
         """The last pause of each."""
-        self._width = max(len(name_of(node)) for node in state.nodes)
+        self._width = max(len(node.name) for node in state.nodes)
 
     async def start_all(self) -> None:
         """Starts every node; returns when all serve. Raises CommandError if one ends instead."""
@@ -101,8 +103,8 @@ class Supervisor:
         for node in nodes:
             await self._spawn(node)
         for together in (
-            [node for node in nodes if node.node == CONTROLLER],
-            [node for node in nodes if node.node != CONTROLLER],
+            [node for node in nodes if not node.is_broker],
+            [node for node in nodes if node.is_broker],
         ):
             for node in together:
                 await self._begin(node)
@@ -110,17 +112,16 @@ class Supervisor:
                 await self._await_ready(node)
 
     async def stop_all(self) -> None:
-        """Drains the brokers, all at once, then stops the controller."""
+        """Drains the brokers, all at once, then stops the controller, or the members of etcd one
+        after another: a member that leads hands that over, and would wait for those that end."""
         self._restart_no_more()
-        nodes = self.state.nodes
-        for together in (
-            [node for node in nodes if node.node != CONTROLLER],
-            [node for node in nodes if node.node == CONTROLLER],
-        ):
-            async with trio.open_nursery() as nursery:
-                for node in together:
-                    if node.node in self._children:
-                        nursery.start_soon(self._stop, node)
+        async with trio.open_nursery() as nursery:
+            for node in self.state.nodes:
+                if node.is_broker and node.node in self._children:
+                    nursery.start_soon(self._stop, node)
+        for node in self.state.nodes:
+            if node.node in self._children:
+                await self._stop(node)
 
     def kill_all(self) -> None:
         """Kills every node."""
@@ -164,7 +165,7 @@ class Supervisor:
 
     async def _do(self, do: str, node: NodeState) -> None:
         runs = node.node in self._children
-        name = name_of(node)
+        name = node.name
         if node.node in self._spawning:
             raise CommandError(f"{name} is already starting.")
         if do == "start":
@@ -198,7 +199,7 @@ class Supervisor:
         await self._spawn(node)
         await self._begin(node)
         await self._await_ready(node)
-        self._say(f"{name_of(node)} is ready at {node.address}, process {node.pid}")
+        self._say(f"{node.name} is ready at {node.address}, process {node.pid}")
 
     async def _stop(self, node: NodeState) -> None:
         child = self._children[node.node]
@@ -232,11 +233,11 @@ class Supervisor:
         self._children[node.node].process.send_signal(number)
 
     async def _spawn(self, node: NodeState) -> None:
-        """Starts the process, which waits for its config."""
+        """Starts the process, which waits for its job."""
         self._spawning.add(node.node)
         try:
             process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "pk.cli.up.child", name_of(node).replace(" ", "-")],
+                [sys.executable, "-m", _program_of(node), node.name.replace(" ", "-")],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -250,12 +251,12 @@ class Supervisor:
         self._nursery.start_soon(self._watch, node, child)
 
     async def _begin(self, node: NodeState) -> None:
-        """Sends the process its config. One that has ended by now is reported when it should be
+        """Sends the process its job. One that has ended by now is reported when it should be
         ready."""
         child = self._children.get(node.node)
         if child is None:
             return
-        job = {"config": dict(self._config_of(node)), "memory": self._memory}
+        job = self._job_of(node)
         assert child.process.stdin is not None
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await child.process.stdin.send_all(json.dumps(job).encode() + b"\n")
@@ -268,7 +269,7 @@ class Supervisor:
                     nursery.start_soon(_cancel_when, event, nursery.cancel_scope)
             if not child.ended.is_set():
                 return
-        raise CommandError(f"{name_of(node)} did not start.")
+        raise CommandError(f"{node.name} did not start.")
 
     async def _watch(self, node: NodeState, child: _Child) -> None:
         """Follows a process: its output, and its end."""
@@ -292,7 +293,7 @@ class Supervisor:
                 if pause_s is None
                 else f"it is started again in {pause_s:g} s"
             )
-            self._say(f"{name_of(node)} (process {child.process.pid}) {_how(status)}; {again}")
+            self._say(f"{node.name} (process {child.process.pid}) {_how(status)}; {again}")
         if pause_s is not None:
             self._returning[node.node] = scope = trio.CancelScope()
             self._nursery.start_soon(self._bring_back, node, pause_s, scope)
@@ -355,7 +356,7 @@ class Supervisor:
     def _line(self, node: NodeState, line: bytes) -> None:
         text = escaped_lines(line.decode(errors="replace"))
         # An event of pk.log.format=json stays one object a line; it names its node.
-        name = "" if text.startswith('{"time": ') else f"{name_of(node):<{self._width}} | "
+        name = "" if text.startswith('{"time": ') else f"{node.name:<{self._width}} | "
         sys.stderr.write(f"{name}{text}\n")
         sys.stderr.flush()
 
@@ -365,14 +366,13 @@ class Supervisor:
 
     def _write(self) -> None:
         self.state.bootstrap = ",".join(
-            node.address for node in self.state.nodes if node.node != CONTROLLER and node.address
+            node.address for node in self.state.nodes if node.is_broker and node.address
         )
         cluster_files.write_state(self.state)
 
 
-def name_of(node: NodeState) -> str:
-    """The name of a node in messages."""
-    return "controller" if node.node == CONTROLLER else f"broker {node.node}"
+def _program_of(node: NodeState) -> str:
+    return "pk.cli.up.etcd_member" if node.role == ETCD else "pk.cli.up.child"
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:

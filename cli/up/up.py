@@ -9,6 +9,7 @@ import trio
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.settings import read_properties
+from pk.cli.up.cluster_files import ETCD
 from pk.cli.up.logs import log_to_stderr
 from pk.cli.up.node import (
     HOST,
@@ -107,7 +108,7 @@ async def up(context: Context, options: Up) -> int:
         check_directory(options.data)
     check_registry(options.schema_registry, secure=options.secure)
     log_to_stderr()
-    if (brokers := brokers_of(options)) > 1:
+    if (brokers := brokers_of(options)) > 1 or options.store == ETCD:
         return await up_cluster(context, options, brokers)
     user_gave = options_of(options)
     named = options.data or user_gave.get("log.dirs") or user_gave.get("log.dir")

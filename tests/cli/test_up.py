@@ -19,6 +19,7 @@ from clients.topics import wait_until
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from etcd_server import skip_without_etcd
 from shapes import check_json
 from up_process import WAIT_S, Cluster
 
@@ -110,15 +111,16 @@ def test_a_node_takes_no_option_that_says_what_a_broker_is(pk: Run, words: tuple
     assert (refused.code, f"{words[2]} does not go" in refused.err) == (2, True), refused.err
 
 
-def config_in(directory: Path) -> dict[str, str]:
-    """The configs of a node that needs no other."""
-    return {
+def job_in(directory: Path, *, memory: bool = True) -> dict[str, Any]:
+    """The job of a node that needs no other."""
+    config = {
         "process.roles": "broker,controller",
         "node.id": "1",
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(directory / "data"),
     }
+    return {"config": config, "memory": memory}
 
 
 def test_a_node_that_dies_before_it_gets_its_configs_is_said_not_to_have_started(
@@ -128,16 +130,16 @@ def test_a_node_that_dies_before_it_gets_its_configs_is_said_not_to_have_started
     other = NodeState(1, "broker", str(tmp_path))
     state = ClusterState(os.getpid(), str(tmp_path), 1, "embedded", "", [first, other])
 
-    def config_of(node: NodeState) -> dict[str, str]:
+    def job_of(node: NodeState) -> dict[str, Any]:
         if node is first:
             assert other.pid is not None
             os.kill(other.pid, signal.SIGKILL)
-        return config_in(tmp_path)
+        return job_in(tmp_path)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(
-                state, config_of, nursery, memory=True, restart=False, say=lambda _: None
+                state, job_of, nursery, memory=True, restart=False, say=lambda _: None
             )
             with pytest.raises(CommandError, match="broker 1 did not start"):
                 await supervisor.start_all()
@@ -147,7 +149,7 @@ def test_a_node_that_dies_before_it_gets_its_configs_is_said_not_to_have_started
 
 
 def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
-    config = config_in(tmp_path)
+    job = job_in(tmp_path)
     node = NodeState(1, "broker,controller", str(tmp_path))
     state = ClusterState(os.getpid(), str(tmp_path), 1, "embedded", "", [node])
     reported: list[tuple[str, NodeState]] = []
@@ -160,7 +162,7 @@ def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(
-                state, lambda _: config, nursery, memory=True, restart=False, say=say
+                state, lambda _: job, nursery, memory=True, restart=False, say=say
             )
             await supervisor.start_all()
             assert node.pid is not None
@@ -182,7 +184,7 @@ class Supervised:
         self.node = NodeState(1, "broker,controller", self.directory)
         self.said: list[str] = []
         self._heard = trio.Event()
-        self._config = config_in(directory)
+        self.job = job_in(directory, memory=False)
 
     @contextlib.asynccontextmanager
     async def run(self, *, restart: bool = True) -> AsyncIterator[Supervisor]:
@@ -191,7 +193,7 @@ class Supervised:
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(
                 state,
-                lambda _: self._config,
+                lambda _: self.job,
                 nursery,
                 memory=False,
                 restart=restart,
@@ -233,7 +235,7 @@ def test_a_node_that_dies_is_started_again_after_pauses_that_grow(
             assert (one.node.state, one.node.starts) == ("running", 3)
             # It has run for long, and the next time it does not even start.
             monkeypatch.setattr(supervisor_module, "STEADY_S", 0.0)
-            one._config["log.dirs"] = str(tmp_path / "pk-cluster.json")
+            one.job["config"]["log.dirs"] = str(tmp_path / "pk-cluster.json")
             one.kill()
             await one.hears("in 0.1 s")
             await one.hears("broker 1 did not start; it is started again in 0.2 s")
@@ -275,14 +277,14 @@ def test_one_who_asks_for_a_node_that_is_being_started_is_refused(tmp_path: Path
     state = ClusterState(os.getpid(), str(tmp_path), 1, "embedded", "", [node])
     begun: list[int | None] = []
 
-    def config_of(node: NodeState) -> dict[str, str]:
+    def job_of(node: NodeState) -> dict[str, Any]:
         begun.append(node.pid)
-        return {"listeners": "none"}  # so that it ends
+        return {"config": {"listeners": "none"}, "memory": True}  # so that it ends
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(
-                state, config_of, nursery, memory=True, restart=False, say=lambda _: None
+                state, job_of, nursery, memory=True, restart=False, say=lambda _: None
             )
             async with trio.open_nursery() as asking:
                 for number in ("a", "b"):
@@ -521,3 +523,57 @@ def test_data_that_cannot_be_a_directory_is_said_so(
     for path in (file, file / "below"):
         ran = pk("up", "--data", str(path), "--port", "0", *more)
         assert (ran.code, ran.err) == (2, f"--data: {file} is not a directory.\n")
+
+
+def test_etcd_is_started_beside_the_brokers_and_any_node_may_be_killed(
+    cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
+) -> None:
+    skip_without_etcd()
+    data = str(tmp_path / "data")
+    up = cluster("--brokers", "3", "--store", "etcd", "--data", data)
+    assert up.line.startswith("Cluster of 3 brokers is ready"), up.said
+    assert "The metadata is in etcd (" in "".join(up.said)
+    nodes = nodes_of(pk)
+    assert {n: (v["role"], v["state"]) for n, v in nodes.items()} == {
+        **{n: ("etcd", "running") for n in (101, 102, 103)},
+        **{n: ("broker,controller", "running") for n in (1, 2, 3)},
+    }
+    at = ("-b", up.bootstrap)
+    assert pk("topics", "create", "t", "-p", "3", "-r", "3", *at).code == 0
+    assert pk("broker", "kill", "101").code == 0
+    (about,) = json.loads(
+        pk("cluster", "quorum", "-f", "json", "--where", "role = leader", *at).text
+    )
+    controller = about["node"]
+    os.kill(nodes[controller]["pid"], signal.SIGKILL)
+    os.kill(nodes[102]["pid"], signal.SIGKILL)
+    up.wait_for(f"broker {controller} is ready at {nodes[controller]['address']}")
+    up.wait_for(f"etcd 102 is ready at {nodes[102]['address']}")
+    assert pk("topics", "create", "u", "-p", "3", "-r", "3", *at).code == 0
+    assert nodes_of(pk)[101]["state"] == "stopped", "by a command"
+    members = [nodes_of(pk)[n]["pid"] for n in (102, 103)]
+    assert up.end() == ENDED, up.said
+    await_end(members)
+    # The store and its addresses are those of the directory.
+    again = cluster("--data", data)
+    assert {n: v["address"] for n, v in nodes_of(pk).items() if n > 100} == {
+        n: nodes[n]["address"] for n in (101, 102, 103)
+    }
+    listed = pk("topics", "list", "-f", "name", "-b", again.bootstrap)
+    assert listed.lines == ["t", "u"]
+    pids = [node["pid"] for node in nodes_of(pk).values()]
+    again.process.kill()
+    again.process.wait()
+    await_end(pids)
+    moved = pk("up", "--data", data, "--store", "embedded")
+    assert (moved.code, "has its metadata in etcd" in moved.err) == (2, True), moved.err
+
+
+def test_etcd_that_cannot_be_started_says_what_to_do(
+    pk: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = pk("up", "--store", "etcd")
+    assert (few.code, "--brokers 3" in few.err) == (2, True), few.err
+    monkeypatch.setenv("PATH", "/nonexistent")
+    none = pk("up", "--brokers", "3", "--store", "etcd")
+    assert none.code == 1 and "apt install etcd-server" in none.err, none.err

@@ -17,7 +17,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.up import cluster_files
-from pk.cli.up.cluster_files import is_held
+from pk.cli.up.cluster_files import ETCD, is_held
 
 _PID, _LOG, _LOCK = "pk.pid", "pk.log", ".lock"
 
@@ -292,7 +292,7 @@ def _check_node(context: Context) -> None:
 def _of_cluster(context: Context, do: str, number: int, data: str | None, timeout_s: float) -> int:
     state = cluster_files.find(data)
     node = cluster_files.command(state, do, number, timeout_s)
-    what = "The controller" if node.node == 0 else f"Broker {node.node}"
+    what = {"controller": "The controller", ETCD: node.name}.get(node.role, f"Broker {node.node}")
     context.say(f"{what} {_DONE[do].format(address=node.address)}.")
     return Exit.OK
 
