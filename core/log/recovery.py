@@ -181,8 +181,9 @@ def walked_end_offset(segment: Segment) -> int:
     Raises OSError."""
     segment.check_indexes()
     end = segment.base_offset
-    for _, header in segment.headers_at_end():
-        end = header.next_offset
+    for position, header in segment.headers_at_end():
+        if position + header.size <= segment.size:  # else it is torn
+            end = header.next_offset
     return end
 
 

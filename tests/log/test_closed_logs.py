@@ -169,6 +169,12 @@ OF_RECORDS: dict[str, tuple[Callable[[MemoryDisk], object], int]] = {
         ),
         29,
     ),
+    "the last batch was torn": (
+        lambda disk: (file := disk.open(segment(last_base(disk), ".log"))).truncate(
+            file.size() - 3
+        ),
+        29,
+    ),
     "the first segment is gone": (lambda disk: disk.remove(segment(5, ".log")), 7),
     "another program appended": (
         lambda disk: (file := disk.open(segment(last_base(disk), ".log"))).pwrite(
@@ -200,6 +206,16 @@ def test_a_log_whose_records_have_changed_meanwhile_is_checked(harm: str) -> Non
     log = open_dirs(disk).open_log(ROLLED, TOPIC_ID, CONFIG, NOW)
     assert log.log_end_offset == end
     assert (log.mark is not None) == (end < 30)
+
+
+@pytest.mark.parametrize("left", [3, 60])
+def test_the_end_of_a_closed_log_that_is_not_in_the_note_is_looked_at(left: int) -> None:
+    disk = closed()
+    path = f"/data/{ABORTED}/{0:020d}.log"
+    file = disk.open(path)
+    file.truncate(file.size() - left)
+    log = open_dirs(disk).open_log(ABORTED, TOPIC_ID, CONFIG, NOW)
+    assert log.log_end_offset == 1 and log.mark is not None
 
 
 def test_a_log_of_another_topic_is_not_taken_for_ours() -> None:

@@ -32,6 +32,7 @@ from pk.core.values import NO_LEADER, Uuid
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
     from pk.core.broker.replication.partition import Partition
+    from pk.core.log.log import Log
 
 READ_BYTES = 1 << 22
 
@@ -83,8 +84,6 @@ class _Seen:
     leads: bool = False
     verified: int = 0
     """How far its log was held against what is committed."""
-    kept: bool = False
-    """Whether recovery cut something off that is kept."""
 
 
 class Metadata:
@@ -277,8 +276,6 @@ class History:
             last = seen.get(partition)
             if last is None:
                 last = seen[partition] = _Seen()
-            if partition.log.mark is not None or last.kept:
-                self._check_kept(process, broker.node_id, partition, last)
             end, watermark = partition.log.log_end_offset, partition.high_watermark
             if (
                 watermark != last.watermark
@@ -288,19 +285,12 @@ class History:
             ) and partition.offline is None:
                 self._replica_moved(process, broker, partition, last, end, watermark)
 
-    def _check_kept(
-        self, process: Process, node_id: int, partition: Partition, last: _Seen
-    ) -> None:
-        """What recovery cut off is there until the replica is in sync with another one."""
-        log, image = partition.log, partition.image
-        if log.mark is not None:
-            last.kept = log.kept_bytes > 0
-        in_sync = image is not None and node_id in image.isr and len(image.isr) > 1
-        if last.kept and not kept_files(log.disk, log.directory):
-            last.kept = False
-            if not in_sync:
-                where = f"{partition.tp} at {process}"
-                raise Violation("what is cut off is kept", where, partition.tp.topic)
+    def mended(self, node_id: int, log: Log, image: PartitionImage, kept: bool) -> None:
+        """A replica that was found damaged counts as whole again. What recovery cut off (`kept`) is
+        there until it is in sync with another one."""
+        in_sync = node_id in image.isr and len(image.isr) > 1
+        if kept and not in_sync and not kept_files(log.disk, log.directory):
+            raise Violation("what is cut off is kept", f"{log.tp} at {node_id}", log.tp.topic)
 
     def forget(self, process: Process) -> None:
         """The process is gone."""

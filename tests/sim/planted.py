@@ -640,13 +640,13 @@ def kept_bytes_dropped_early() -> Iterator[None]:
 
 
 @contextmanager
-def damage_not_told() -> Iterator[None]:
-    """A broker that was shut down cleanly does not say that it found a log damaged."""
+def damaged_replica_stays_eligible() -> Iterator[None]:
+    """A replica whose broker was shut down cleanly stays eligible, though it was found damaged."""
 
-    async def silent(self: Any) -> None:
-        await trio.lowlevel.checkpoint()
+    def unchanged(rules: Any, topic: Any, partition: Any, node: int) -> None:
+        return None
 
-    with patched(replica_logs.ReplicaLogs, report_damage=silent):
+    with patched(unclean_recovery, _damaged=unchanged):
         yield
 
 
@@ -689,7 +689,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "damaged-end": end_before_damage_reported,
     "committed-cut": committed_cut,
     "kept-dropped": kept_bytes_dropped_early,
-    "damage-not-told": damage_not_told,
+    "damaged-eligible": damaged_replica_stays_eligible,
 }
 """Name → the bug."""
 
@@ -728,7 +728,7 @@ SEEN_BY: Final[dict[str, frozenset[str]]] = {
     "isr-forgotten": _WRECKS,
     "damaged-end": _WRECKS,
     "kept-dropped": _WRECKS,
-    "damage-not-told": _WRECKS,
+    "damaged-eligible": _WRECKS,
 }
 """Bug → the workloads or faults of which one must be on for the bug to do anything. Without them a
 seed runs as it does without the bug, so that the search counts it and does not run it."""

@@ -50,7 +50,11 @@ from pk.core.broker import runtime as runtime_module
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.offload import inline
 from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replicas import Replicas
 from pk.core.log import durability
+from pk.core.log.damaged import kept_files
+from pk.core.log.log import Log
+from pk.core.meta.image import PartitionImage
 
 Common = Callable[[str], tuple[Any, ...]]
 """What each client is made with, by its name."""
@@ -439,7 +443,15 @@ class Simulation:
 
     async def _wreck(self, faults: Faults, scope: trio.CancelScope) -> None:
         random = Random(f"{self.result.seed}/wreck")
-        wrecks = Wrecks(random, self.nodes, self.history, faults, synced={"synced"}, single={"one"})
+        wrecks = Wrecks(
+            random,
+            self.nodes,
+            self.history,
+            faults,
+            self.network,
+            synced={"synced"},
+            single={"one"},
+        )
         with scope:
             await wrecks.run()
 
@@ -571,6 +583,18 @@ def hooks(simulation: Simulation) -> Iterator[None]:
             witness(self, epoch)
         return offsets
 
+    mend = Replicas._mend
+
+    async def witnessed_mend(
+        self: Replicas, partition: Partition, log: Log, image: PartitionImage
+    ) -> None:
+        kept = bool(kept_files(log.disk, log.directory))
+        await mend(self, partition, log, image)
+        try:
+            history.mended(partition.node_id, log, image, kept)
+        except Violation as e:
+            simulation.fail(e)
+
     acquire = _ShareFetch._acquire
 
     def witnessed_acquire(self: _ShareFetch, found: Any, left: int) -> int:
@@ -588,6 +612,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
     runtime_module.EmbeddedStore = observed  # type: ignore[assignment, misc]
     Partition.append = witnessed  # type: ignore[method-assign]
     Partition.append_run = witnessed_run  # type: ignore[method-assign]
+    Replicas._mend = witnessed_mend  # type: ignore[method-assign]
     _ShareFetch._acquire = witnessed_acquire  # type: ignore[method-assign]
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -604,6 +629,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
         logger.propagate = propagate
         Partition.append = append  # type: ignore[method-assign]
         Partition.append_run = append_run  # type: ignore[method-assign]
+        Replicas._mend = mend  # type: ignore[method-assign]
         _ShareFetch._acquire = acquire  # type: ignore[method-assign]
         runtime_module.EmbeddedStore = EmbeddedStore  # type: ignore[misc]
 

@@ -14,20 +14,25 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Final
 
 import trio
 from sim.faults import Faults
 from sim.history import History
+from sim.network import Network
 from sim.nodes import SimNode
+from sim.stores import HOST as ENSEMBLE_HOST
 
-from pk.core.record.batch import iter_headers
+from pk.core.record.batch import CorruptBatch, iter_headers
 
 DATA: Final = "/data"
 LOG: Final = ".log"
 AFTER_S: Final = 2.0
 """Between the recovery of one and the next, on average."""
+PARTED_S: Final = 20.0
+"""How long one that is cut off is waited for to have more than its successor."""
 SECTOR_BYTES: Final = 512
 UNCOVERED_BYTES: Final = 16
 """A batch's offset, length and leader epoch: no CRC covers them."""
@@ -99,7 +104,10 @@ def _flip(node: SimNode, random: Random) -> None:
         how = random.random()
         file = node.disk.open(path)
         data = file.pread(file.size(), 0)
-        last = max((at for at, _ in iter_headers(data)), default=0)
+        last = 0
+        with suppress(CorruptBatch):  # it was damaged before
+            for position, _ in iter_headers(data):
+                last = position
         at = random.randrange(len(data))
         if how < 0.4 and not last <= at < last + UNCOVERED_BYTES:
             file.pwrite(bytes([data[at] ^ (1 << random.randrange(8))]), at)
@@ -129,6 +137,7 @@ class Wrecks:
         nodes: list[SimNode],
         history: History,
         faults: Faults,
+        network: Network,
         *,
         synced: set[str],
         single: set[str],
@@ -138,6 +147,7 @@ class Wrecks:
         self._nodes = nodes
         self._history = history
         self._faults = faults
+        self._network = network
         self._synced = synced
         self._single = single
 
@@ -153,7 +163,9 @@ class Wrecks:
                 continue
             while not self._is_well(brokers):  # noqa: ASYNC110 - many things make it so
                 await trio.sleep(0.1)
-            if self._random.random() < 0.3:
+            if self._random.random() < 0.25:
+                await self._crash_parted(brokers)
+            elif self._random.random() < 0.3:
                 await self._one(self._random.choice(brokers))
             elif self._random.random() < 0.7:
                 self._crash_all(brokers)
@@ -203,6 +215,49 @@ class Wrecks:
                     node.kill()
         self._wreck(brokers, CRASHED, spared or set())
         self._count("wreck")
+
+    async def _crash_parted(self, brokers: list[SimNode]) -> None:
+        """A leader is cut off and leads on, as it believes; all crash when another one leads, and
+        has committed something."""
+        image = self._history.metadata.image
+        led = [
+            (topic_id, p.partition, p.leader)
+            for topic_id, topic in sorted(image.topics_by_id.items())
+            for p in topic.partitions
+            if len(p.replicas) > 1
+        ]
+        if not led:
+            return
+        topic_id, number, leader = self._random.choice(led)
+        old = next((n for n in brokers if n.node_id == leader), None)
+        if old is None:
+            return
+        others = [n.host for n in self._nodes if n is not old] + [ENSEMBLE_HOST]
+        links = [(old.host, h) for h in others] + [(h, old.host) for h in others]
+        for source, target in links:
+            self._network.block(source, target)
+        self._history.chronicle.note("wrecks", f"{old.host} is cut off")
+        with trio.move_on_after(PARTED_S):
+            while not self._has_parted(topic_id, number, old):  # noqa: ASYNC110
+                await trio.sleep(0.02)
+        if old.up and self._spared(up=True) is not None:
+            self._crash_all(brokers)
+            self._count("wreck of the parted")
+        for link in links:
+            self._network.cut.discard(link)
+        self._network.release()
+
+    def _has_parted(self, topic_id: bytes, number: int, old: SimNode) -> bool:
+        """Whether another leader has committed something, and the old one's log is longer."""
+        topic = self._history.metadata.image.topics_by_id.get(topic_id)
+        partition = topic.partition(number) if topic is not None else None
+        if topic is None or partition is None or partition.leader in (-1, old.node_id):
+            return False
+        known = self._history.partition((topic_id, number))
+        if not known.batches or known.batches[-1].leader_epoch < partition.leader_epoch:
+            return False
+        log = old.broker.replicas.find(topic.name, number) if old.broker is not None else None
+        return log is not None and log.log.log_end_offset > known.end
 
     async def _stop_all(self, brokers: list[SimNode]) -> None:
         """Each is stopped in order; only then are the disks damaged."""
