@@ -111,13 +111,21 @@ HARMS: dict[str, tuple[Callable[[MemoryDisk], object], Damage, int]] = {
 }
 
 
-@pytest.mark.parametrize("flushed", [False, True])
-@pytest.mark.parametrize("harm", HARMS)
+def _recovered() -> list[tuple[str, bool]]:
+    """Each harm, before and after a sync. What was synced is not read again: a flipped bit there,
+    but in the last segment, is for others to find."""
+    return [
+        (harm, flushed)
+        for harm, (_, damage, end) in HARMS.items()
+        for flushed in (False, True)
+        if not (flushed and damage is Damage.CORRUPT and end < 10)
+    ]
+
+
+@pytest.mark.parametrize(("harm", "flushed"), _recovered())
 def test_a_damaged_log_says_what_is_wrong_until_it_is_in_sync(harm: str, flushed: bool) -> None:
     change, damage, end = HARMS[harm]
     disk = crashed(flushed=flushed)
-    if flushed and damage is Damage.CORRUPT and end < 10:
-        pytest.skip("what was synced is not read again: that is the scrubber's")
     if flushed and damage is Damage.CORRUPT:
         end = 11
     change(disk)
