@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -65,14 +66,17 @@ def test_a_run_is_watched(end: str) -> None:
         assert " in _beat\n" in done.stderr
     else:
         assert not done.stderr
-    child = int(done.stdout)
-    assert not _runs(child)
+    _ends(int(done.stdout))
 
 
-def _runs(pid: int) -> bool:
-    """Whether a process is there that has not ended."""
+def _ends(pid: int) -> None:
+    """Wait for the end of a process that was killed: it may still be there for a moment."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return  # it ended, and init has collected it
+    try:
+        ended, _, _ = select.select([process], [], [], 60)
+        assert ended, f"process {pid} outlives the run"
+    finally:
+        os.close(process)
