@@ -132,9 +132,6 @@ _TABLE: Final = (
     (49, "AlterClientQuotas", "alter_client_quotas", 0, 1, 1, _BOTH),
     (50, "DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0, 0, _BOTH),
     (51, "AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0, 0, _BOTH),
-    (52, "Vote", "vote", 0, 2, 0, _CONTROLLER),
-    (53, "BeginQuorumEpoch", "begin_quorum_epoch", 0, 1, 1, _CONTROLLER),
-    (54, "EndQuorumEpoch", "end_quorum_epoch", 0, 1, 1, _CONTROLLER),
     (55, "DescribeQuorum", "describe_quorum", 0, 2, 0, _BOTH),
     (56, "AlterPartition", "alter_partition", 2, 3, 0, _CONTROLLER),
     (57, "UpdateFeatures", "update_features", 0, 2, 0, _BOTH),
@@ -160,9 +157,6 @@ _TABLE: Final = (
     (77, "ShareGroupDescribe", "share_group_describe", 1, 1, 0, _BROKER),
     (78, "ShareFetch", "share_fetch", 1, 2, 0, _BROKER),
     (79, "ShareAcknowledge", "share_acknowledge", 1, 2, 0, _BROKER),
-    (80, "AddRaftVoter", "add_raft_voter", 0, 1, 0, _BOTH),
-    (81, "RemoveRaftVoter", "remove_raft_voter", 0, 0, 0, _BOTH),
-    (82, "UpdateRaftVoter", "update_raft_voter", 0, 0, 0, _CONTROLLER),
     (83, "InitializeShareGroupState", "initialize_share_group_state", 0, 0, 0, _BROKER),
     (84, "ReadShareGroupState", "read_share_group_state", 0, 0, 0, _BROKER),
     (85, "WriteShareGroupState", "write_share_group_state", 0, 1, 0, _BROKER),
@@ -188,6 +182,17 @@ MESSAGES: Final[dict[int, ApiMessages]] = {
     row[0]: ApiMessages(*row) for row in (*_TABLE, *_OWN_TABLE)
 }
 """api key -> its messages, in the order of the keys."""
+
+UNSERVED: Final = {
+    52: "Vote",
+    53: "BeginQuorumEpoch",
+    54: "EndQuorumEpoch",
+    80: "AddRaftVoter",
+    81: "RemoveRaftVoter",
+    82: "UpdateRaftVoter",
+}
+"""The names of Apache Kafka's other APIs. They are those of a KRaft quorum, and pk has none, but
+Apache Kafka's brokers and controllers list them."""
 
 BY_NAME: Final[dict[str, ApiMessages]] = {api.name: api for api in MESSAGES.values()}
 """An api's name, as in "Produce" -> its messages."""

@@ -1,7 +1,7 @@
 """Messages that say their own version: an int16 before the body.
 
 Keys and values of internal topics are written so, what consumers of classic groups tell each other,
-the key of a control record, and the principal in an envelope. The version of a key is not really
+and the principal in an envelope. The version of a key is not really
 one: it says what the record is, and the body is always that of version 0.
 """
 

@@ -60,9 +60,6 @@ def test_every_api_that_is_served_says_what_it_needs() -> None:
     assert {key for key, needs in NEEDS.items() if needs} - checked <= only_controllers | {
         38,  # tests/net/test_delegation_tokens.py: they want a login
         41,
-        52,
-        53,
-        54,
         OWN_KEYS,  # tests/testing/test_faults_api.py
         OWN_KEYS + 2,  # tests/net/test_two_faults.py
     }

@@ -145,17 +145,17 @@ OffsetFetch OffsetForLeaderEpoch ReadShareGroupState ReadShareGroupStateSummary 
 SaslHandshake ShareGroupDescribe StreamsGroupDescribe
 """
 CHANGING = """
-AddOffsetsToTxn AddPartitionsToTxn AddRaftVoter AllocateProducerIds AlterClientQuotas
+AddOffsetsToTxn AddPartitionsToTxn AllocateProducerIds AlterClientQuotas
 AlterConfigs AlterPartition AlterPartitionReassignments AlterReplicaLogDirs
-AlterShareGroupOffsets AlterUserScramCredentials AssignReplicasToDirs BeginQuorumEpoch
+AlterShareGroupOffsets AlterUserScramCredentials AssignReplicasToDirs
 BrokerHeartbeat BrokerRegistration ConsumerGroupHeartbeat ControllerRegistration CreateAcls
 CreateDelegationToken CreatePartitions CreateTopics DeleteAcls DeleteGroups DeleteRecords
-DeleteShareGroupOffsets DeleteShareGroupState DeleteTopics ElectLeaders EndQuorumEpoch EndTxn
+DeleteShareGroupOffsets DeleteShareGroupState DeleteTopics ElectLeaders EndTxn
 Envelope ExpireDelegationToken Heartbeat IncrementalAlterConfigs InitProducerId
 InitializeShareGroupState JoinGroup LeaveGroup OffsetCommit OffsetDelete PkReplicaLogs Produce
-PushTelemetry RemoveRaftVoter RenewDelegationToken ShareAcknowledge ShareFetch
+PushTelemetry RenewDelegationToken ShareAcknowledge ShareFetch
 ShareGroupHeartbeat StreamsGroupHeartbeat SyncGroup TxnOffsetCommit UnregisterBroker
-UpdateFeatures UpdateRaftVoter Vote WriteShareGroupState WriteTxnMarkers
+UpdateFeatures WriteShareGroupState WriteTxnMarkers
 """
 BOTH: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "PkFaults": ({"action": "list"}, {"action": "add"}),

@@ -307,3 +307,17 @@ async def test_a_coordinator_at_a_new_address_is_asked_there() -> None:
         cluster.forget_coordinator("g")
         connection = await cluster.connection(await cluster.coordinator("g"))
         assert (connection.node.port, connection.node.rack) == (moved.port, "r")
+
+
+@trio_test
+async def test_apis_that_pk_does_not_speak_are_named_too() -> None:
+    versions = {3: (0, 13), 18: (0, 4), 52: (0, 2), 81: (0, 0), 9_999: (0, 1)}
+    async with scripted_broker(never, versions) as one, open_admin(one.address) as admin:
+        served = [(api.name, api.used_version) for api in await admin.api_versions()]
+    assert served == [
+        ("Metadata", 13),
+        ("ApiVersions", 4),
+        ("Vote", None),
+        ("RemoveRaftVoter", None),
+        ("API_9999", None),
+    ]

@@ -123,7 +123,7 @@ def _request(options: AddFault) -> PkFaultsRequest:
 def _api_key(name: str) -> int:
     known = {one.lower(): api.key for one, api in BY_NAME.items()}
     if name.lower() not in known:
-        raise Unusable(f"Kafka has no request {name!r}{did_you_mean(name, BY_NAME, otherwise='.')}")
+        raise Unusable(f"pk serves no request {name!r}{did_you_mean(name, BY_NAME, otherwise='.')}")
     return known[name.lower()]
 
 

@@ -215,24 +215,6 @@ class GroupMetadataValue(Message):
     members: list[MemberMetadata] = field(default_factory=list)
 
 
-@message(versions=(0, 0), record_type=0)
-class LegacyOffsetCommitKey(Message):
-    """Whose legacy offset commit the record holds."""
-
-    group: str = field(default="", until=0)
-    topic: str = field(default="", until=0)
-    partition: Int32 = field(default=0, until=0)
-
-
-@message(versions=(0, 0), record_type=0)
-class LegacyOffsetCommitValue(Message):
-    """The legacy offset commit itself."""
-
-    offset: Int64 = field(default=0, until=0)
-    metadata: str = field(default="", until=0)
-    commit_timestamp: Int64 = field(default=0, until=0)
-
-
 @message(versions=(0, 0), record_type=1)
 class OffsetCommitKey(Message):
     """Whose offset commit the record holds."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import METADATA_TOPIC, ZERO_UUID, TopicPartition
-from pk.core.wire.index import MESSAGES
+from pk.core.wire.index import MESSAGES, UNSERVED
 from pk.net.client import results as r
 from pk.net.client.admin_operations.base import (
     FAILURES,
@@ -300,7 +300,7 @@ def _api_ranges(connection: Connection) -> tuple[r.ApiRange, ...]:
                 used = connection.version_of(key)
             except KafkaError:
                 used = None
-        name = MESSAGES[key].name if key in MESSAGES else f"API_{key}"
+        name = MESSAGES[key].name if key in MESSAGES else UNSERVED.get(key, f"API_{key}")
         ranges.append(r.ApiRange(key, name, low, high, used))
     return tuple(ranges)
 
