@@ -66,8 +66,8 @@ def test_commands_shown_in_the_documents_are_there() -> None:
     check_commands(line.replace("< ", "| ") for line in shown if not re.search(r"…|\\\|", line))
 
 
-def test_conditions_shown_in_the_readme_are_about_columns_of_that_list() -> None:
-    text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+def test_conditions_shown_in_the_tour_are_about_columns_of_that_list() -> None:
+    text = (DOCS / "tour.md").read_text(encoding="utf-8")
     shown = re.findall(r"`(?:pk ([^`]*?)\s)?--where\s'(\w+) [^`]*`", text)
     assert shown
     for words, column in shown:

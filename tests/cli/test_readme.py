@@ -1,10 +1,10 @@
-"""The README's examples, typed line by line in a terminal: what it prints is what a terminal shows.
+"""The examples of the README and the tour, typed line by line in a terminal.
 
-The one word that is added is the port, which the system chooses here. What needs more than the
-README tells of is made before: topics, groups. What keeps the terminal (`pk top`, the editor, a
+The one word that is added is the port, which the system chooses here. Topics and groups that the
+pages do not create are created before. What keeps the terminal (`pk top`, the editor, a
 measurement without an end) is left by its key. What changes from run to run is masked on both
-sides: addresses and times. A line `…` of the README stands for any lines, and `…` at the end of a
-line for the rest of that line. A command below which the README prints nothing must end with 0.
+sides: addresses and times. A line `…` of a page stands for any lines, and `…` at the end of a
+line for the rest of that line. A command below which a page prints nothing must end with 0.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COLUMNS, LINES = 120, 50
 WAIT_S = 120
 PROMPT = "<ready>"
+README, TOUR = "README.md", "docs/tour.md"
 MORE, SPARK = "$ pk top ", "$ pk spark-export"
 """The beginnings of the blocks that tests of their own type."""
 
@@ -37,12 +38,13 @@ _MASKS = (
     (re.compile(r"about \d+ kB"), "about N kB"),
 )
 Example = tuple[str, list[str]]
-"""A command line, and what the README prints below it."""
+"""A command line, and what the page prints below it."""
 
 
-def blocks(start: str = "") -> list[list[Example]]:
-    """The examples of the block that begins so; without a beginning, of each of the others."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def blocks(page: str, start: str = "") -> list[list[Example]]:
+    """The examples of the block of a page that begins with `start`; without it, of each of the
+    other blocks."""
+    text = (ROOT / page).read_text(encoding="utf-8")
     found: list[list[Example]] = []
     for block in _BLOCK.findall(text):
         own = next((each for each in (MORE, SPARK) if block.startswith(each)), "")
@@ -65,7 +67,7 @@ def masked(text: str) -> str:
 
 
 def matches(printed: list[str], shown: list[str]) -> bool:
-    """Whether a terminal that showed `shown` showed what the README prints."""
+    """Whether a terminal that showed `shown` showed what a page prints."""
     parts: list[str] = []
     for line in printed:
         if line == "…":
@@ -156,19 +158,21 @@ def check(shell: Shell, examples: list[Example]) -> None:
             assert matches(printed, shown), (line, "\n".join(shown))
 
 
-def test_five_minutes(tmp_path: Path, shells: list[Shell]) -> None:
-    up, first, files = blocks()[:3]
+def test_two_minutes_and_the_tour(tmp_path: Path, shells: list[Shell]) -> None:
+    up, first = blocks(README)
+    more, files = blocks(TOUR)[:2]
     shells.append(Shell(tmp_path))
     (line, printed), *_ = up
     ready, address = start(shells[0], line)
     assert masked(ready) == masked(printed[0])
     shells.append(Shell(tmp_path, PK_BOOTSTRAP_SERVER=address))
     check(shells[1], first)
+    check(shells[1], more)
     check(shells[1], files)
 
 
 def test_a_cluster(tmp_path: Path, shells: list[Shell]) -> None:
-    up, commands = blocks()[3:]
+    up, commands = blocks(TOUR)[2:]
     shells.append(Shell(tmp_path))
     _, addresses = start(shells[0], up[0][0])
     shells.append(Shell(tmp_path, PK_BOOTSTRAP_SERVER=addresses))
@@ -210,7 +214,7 @@ MEASURES = "pk perf"
 def test_more_commands(
     tmp_path: Path, shells: list[Shell], terminal: OURS, measuring: bool
 ) -> None:
-    (block,) = blocks(MORE)
+    (block,) = blocks(TOUR, MORE)
     examples = [each for each in block if each[0].startswith(MEASURES) == measuring]
     assert examples
     shells.append(Shell(tmp_path))
@@ -241,7 +245,7 @@ def test_more_commands(
 @pytest.mark.slow
 def test_spark_exports(tmp_path: Path, shells: list[Shell]) -> None:
     pytest.importorskip("pyspark")
-    (examples,) = blocks(SPARK)
+    (examples,) = blocks(TOUR, SPARK)
     shells.append(Shell(tmp_path))
     _, address = start(shells[0], "pk up --memory")
     shells.append(shell := Shell(tmp_path, PK_BOOTSTRAP_SERVER=address))

@@ -316,7 +316,7 @@ def test_dynamic_keys_lie_above_static_ones() -> None:
 
 @pytest.mark.parametrize("name", TOPIC_KEYS)
 def test_a_topic_key_steers_something_or_is_listed_as_not_enforced(name: str) -> None:
-    """The README takes that list: a feature that begins to honour a key takes it out of there."""
+    """docs/limits.md names them: a feature that begins to honour a key takes it out of there."""
     attribute = {"cleanup.policy": "compact"}.get(name, name.replace(".", "_"))
     assert (attribute in WORDS) != (name in TOPIC_KEYS_NOT_ENFORCED)
 
