@@ -11,7 +11,7 @@ from pk.cli.cluster.features import common_range, level_name, release_of
 from pk.cli.cluster.throttles import LEADER_RATE, Present
 from pk.cli.nouns.cluster.cluster import quorum_rows
 from pk.cli.nouns.cluster.features import feature_rows
-from pk.cli.nouns.cluster.health import OK, PROBLEM, WARNING, Facts, checks
+from pk.cli.nouns.cluster.health import OK, PROBLEM, UNKNOWN, WARNING, Facts, checks, unchecked
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import RequestTimedOut
@@ -35,6 +35,7 @@ PATIENTLY = ("-X", "pk.straggler.timeout.ms=60000")
 TP = TopicPartition("t", 0)
 FEATURES = FeatureDescription((), (), 9)
 DIR = LogDirDescription("/d", 0, (), 100, 50)
+REFUSED = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def facts(
@@ -114,12 +115,21 @@ def states(given: Facts) -> dict[str, str]:
             {},
         ),
         (facts(quorum=QuorumDescription(-1, 4, 0, (), ())), {"controller": PROBLEM}),
-        (facts(running=None), {"reassignments": WARNING}),
+        (facts(running=RequestTimedOut("late")), {"reassignments": UNKNOWN}),
         (
-            facts(running=None, quorum=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)),
-            {"controller": WARNING, "reassignments": WARNING, "metadata": WARNING},
+            facts(running=REFUSED, quorum=REFUSED),
+            {"controller": UNKNOWN, "reassignments": UNKNOWN, "metadata": UNKNOWN},
         ),
-        (facts(quorum=RequestTimedOut("late")), {"controller": PROBLEM, "metadata": WARNING}),
+        (facts(quorum=RequestTimedOut("late")), {"controller": PROBLEM, "metadata": UNKNOWN}),
+        (facts(dirs={1: (DIR,), 2: REFUSED, 3: (DIR,)}), {"log directories": UNKNOWN}),
+        (
+            facts(throttles=Present({}, {}, {"topic t": REFUSED})),
+            {"min ISR": UNKNOWN, "factors": UNKNOWN, "reassignments": UNKNOWN},
+        ),
+        (
+            facts(throttles=Present({}, {}, {"broker 2": REFUSED})),
+            {"reassignments": UNKNOWN},
+        ),
         (
             facts(
                 quorum=QuorumDescription(
@@ -210,6 +220,20 @@ def test_a_feature_may_go_as_far_as_every_broker_supports() -> None:
 
 def nodes_of(number: int) -> dict[int, Node]:
     return {b: Node(b, "h", b) for b in range(1, number + 1)}
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        (facts(), []),
+        (facts(quorum=REFUSED, running=REFUSED), ["quorum", "reassignments"]),
+        (facts(quorum=RequestTimedOut("late"), running=RequestTimedOut("late")), []),
+        (facts(dirs={1: REFUSED, 2: (DIR,), 3: (DIR,)}), ["log directories of broker 1"]),
+        (facts(throttles=Present({}, {}, {"topic t": REFUSED})), ["configs of topic t"]),
+    ],
+)
+def test_what_was_not_checked_has_a_name(given: Facts, parts: list[str]) -> None:
+    assert list(unchecked(given)) == parts
 
 
 @pytest.mark.parametrize(

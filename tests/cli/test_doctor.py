@@ -1,6 +1,7 @@
 """`pk doctor`: every check on a snapshot that ails of just that, and the command on real
 clusters."""
 
+import io
 import shlex
 from collections.abc import Callable
 from typing import Any, cast, get_args
@@ -10,6 +11,7 @@ import trio
 from clients.fixtures import Kafka
 from terminal import SIZES, Terminal, size_name
 
+from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.parse import parse
 from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
@@ -34,7 +36,10 @@ from pk.cli.diagnosis.snapshot import (
 from pk.cli.nouns.doctor.commands import CheckName
 from pk.cli.nouns.doctor.doctor import cards
 from pk.cli.output.output_options import check_output_options
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.streams import Streams
 from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin, open_admin
@@ -716,3 +721,28 @@ def test_what_could_not_be_looked_at_is_not_well() -> None:
 
     assert verdict("prod", (), CHECKS) == f"prod is healthy: {len(CHECKS)} checks found nothing."
     assert verdict("prod", (), CHECKS, 2).endswith("found nothing, but 2 parts were not checked.")
+    found = [Finding(CHECKS[0].name, "error", "a", "b", None)]
+    assert verdict("prod", found, CHECKS, 1) == (
+        f"prod: 1 error; {len(CHECKS) - 1} of {len(CHECKS)} checks found nothing, but 1 part was "
+        "not checked."
+    )
+
+
+def test_each_reason_why_parts_were_not_checked_is_said_once() -> None:
+    from pk.cli.diagnosis.unchecked import say_unchecked
+
+    text = io.StringIO()
+    context = Context(Values(), (), Streams(io.BytesIO(), text))
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    parts = {
+        "quorum": KafkaError(refused, "Cluster authorization failed."),
+        "ACLs": KafkaError(refused, "it needs DESCRIBE permission"),
+        "configs of topic a": KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "a"),
+    }
+    say_unchecked(context, parts)
+    said = text.getvalue().splitlines()
+    assert [line.partition(": The broker")[0] for line in said] == [
+        "not checked: quorum and ACLs",
+        "not checked: configs of topic a",
+    ]
+    assert context.failures == [parts["quorum"], parts["ACLs"], parts["configs of topic a"]]

@@ -99,6 +99,7 @@ def sealed() -> Iterator[str]:
         "reassign throttle --remove -y",
         "top -n 1",
         "top reassign -n 1",
+        "users list",
         "wait reassign --timeout 1s",
         "why partition open/0",
     ],

@@ -2,11 +2,11 @@
 
 A *problem* needs attention: records that cannot be written or read, or missing replicas. A
 *warning* may become one. Only problems make the exit code 1. Replicas that a reassignment is adding
-are expected to lag, and count as neither.
+are expected to lag, and count as neither. What is *unknown* was refused or not answered: without a
+problem, the exit code is that of the refusal, and the cluster is not called healthy.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 import trio
@@ -15,13 +15,14 @@ from pk.cli.cluster.brokers import BrokerSnapshot, ask_brokers, broker_rows
 from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import Present, describe, everything, read_throttles
+from pk.cli.diagnosis.unchecked import say_unchecked, unchecked_counted
 from pk.cli.nouns.cluster.rows import CheckRow, HealthOfCluster
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join, partition_name
 from pk.cli.runtime.exits import Exit
-from pk.cli.runtime.failures import NOT_AUTHORISED, phrase
-from pk.core.errors import KafkaError
+from pk.cli.runtime.failures import phrase
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError, ControllerDown, RequestTimedOut
@@ -32,7 +33,7 @@ from pk.net.client.results import (
     Reassignment,
 )
 
-OK, WARNING, PROBLEM = "ok", "warning", "problem"
+OK, WARNING, PROBLEM, UNKNOWN = "ok", "warning", "problem", "unknown"
 _FULL = 0.9
 _WIDE = 110
 """Terminal columns needed to show the next step beside each check."""
@@ -46,11 +47,23 @@ class Facts(NamedTuple):
 
     snapshot: BrokerSnapshot
     min_isr: Mapping[str, int]
-    running: Mapping[TopicPartition, Reassignment] | None
-    """The reassignments in progress; None if there is no controller to ask."""
+    running: Mapping[TopicPartition, Reassignment] | Exception
+    """The reassignments in progress, or why they are unknown."""
 
     throttles: Present
     quorum: QuorumDescription | Exception | None
+    """None if the cluster has no quorum that could be described, as with ZooKeeper."""
+
+    @property
+    def moving(self) -> Mapping[TopicPartition, Reassignment]:
+        """The reassignments in progress, as far as they are known."""
+        return {} if isinstance(self.running, Exception) else self.running
+
+    @property
+    def unread_topics(self) -> dict[str, Exception]:
+        """Topics whose configs cannot be read → why."""
+        unread = self.throttles.unread
+        return {t: unread[f"topic {t}"] for t in self.snapshot.topics if f"topic {t}" in unread}
 
 
 class Check(NamedTuple):
@@ -70,6 +83,30 @@ def missing(p: PartitionDescription, running: Reassignment | None) -> list[int]:
     """The replicas that should be in sync and are not, except those that are being added."""
     adding = running.adding_replicas if running else ()
     return [b for b in p.replicas if b not in p.isr and b not in adding]
+
+
+def _unknown(check: str, error: Exception, what: str = "unknown") -> Check:
+    reason = error.name if isinstance(error, KafkaError) else str(error)
+    return Check(check, UNKNOWN, f"{what}: {reason}")
+
+
+def _unknown_configs(check: str, facts: Facts) -> Check:
+    (first, error), *more = facts.unread_topics.items()
+    others = f" and {len(more):,} more" if more else ""
+    return _unknown(check, error, f"the configs of {first}{others} are unknown")
+
+
+def unchecked(facts: Facts) -> dict[str, Exception]:
+    """What the checks could not learn → why. A controller that does not answer is a problem, which
+    its own check reports."""
+    found: dict[str, Exception] = {}
+    if not isinstance(facts.quorum, ClientError):
+        asked = {"quorum": facts.quorum, "reassignments": facts.running}
+        found = {part: e for part, e in asked.items() if isinstance(e, Exception)}
+    for broker, dirs in facts.snapshot.dirs.items():
+        if isinstance(dirs, Exception):
+            found[f"log directories of broker {broker}"] = dirs
+    return found | {f"configs of {name}": e for name, e in facts.throttles.unread.items()}
 
 
 def checks(facts: Facts) -> list[Check]:
@@ -99,8 +136,8 @@ def _controller(facts: Facts) -> Check:
         return Check("controller", PROBLEM, facts.quorum.why, facts.quorum.step)
     if isinstance(facts.quorum, ClientError):
         return Check("controller", PROBLEM, str(facts.quorum), "pk cluster quorum")
-    if refused := _refused(facts):
-        return Check("controller", WARNING, f"unknown: {refused.name}")
+    if isinstance(facts.quorum, Exception):
+        return _unknown("controller", facts.quorum)
     if controller < 0:
         return Check("controller", PROBLEM, "there is none", "pk cluster quorum")
     return Check("controller", OK, f"node {controller}")
@@ -137,7 +174,7 @@ def _in_sync(
     edge: list[TopicPartition] = []
     for tp, p in partitions.items():
         needed = facts.min_isr.get(tp.topic, 1)
-        gone = missing(p, (facts.running or {}).get(tp))
+        gone = missing(p, facts.moving.get(tp))
         if len(p.isr) < needed:
             under.append(tp)
         if gone:
@@ -154,11 +191,13 @@ def _in_sync(
             f"{_some(edge)}"
         )
         found.append(Check("min ISR", WARNING, what, "pk isr --at-min-isr"))
+    elif facts.unread_topics:
+        found.append(_unknown_configs("min ISR", facts))
     else:
         found.append(Check("min ISR", OK, "every partition has enough in-sync replicas"))
     if lacking:
         brokers = sorted(
-            {b for tp in lacking for b in missing(partitions[tp], (facts.running or {}).get(tp))}
+            {b for tp in lacking for b in missing(partitions[tp], facts.moving.get(tp))}
         )
         what = (
             f"{count(len(lacking), 'partition')} under-replicated: {_some(lacking)}; "
@@ -189,6 +228,9 @@ def _directories(snapshot: BrokerSnapshot) -> Check:
         return Check("log directories", PROBLEM, f"failed: {join(failed)}", "pk brokers logdirs")
     if full:
         return Check("log directories", WARNING, f"nearly full: {join(full)}", "pk brokers logdirs")
+    for broker, answer in snapshot.dirs.items():
+        if isinstance(answer, Exception):
+            return _unknown("log directories", answer, f"unknown of broker {broker}")
     fullest = f"; the fullest disk is {most[0]:.0%} used" if most[1] else ""
     return Check("log directories", OK, f"all in use{fullest}")
 
@@ -199,19 +241,12 @@ def _used(d: LogDirDescription) -> float | None:
     return 1 - d.usable_bytes / d.total_bytes
 
 
-def _refused(facts: Facts) -> KafkaError | None:
-    """The controller's refusal to answer this user."""
-    error = facts.quorum
-    return error if isinstance(error, KafkaError) and error.code in NOT_AUTHORISED else None
-
-
 def _metadata(facts: Facts) -> Check:
     quorum = facts.quorum
-    if not isinstance(quorum, QuorumDescription):
-        if refused := _refused(facts):
-            return Check("metadata", WARNING, f"unknown: {refused.name}")
-        state = WARNING if isinstance(quorum, ClientError) else OK
-        return Check("metadata", state, "status unknown")
+    if isinstance(quorum, Exception):
+        return _unknown("metadata", quorum)
+    if quorum is None:
+        return Check("metadata", OK, "the cluster does not describe its quorum")
     states = (*quorum.voters, *quorum.observers)
     leader = next((s for s in quorum.voters if s.replica_id == quorum.leader_id), None)
     if leader is not None:
@@ -270,36 +305,42 @@ def _single(partitions: Mapping[TopicPartition, PartitionDescription], facts: Fa
             lower = max(factor[topic] - 1, 1)
             fix = f"pk configs alter topic {topic} -c min.insync.replicas={lower}"
         return Check("factors", WARNING, what, fix)
+    if facts.unread_topics:
+        return _unknown_configs("factors", facts)
     return Check("factors", OK, "every topic survives the loss of a broker")
 
 
 def _moving(facts: Facts) -> Check:
-    if facts.running is None and (refused := _refused(facts)):
-        return Check("reassignments", WARNING, f"unknown: {refused.name}")
-    if facts.running is None:
-        return Check("reassignments", WARNING, "unknown: no controller answers")
+    if isinstance(facts.running, Exception):
+        return _unknown("reassignments", facts.running)
     if facts.running:
         what = f"{count(len(facts.running), 'partition')} moving"
         return Check("reassignments", OK, what, "pk reassign status -w")
     if facts.throttles.any:
         what = f"none, but throttles are left on {describe(everything(facts.throttles, ()))}"
         return Check("reassignments", WARNING, what, "pk reassign throttle --remove")
+    for name, error in facts.throttles.unread.items():
+        return _unknown("reassignments", error, f"none, but the throttles of {name} are unknown")
     return Check("reassignments", OK, "none, no throttle")
 
 
 async def gather(context: Context, admin: Admin) -> Facts:
     """Requests what the checks need. Raises KafkaError and ClientError."""
     found: list[BrokerSnapshot] = []
-    running: Mapping[TopicPartition, Reassignment] | None = None
-    quorum: QuorumDescription | Exception | None = RequestTimedOut("no controller answers")
+    silent = RequestTimedOut("no controller answers")
+    running: Mapping[TopicPartition, Reassignment] | Exception = silent
+    quorum: QuorumDescription | Exception | None = silent
 
     async def ask_snapshot() -> None:
         found.append(await ask_brokers(context, admin))
 
     async def ask_running() -> None:
         nonlocal running
-        with trio.move_on_after(_QUORUM_S), suppress(KafkaError, ClientError):
-            running = await running_reassignments(admin)
+        with trio.move_on_after(_QUORUM_S):
+            try:
+                running = await running_reassignments(admin)
+            except (KafkaError, ClientError) as e:
+                running = e
 
     async def ask_quorum() -> None:
         nonlocal quorum
@@ -307,7 +348,8 @@ async def gather(context: Context, admin: Admin) -> Facts:
             try:
                 quorum = await admin.describe_quorum()
             except (KafkaError, ClientError) as e:
-                quorum = e
+                lacks = isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION
+                quorum = None if lacks else e
 
     async with trio.open_nursery() as nursery:
         for ask in (ask_snapshot, ask_running, ask_quorum):
@@ -318,11 +360,19 @@ async def gather(context: Context, admin: Admin) -> Facts:
     answering = [b for b in live if not isinstance(snapshot.features.get(b), Exception)]
     min_isr = await min_isrs(admin, topics)
     throttles = await read_throttles(admin, answering, topics)
+    # A topic that was deleted meanwhile has no configs, and lacks nothing.
+    gone = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+    unread = {
+        name: e
+        for name, e in throttles.unread.items()
+        if not (isinstance(e, KafkaError) and e.code in gone)
+    }
+    throttles = throttles._replace(unread=unread)
     return Facts(snapshot, min_isr, running, throttles, quorum)
 
 
 def check_style(row: CheckRow) -> str | None:
-    return {PROBLEM: "red", WARNING: "yellow"}.get(row["state"])
+    return {PROBLEM: "red", WARNING: "yellow", UNKNOWN: "yellow"}.get(row["state"])
 
 
 async def health(context: Context) -> int | None:
@@ -330,8 +380,7 @@ async def health(context: Context) -> int | None:
     admin = await context.admin()
     facts = await gather(context, admin)
     found = checks(facts)
-    if refused := _refused(facts):
-        context.fail(refused)
+    unseen = unchecked(facts)
     rows: list[CheckRow] = [
         {"check": c.check, "state": c.state, "what": c.what, "next": c.next} for c in found
     ]
@@ -343,15 +392,18 @@ async def health(context: Context) -> int | None:
     # On a narrow terminal the next steps are shown below, to keep the checks on one screen.
     shown = listing(CheckRow, rows, check_style, without=["next"]) if narrow else every
     data: HealthOfCluster = {
-        "healthy": problems == 0,
+        "healthy": False if problems else None if unseen else True,
         "problems": problems,
         "warnings": warnings,
         "checks": rows,
     }
     context.show_document(Document([data], [Section("", shown)], every))
+    say_unchecked(context, unseen)
     said = f"{count(problems, 'problem')}, {count(warnings, 'warning')}"
-    verdict = "unhealthy" if problems else "healthy"
-    context.say(f"{context.settings.cluster_name} is {verdict}: {said}.")
+    if unseen:
+        said += f", but {unchecked_counted(len(unseen))}"
+    verdict = " is unhealthy" if problems else "" if unseen else " is healthy"
+    context.say(f"{context.settings.cluster_name}{verdict}: {said}.")
     steps = dict.fromkeys(check.next for check in found if check.next and check.state != OK)
     if narrow and steps and not output.narrows:
         context.say(f"See: {' · '.join(map(str, steps))}")

@@ -36,7 +36,9 @@ class CheckRow(TypedDict):
 class HealthOfCluster(TypedDict):
     """The result of all checks."""
 
-    healthy: bool
+    healthy: bool | None
+    """None if there is no problem, but not everything could be checked."""
+
     problems: int
     warnings: int
     checks: list[CheckRow]

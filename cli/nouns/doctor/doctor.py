@@ -12,6 +12,7 @@ from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.explain import filled
 from pk.cli.diagnosis.snapshot import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding
 from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
+from pk.cli.diagnosis.unchecked import say_unchecked, unchecked_counted
 from pk.cli.nouns.doctor.rows import CheckRow, FindingRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count
@@ -59,8 +60,7 @@ async def doctor(
         context.write(text.encode(errors="surrogateescape"))
     else:
         context.show(listing(FindingRow, [_row(f) for f in found], _style))
-    for what, error in snapshot.unseen.items():
-        context.failed(error, f"not checked: {what}")
+    say_unchecked(context, snapshot.unseen)
     unseen = len(snapshot.unseen)
     context.say(verdict(context.settings.cluster_name, found, chosen, unseen))
     return Exit.FAILED if _fails(found, fail_on) else None
@@ -95,12 +95,12 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
 def verdict(
     cluster: str, found: Sequence[Finding], chosen: Sequence[Check], unseen: int = 0
 ) -> str:
-    """`prod: 2 errors, 1 warning; 28 of 31 checks found nothing.` With `unseen` parts, the cluster
-    is not called healthy."""
+    """`prod: 2 errors, 1 warning; 28 of 31 checks found nothing.` With `unseen` parts, it says how
+    many, and does not call the cluster healthy."""
     quiet = len({c.name for c in chosen} - {f.check for f in found})
+    blind = f", but {unchecked_counted(unseen)}" if unseen else ""
     if unseen and not found:
-        blind = count(unseen, "part was", "parts were")
-        return f"{cluster}: {count(len(chosen), 'check')} found nothing, but {blind} not checked."
+        return f"{cluster}: {count(len(chosen), 'check')} found nothing{blind}."
     if not found:
         return f"{cluster} is healthy: {count(len(chosen), 'check')} found nothing."
     counts: list[Any] = []
@@ -108,6 +108,5 @@ def verdict(
         n = sum(f.severity == severity for f in found)
         if n:
             counts.append(count(n, severity))
-    return (
-        f"{cluster}: {', '.join(counts)}; {quiet} of {count(len(chosen), 'check')} found nothing."
-    )
+    checks = count(len(chosen), "check")
+    return f"{cluster}: {', '.join(counts)}; {quiet} of {checks} found nothing{blind}."

@@ -47,9 +47,11 @@ class UserOperations(AdminBase):
             UserName,
         )
 
-        names = None if users is None else [UserName(name=n) for n in dict.fromkeys(users)]
-        if names == []:
+        names = [UserName(name=n) for n in dict.fromkeys(users or ())]
+        if users is not None and not names:
             return {}
+        # No name means all users, as null does. Apache Kafka's refusal of null fails inside the
+        # broker (up to 4.3 at least): no answer comes, and the connection is lost.
         response = await self._any(DescribeUserScramCredentialsRequest(users=names))
         check(response, "DescribeUserScramCredentials")
         return {
