@@ -20,9 +20,9 @@ _ASK_S = 2.0
 
 async def warn_of_leftover_throttles(context: "Context") -> None:
     """Warns, on a terminal, of a throttle left in the cluster that the command talked to, and how
-    to remove it; in the shell only once."""
-    needless = not context.streams.err_terminal or context.path[:1] == ("reassign",)
-    if needless or context.session is None or not marked():
+    to remove it; only once, and not if the command has said it itself
+    (`pk.cli.runtime.session.Session.reported`)."""
+    if not context.streams.err_terminal or context.session is None or not marked():
         return
     import trio
 

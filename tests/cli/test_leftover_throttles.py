@@ -48,6 +48,26 @@ def test_a_leftover_throttle_is_reported_by_the_next_command(kafka: Kafka, termi
 
 
 @pytest.mark.usefixtures("left")
+def test_a_command_that_says_it_itself_is_not_followed_by_a_warning(
+    kafka: Kafka, terminal: Start
+) -> None:
+    """Whichever noun it is of: here two of one."""
+    broker = ("-b", kafka.bootstrap)
+    rate = "leader.replication.throttled.rate=5000000"
+    set_rate = terminal("configs", "alter", "broker", "1", "-c", rate, "-y", *broker)
+    assert set_rate.end() == 0
+    try:
+        one = terminal("reassign", "status", *broker)
+        assert one.end() == 0
+        said = " ".join(one.screen().split())
+        assert "Throttles are left behind" in said and "Warning:" not in said
+    finally:
+        removed = terminal("reassign", "throttle", "--remove", "-y", *broker)
+        assert removed.end() == 0
+    assert "Warning:" not in removed.screen()
+
+
+@pytest.mark.usefixtures("left")
 def test_in_the_shell_it_is_reported_once(kafka: Kafka, terminal: Start) -> None:
     one = terminal("shell", "-b", kafka.bootstrap, PAGER="cat")
     one.wait_for("under-replicated")

@@ -288,6 +288,8 @@ class Moving:
         if failed:
             error = next(iter(failed.values()))
             self.context.fail(error)
+            assert self.context.session is not None
+            self.context.session.reported.add(self.rollback.path)
             self.context.say(
                 f"The throttle of {describe(left)} could not be removed ({phrase(error)}); "
                 "`pk reassign throttle --remove` removes it later."

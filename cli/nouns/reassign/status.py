@@ -122,7 +122,9 @@ def _left(cluster_id: str | None) -> list[rollback_files.Rollback]:
 
 def say_orphans(context: Context, present: Present, cluster_id: str | None) -> None:
     """Says that throttles are set although nothing moves, and how to remove them."""
-    ours = any(r.throttled.any for r in _left(cluster_id))
+    ours = [r.path for r in _left(cluster_id) if r.throttled.any]
+    if context.session is not None:
+        context.session.reported.update(ours)
     whose = "left behind by a reassignment from here" if ours else "set although nothing moves"
     context.say(
         f"Throttles are {whose}, on {describe(everything(present, ()))}: replicas that fall behind "
