@@ -49,8 +49,8 @@ _ASIDE_S: Final = 1.0
 """How long a broker is given to show that it is not the one that hangs."""
 
 _LEADERLESS_S: Final = 1.0
-"""What lacks a leader for this long has lost it: it is not waited for, where stragglers are not
-either."""
+"""What lacks a leader for this long has lost it: it is not waited for where stragglers have a
+limit, not even by a change, which waits for stragglers."""
 
 _UNKNOWN_ATTEMPTS: Final = 3
 """A topic made a moment ago may be unknown to the broker asked; one unknown three times does not
@@ -293,7 +293,7 @@ class AdminBase:
         attempts = 0
         asked: dict[K, int] = {}
         started = trio.current_time()
-        waits = changes or self.thorough or self.config.pk_straggler_timeout_ms < 0
+        waits = self.config.pk_straggler_timeout_ms < 0
         with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
             while remaining and attempts <= self.config.retries:
                 if attempts:
