@@ -329,8 +329,8 @@ def test_several_thousand_acls_are_one_change(acls: Run, pk: Run) -> None:
 
 
 def test_what_the_page_shows(acls: Run, pk: Run, broker: PkBroker) -> None:
-    """The commands of docs/security.md, each with a yes."""
-    page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+    """The commands of docs/authorization.md, each with a yes."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "authorization.md").read_text()
     blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
     (block,) = (b for b in blocks if b.startswith("$ pk acls"))
     lines = [shlex.split(line.removeprefix("$ pk ")) for line in block.splitlines()]

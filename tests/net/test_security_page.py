@@ -1,4 +1,4 @@
-"""What docs/security.md shows is what works: its files, with ports and paths of the test's own."""
+"""The files that the pages about security show work, with ports and paths of the test's own."""
 
 import re
 from pathlib import Path
@@ -12,11 +12,12 @@ from pk.core.config import BrokerConfig, parse_properties
 from pk.net.client.admin import open_admin
 from pk.net.client.config import AdminConfig, parse
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "security.md"
-# Fmt: skip.
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = ("security.md", "authentication.md", "authorization.md")
 FILES = [
     parse_properties(block)
-    for block in re.findall(r"```properties\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for page in PAGES
+    for block in re.findall(r"```properties\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
 ]
 
 
