@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from pk.core.api.faults import API as FAULTS_API
-from pk.core.api.faults import with_faults
+from pk.core.api.cluster.faults import API as FAULTS_API
+from pk.core.api.cluster.faults import with_faults
+from pk.core.api.cluster.telemetry import TELEMETRY, with_telemetry
 from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
 from pk.core.api.late import import_all
-from pk.core.api.telemetry import TELEMETRY, with_telemetry
 from pk.core.auth.sasl_config import check_sasl
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock

@@ -17,8 +17,9 @@ from typing import Any, Final, Self, TypeVar, cast
 
 import trio
 
-from pk.core.api import create_topics, faults
+from pk.core.api.cluster import faults
 from pk.core.api.registry import Large
+from pk.core.api.topics import create_topics
 from pk.core.broker.faults import actions
 from pk.core.broker.faults.faults import Faults as BrokerFaults
 from pk.core.broker.faults.faults import SeenRequest

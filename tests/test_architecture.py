@@ -16,7 +16,7 @@ PICTURE = (ROOT / "docs/packages.svg").read_text()
 [DRAWING] = re.findall(r"^```mermaid\n(.+?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 ROOMS = {
     str(file.parent.relative_to(ROOT))
-    for pattern in ("core/*", "core/broker/*", "core/log/*", "core/api/*", "net/*")
+    for pattern in ("core/*", "core/broker/*", "core/log/*", "net/*")
     for file in ROOT.glob(f"{pattern}/__init__.py")
 }
 
@@ -123,6 +123,15 @@ def test_the_packages_are_those_of_the_broker() -> None:
         )
         assert sentence and sentence.endswith(".") and "\n" not in sentence
         assert re.search(rf">{name}</t(?:ext|span)>", PICTURE), "it is drawn"
+
+
+def test_the_folders_of_apis_are_told_in_the_words_of_their_packages() -> None:
+    told = dict(re.findall(r"^\| `core/api/(\w+)` \| (.+) \|$", TEXT, re.MULTILINE))
+    packages = {p.parent.name: p.read_text() for p in (ROOT / "core/api").glob("*/__init__.py")}
+    sentences = {n: ast.get_docstring(ast.parse(text)) or "" for n, text in packages.items()}
+    assert {name: f"{row}.".lower() for name, row in told.items()} == {
+        name: sentence.lower() for name, sentence in sentences.items()
+    }
 
 
 def test_every_room_is_drawn_and_every_arrow_is_an_import() -> None:

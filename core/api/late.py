@@ -46,7 +46,7 @@ def late(
 ) -> AnyApi:
     """The API at `where` in core/api (`join_group.API`) as the server sees it; what is given of it
     must be as it says itself."""
-    file, _, name = where.partition(".")
+    file, _, name = where.rpartition(".")
     module = f"{__package__}.{file}"
 
     @cache

@@ -79,7 +79,8 @@ class Api(Generic[Request, Response]):
     (and `error_message`, where it has one)."""
     parks: bool = False
     forwarded: bool = False
-    """Whether it is the controller's to answer: a broker passes it on (core/api/forward.py)."""
+    """Whether it is the controller's to answer: a broker passes it on
+    (core/api/controller/forward.py)."""
 
 
 AnyApi: TypeAlias = Api[Any, Any]

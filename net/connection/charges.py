@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
+from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.api.registry import NO_RESPONSE
 from pk.core.broker.requests.client_quotas import ClientQuotas, is_exempt
 from pk.core.broker.requests.context import Context

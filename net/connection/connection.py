@@ -19,10 +19,10 @@ from typing import Any, NoReturn, cast
 
 import trio
 
-from pk.core.api import produce
-from pk.core.api.delayed_fetch import DelayedFetch
-from pk.core.api.produce_fast_path.answers import DelayedProduce, FailedProduce
-from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
+from pk.core.api.records import produce
+from pk.core.api.records.delayed_fetch import DelayedFetch
+from pk.core.api.records.produce_fast_path.answers import DelayedProduce, FailedProduce
+from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.api.registry import NO_RESPONSE, AnyApi, Holding, Large
 from pk.core.auth.oauthbearer import KeysNeeded
 from pk.core.auth.sasl_server import Refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-from pk.core.api.produce_fast_path.answers import FailedProduce
+from pk.core.api.records.produce_fast_path.answers import FailedProduce
 from pk.core.api.registry import AnyApi, Large, error_response
 from pk.core.broker.broker_metrics import BrokerMetrics
 from pk.core.broker.offload import offload

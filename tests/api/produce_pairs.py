@@ -13,7 +13,7 @@ from nodes import caller_of, config_of, decide, make_topic
 from stream_transport import StreamTransport
 
 from pk.core.api.index import APIS
-from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
+from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context

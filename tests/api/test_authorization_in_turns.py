@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from nodes import running_node, trio_test
 
-from pk.core.api import describe_transactions, list_groups, streams_group_heartbeat
 from pk.core.api.authorization import check_subscription
+from pk.core.api.groups import list_groups, streams_group_heartbeat
+from pk.core.api.transactions import describe_transactions
 from pk.core.auth.acls import ResourceType
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.requests.authorization import Authorization

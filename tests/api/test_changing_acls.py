@@ -12,7 +12,7 @@ from api.authorization_scenario import ask_handler, authorizing_node
 from api.fetching import batch, fetch
 from nodes import Caller, caller_of, decide, trio_test
 
-from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
+from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.auth.acls import AclBinding, AclFilter, Operation, PatternType, ResourceType
 from pk.core.errors import ErrorCode
 from pk.core.machine import Decision

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from nodes import running_node, trio_test
 
-from pk.core.api import delete_groups, offset_fetch
+from pk.core.api.groups import delete_groups, offset_fetch
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.requests.context import Context
 from pk.core.turns import AT_ONCE, COMMAND, Turns

@@ -10,7 +10,7 @@ from log.support import append, end_transaction, make_batch
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.api import long_requests
-from pk.core.api.fetch_request import LOOKED_AT_ONCE
+from pk.core.api.records.fetch_request import LOOKED_AT_ONCE
 from pk.core.broker.replication.partition import READ_COMMITTED
 from pk.core.errors import ErrorCode
 from pk.core.record.compress import Codec

@@ -9,8 +9,8 @@ import pytest
 import trio
 from nodes import caller_of, make_topic, running_node, trio_test
 
-from pk.core.api.metadata import LARGE_PARTITIONS, handle
 from pk.core.api.registry import Large
+from pk.core.api.topics.metadata import LARGE_PARTITIONS, handle
 from pk.core.broker.requests.just_fenced import JustFenced
 from pk.core.meta.image import MetadataImage
 from pk.core.turns import AT_ONCE

@@ -22,8 +22,8 @@ from loop_steps import counted
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core import turns
-from pk.core.api import list_config_resources
-from pk.core.api.forward import shows
+from pk.core.api.configs import list_config_resources
+from pk.core.api.controller.forward import shows
 from pk.core.api.registry import Holding
 from pk.core.broker.pauses import let_go
 from pk.core.config.views import STANDARD_AUTHORIZER

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from group.brokers import running, simulated
 
-from pk.core.api.offset_topics import merged
+from pk.core.api.groups.offset_topics import merged
 from pk.core.errors import ErrorCode
 from pk.core.turns import FREED_AT_ONCE
 from pk.core.wire.messages import offset_commit as commits

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pk.core.api.produce_fast_path.frames import FramePattern
+from pk.core.api.records.produce_fast_path.frames import FramePattern
 from pk.core.wire.codec import join
 from pk.core.wire.header import frame_request, frame_response
 from pk.core.wire.messages.produce import (

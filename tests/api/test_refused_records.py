@@ -22,7 +22,7 @@ from api.refused_records import CASES, CODECS, POLICIES, VERSIONS, Case, answere
 from clients.fixtures import Kafka, fresh_name
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
-from pk.core.api.produce_fast_path.fast_path import ProduceFastPath
+from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.errors import ErrorCode
 from pk.core.record.compress import Codec
 

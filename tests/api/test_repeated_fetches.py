@@ -14,8 +14,8 @@ import trio.testing
 from api.fetching import MAX, batch, produce
 from nodes import caller_of, decide, make_topic, running_node, trio_test
 
-from pk.core.api import fetch_request
-from pk.core.api.fetch_request import Fetch
+from pk.core.api.records import fetch_request
+from pk.core.api.records.fetch_request import Fetch
 from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from pk.core.broker.replication.fetch_sessions import FetchedPartition
 from pk.core.broker.replication.partition import READERS_MIN, Partition

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from group.brokers import running, simulated
 
-from pk.core.api import describe_configs
+from pk.core.api.configs import describe_configs
 from pk.core.broker.requests.context import Context
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from pk.core.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest

@@ -24,9 +24,9 @@ from nodes import (
 )
 from stream_transport import feed
 
-from pk.core.api import produce
-from pk.core.api.fetch_request import Fetch
 from pk.core.api.index import APIS
+from pk.core.api.records import produce
+from pk.core.api.records.fetch_request import Fetch
 from pk.core.api.registry import Holding
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode

@@ -25,8 +25,9 @@ from hostile.attack import BAD_KINDS
 from nodes import Caller, caller_of, running_cluster, running_node, trio_test
 
 import pk.net.node
-from pk.core.api import index, metadata
+from pk.core.api import index
 from pk.core.api.registry import Api
+from pk.core.api.topics import metadata
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.log.disk import RealDisk
 from pk.core.wire.messages.api_versions import ApiVersionsRequest

@@ -16,7 +16,7 @@ from sim import swarm
 from sim.faults import KINDS
 from sim.simulation import Options, run_seed
 
-from pk.core.api import produce
+from pk.core.api.records import produce
 from pk.core.broker.coordinator import write_markers
 from pk.core.broker.replication import replica_logs
 from pk.core.broker.replication import replicas as replicas_module

@@ -45,7 +45,7 @@ from sim.transactions import (
 from sim.virtual_time import VirtualClock
 from sim.wrecks import Wrecks
 
-from pk.core.api.share_fetch import _ShareFetch
+from pk.core.api.share.share_fetch import _ShareFetch
 from pk.core.broker import runtime as runtime_module
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.offload import inline

@@ -106,7 +106,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="session")
 def show_imports():
-    wanted = {"pk.testing.broker_thread", "pk.core.api.find_coordinator"}
+    wanted = {"pk.testing.broker_thread", "pk.core.api.groups.find_coordinator"}
     print("IMPORTED", wanted <= set(sys.modules))
 
 
@@ -153,8 +153,8 @@ def test_collecting_alone_imports_nothing_of_the_broker(tmp_path: Path) -> None:
 NOT_FOR_A_BROKER = (
     "asyncio", "cryptography", "google", "h11", "http.client", "prometheus_client",
     "prompt_toolkit", "pyarrow", "pyspark", "rich", "tomlkit", "typer", "pk.cli",
-    "pk.core.api.join_group", "pk.core.schemas", "pk.net.client.admin", "pk.net.client.producer",
-    "pk.net.http", "pk.net.metrics", "pk.spark",
+    "pk.core.api.groups.join_group", "pk.core.schemas", "pk.net.client.admin",
+    "pk.net.client.producer", "pk.net.http", "pk.net.metrics", "pk.spark",
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from txn.clients import (
     prepare,
 )
 
-from pk.core.api.add_partitions_to_txn import TOGETHER
+from pk.core.api.transactions.add_partitions_to_txn import TOGETHER
 from pk.core.broker.replication.partition import READ_COMMITTED
 from pk.core.errors import ErrorCode
 from pk.core.txn.transaction import State, Transaction

@@ -1,9 +1,9 @@
 """Which requests a test wants failed, delayed or dropped, and which requests came.
 
 A broker has a `Faults` only where `pk.faults.enable` is true. Its server then serves wrapped APIs
-(core/api/faults.py), which ask here before each request; a broker without it serves the APIs as
-they are, so that faults cost nothing where they are off. Requests of other brokers are left alone:
-a test asks for faults that its clients meet.
+(core/api/cluster/faults.py), which ask here before each request; a broker without it serves the
+APIs as they are, so that faults cost nothing where they are off. Requests of other brokers are left
+alone: a test asks for faults that its clients meet.
 """
 
 from __future__ import annotations

@@ -1,0 +1,130 @@
+"""DescribeQuorum (55), versions 0–2: who holds the metadata log, and how far everybody is who
+follows it (KIP-595). v1 says when they fetched and had caught up (KIP-836), v2 names directories
+and addresses (KIP-853).
+
+Voters are those who may be the controller: one with the embedded store, all nodes with ZooKeeper
+(which votes in their place). Observers are the brokers that are none of these. What a node's offset
+is, its fetches say; -1 where it has not fetched from this controller.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pk.core.api.controller.decide import the_controller
+from pk.core.api.registry import Api
+from pk.core.broker.controller.controller import Controller
+from pk.core.broker.pauses import pause
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode
+from pk.core.meta.topic_names import UNKNOWN_TOPIC
+from pk.core.turns import Pace
+from pk.core.values import METADATA_TOPIC, ZERO_UUID, Uuid
+from pk.core.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    ReplicaState,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+VERSION_NODES: Final = 2
+OBSERVER_MS: Final = 300_000
+"""One that has not fetched for so long is not listed any more, as in Apache Kafka."""
+
+
+async def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Answer from what the controller knows. Raises KafkaError(NOT_CONTROLLER)."""
+    controller = the_controller(context)
+    response, pace = DescribeQuorumResponse(error_message=None), Pace()
+    for topic in request.topics:
+        answer = ResponseTopicData(topic_name=topic.topic_name)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            data = ResponsePartitionData(
+                partition_index=partition.partition_index, error_message=None
+            )
+            answer.partitions.append(data)
+            if topic.topic_name == METADATA_TOPIC and partition.partition_index == 0:
+                _describe(context, controller, data)
+            else:
+                data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if context.api_version >= VERSION_NODES:
+                    data.error_message = UNKNOWN_TOPIC
+            if pace.due():
+                await pause()
+    if context.api_version >= VERSION_NODES:
+        response.nodes = [
+            Node(
+                node_id=node,
+                listeners=[
+                    Listener(name=e.name, host=e.host, port=e.port) for e in known.endpoints
+                ],
+            )
+            for node, known in sorted(controller.image.controllers.items())
+        ]
+    return response
+
+
+def _describe(context: Context, controller: Controller, data: ResponsePartitionData) -> None:
+    image, end = controller.image, controller.feed.end_offset
+    now_ms = context.broker.clock.now_ms()
+    data.leader_id, data.leader_epoch = controller.controller_id, controller.epoch
+    data.high_watermark = end
+    for node in sorted({*image.controllers, controller.controller_id}):
+        if node == controller.controller_id:
+            leader = ReplicaState(
+                replica_id=node,
+                log_end_offset=end,
+                last_fetch_timestamp=now_ms,
+                last_caught_up_timestamp=now_ms,
+            )
+            _place(context, leader, _own_directory(context))
+            data.current_voters.append(leader)
+        else:
+            data.current_voters.append(_state(context, controller, node))
+    voters = {voter.replica_id for voter in data.current_voters}
+    data.observers = [
+        _state(context, controller, one.node_id)
+        for one in sorted(controller.observers, key=lambda one: one.node_id)
+        if one.node_id not in voters and now_ms - one.last_fetch_ms <= OBSERVER_MS
+    ]
+
+
+def _state(context: Context, controller: Controller, node: int) -> ReplicaState:
+    one = controller.observers.get(node)
+    if one is None:
+        return ReplicaState(replica_id=node, log_end_offset=-1)
+    state = ReplicaState(
+        replica_id=node,
+        log_end_offset=one.offset,
+        last_fetch_timestamp=one.last_fetch_ms,
+        last_caught_up_timestamp=one.caught_up_ms,
+    )
+    directory_id = one.directory_id
+    if directory_id == ZERO_UUID:
+        directory_id = _first_directory(controller, node)
+    _place(context, state, directory_id)
+    return state
+
+
+def _place(context: Context, state: ReplicaState, directory_id: Uuid) -> None:
+    if context.api_version >= VERSION_NODES:
+        state.replica_directory_id = directory_id
+
+
+def _first_directory(controller: Controller, node: int) -> Uuid:
+    """The directory of a node that does not name one when it fetches: the first that it
+    registered."""
+    broker = controller.image.brokers.get(node)
+    return broker.log_dirs[0] if broker is not None and broker.log_dirs else ZERO_UUID
+
+
+def _own_directory(context: Context) -> Uuid:
+    """The first of this process's log directories."""
+    return next((d.directory_id for d in context.broker.replicas.directories), ZERO_UUID)
+
+
+API = Api(key=55, versions=(0, 2), handle=handle, forwarded=True)

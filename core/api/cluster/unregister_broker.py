@@ -1,0 +1,24 @@
+"""UnregisterBroker (64), version 0: forget a broker that will not come back (KIP-631). Its replicas
+stay assigned to it: they are for a reassignment to move."""
+
+from pk.core.api.controller.decide import decided
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.meta import brokers
+from pk.core.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+
+async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    """Forget it. Raises KafkaError(NOT_CONTROLLER)."""
+    config = context.broker.config
+    return await decided(
+        context,
+        lambda image: brokers.unregister_broker(image, request, config),
+        request,
+    )
+
+
+API = Api(key=64, versions=(0, 0), handle=handle, forwarded=True)

@@ -1,0 +1,44 @@
+"""UpdateFeatures (57), versions 0–2: finalize features, or turn them off (KIP-584). v1 has a kind
+of upgrade in place of a flag, and can validate only (KIP-778); v2 answers for the whole
+(KIP-1022)."""
+
+from pk.core.api.controller.decide import LARGE_ELEMENTS, decided
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError
+from pk.core.machine import Decision
+from pk.core.meta import features
+from pk.core.meta.events import Event
+from pk.core.meta.image import MetadataImage
+from pk.core.wire.elements import has_many
+from pk.core.wire.messages.update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+
+async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """All or none. Raises KafkaError(NOT_CONTROLLER)."""
+
+    def decide(image: MetadataImage) -> Decision[Event]:
+        return features.update_features(image, request, controller_id=context.broker.node_id)
+
+    return await decided(
+        context, decide, request, request.timeout_ms, in_thread=has_many(request, LARGE_ELEMENTS)
+    )
+
+
+def error_response(
+    request: UpdateFeaturesRequest, error: KafkaError, version: int
+) -> UpdateFeaturesResponse:
+    """The error for the whole: as in Kafka no feature has a result of its own then."""
+    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+
+
+API = Api(
+    key=57,
+    versions=(0, 2),
+    handle=handle,
+    error_response=error_response,
+    forwarded=True,
+)

@@ -1,0 +1,71 @@
+"""AlterClientQuotas (49), versions 0–1: set and remove the quotas of users, client ids and
+addresses (KIP-546, KIP-612). Version 1 differs in its encoding only."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from pk.core.api.controller.decide import decided
+from pk.core.api.registry import Api
+from pk.core.broker.pauses import in_turns
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError
+from pk.core.meta import client_quotas
+from pk.core.quota.entity import IP, is_address
+from pk.core.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ResponseEntryData,
+)
+
+HOSTS_MAX: Final = 100
+"""So many names of hosts are looked up for one request; quotas of the others apply to no client."""
+LOOKED_UP_S: Final = 10.0
+"""How long all of that may take."""
+
+
+async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    """Each entity by itself. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
+    names: dict[str, None] = {}
+    async for entry in in_turns(request.entries):
+        for part in entry.entity:
+            if part.entity_type == IP and part.entity_name and not is_address(part.entity_name):
+                names[part.entity_name] = None
+    unknown = await _unknown(list(names))
+    return await decided(
+        context,
+        lambda image: client_quotas.alter(image, request, unknown),
+        request,
+    )
+
+
+async def _unknown(names: list[str]) -> set[str]:
+    """Those of some hosts that have no address."""
+    unknown = set(names)
+    with trio.move_on_after(LOOKED_UP_S):
+        for name in names[:HOSTS_MAX]:
+            try:
+                await trio.socket.getaddrinfo(name, None)
+            except (OSError, UnicodeError):
+                continue
+            unknown.discard(name)
+    return unknown
+
+
+def error_response(
+    request: AlterClientQuotasRequest, error: KafkaError, version: int
+) -> AlterClientQuotasResponse:
+    """The error for every entity."""
+    return AlterClientQuotasResponse(
+        entries=[
+            ResponseEntryData(
+                error_code=error.code, error_message=error.message, entity=entry.entity
+            )
+            for entry in request.entries
+        ]
+    )
+
+
+API = Api(key=49, versions=(0, 1), handle=handle, error_response=error_response, forwarded=True)

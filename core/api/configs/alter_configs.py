@@ -1,0 +1,96 @@
+"""AlterConfigs (33), versions 0–2: replaces all keys of a resource (KIP-133). Clients should use
+IncrementalAlterConfigs."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from pk.core.api.authorization import check_configs
+from pk.core.api.configs.incremental_alter_configs import (
+    Check,
+    check_own_changes,
+    check_own_loggers,
+)
+from pk.core.api.controller import forward
+from pk.core.api.controller.decide import decided
+from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation
+from pk.core.broker.pauses import in_turns
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError
+from pk.core.meta import configs
+from pk.core.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Replace the keys of each resource, or say why not. Loggers know the incremental request
+    only."""
+    return await _handle(context, request, check_own_changes, forward.pass_on)
+
+
+async def handle_at_controller(
+    context: Context, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """The same on a controller's listener and for brokers that pass it on."""
+    return await _handle(context, request, check_own_loggers, _decide)
+
+
+async def _decide(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    config = context.broker.config
+    return await decided(context, lambda image: configs.alter(image, request, config), request)
+
+
+async def _handle(
+    context: Context,
+    request: AlterConfigsRequest,
+    check: Check,
+    others: Callable[[Context, AlterConfigsRequest], Awaitable[AlterConfigsResponse]],
+) -> AlterConfigsResponse:
+    errors: dict[int, KafkaError] = {}
+    async for resource in in_turns(request.resources):
+        try:
+            check_configs(context, Operation.ALTER_CONFIGS, resource)
+            check(context, resource)
+        except KafkaError as e:
+            errors[id(resource)] = e.with_traceback(None)  # it holds this frame
+    asked = AlterConfigsRequest(
+        resources=[r async for r in in_turns(request.resources) if id(r) not in errors],
+        validate_only=request.validate_only,
+    )
+    response = await others(context, asked) if asked.resources else AlterConfigsResponse()
+    async for resource in in_turns(request.resources):
+        if (error := errors.get(id(resource))) is not None:
+            response.responses.append(_refused(resource, error))
+    return response
+
+
+def _refused(resource: AlterConfigsResource, error: KafkaError) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def error_response(
+    request: AlterConfigsRequest, error: KafkaError, version: int
+) -> AlterConfigsResponse:
+    """The same error for every resource."""
+    return AlterConfigsResponse(
+        responses=[_refused(resource, error) for resource in request.resources]
+    )
+
+
+API = Api(
+    key=33,
+    versions=(0, 2),
+    handle=handle,
+    error_response=error_response,
+)
+CONTROLLER_API = replace(API, handle=handle_at_controller, forwarded=True)
+"""As a controller's listener serves it."""

@@ -1,0 +1,203 @@
+"""IncrementalAlterConfigs (44), versions 0–1: sets, deletes, appends to, subtracts from single keys
+(KIP-339).
+
+Topics, brokers, groups and client metrics subscriptions are the controller's; levels of loggers are
+this process's own (KIP-412): they change here and are gone when it ends. So a broker passes on what
+is not its own.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Protocol, cast
+
+from pk.core.api.authorization import check_configs
+from pk.core.api.controller import forward
+from pk.core.api.controller.decide import decided
+from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation
+from pk.core.broker.pauses import in_turns
+from pk.core.broker.requests import loggers
+from pk.core.broker.requests.context import Context
+from pk.core.config import BrokerConfig, ConfigError
+from pk.core.config.log_limits import check_cleaners_change, check_cordoned
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta import configs
+from pk.core.meta.events import BROKER, BROKER_LOGGER
+from pk.core.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class Change(Protocol):
+    """A key of a request to alter configs."""
+
+    name: str
+    value: str | None
+
+
+class Resource(Protocol):
+    """A resource of one."""
+
+    resource_type: int
+    resource_name: str
+
+    @property
+    def configs(self) -> Sequence[Change]: ...
+
+
+Check = Callable[[Context, Resource], None]
+PassOn = Callable[
+    [Context, IncrementalAlterConfigsRequest], Awaitable[IncrementalAlterConfigsResponse]
+]
+
+
+async def handle(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Change each resource, or say why not."""
+    return await _handle(context, request, check_own_changes, forward.pass_on)
+
+
+async def handle_at_controller(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """The same on a controller's listener and for brokers that pass it on: any broker's keys may be
+    changed."""
+    return await _handle(context, request, check_own_loggers, _decide)
+
+
+async def _decide(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    config = context.broker.config
+    return await decided(
+        context,
+        lambda image: configs.incremental_alter(image, request, config),
+        request,
+    )
+
+
+async def _handle(
+    context: Context, request: IncrementalAlterConfigsRequest, check: Check, others: PassOn
+) -> IncrementalAlterConfigsResponse:
+    here: list[AlterConfigsResourceResponse] = []
+    for_controller: list[AlterConfigsResource] = []
+    async for resource in in_turns(request.resources):
+        try:
+            check_configs(context, Operation.ALTER_CONFIGS, resource)
+            check(context, resource)
+            if resource.resource_type == BROKER_LOGGER:
+                _alter_loggers(resource, validate_only=request.validate_only)
+                here.append(_answer(resource, None))
+            else:
+                for_controller.append(resource)
+        except KafkaError as e:
+            here.append(_answer(resource, e))
+    if not for_controller:
+        return IncrementalAlterConfigsResponse(responses=here)
+    asked = IncrementalAlterConfigsRequest(
+        resources=for_controller, validate_only=request.validate_only
+    )
+    response = await others(context, asked)
+    response.responses += here
+    return response
+
+
+def check_own_loggers(context: Context, resource: Resource) -> None:
+    """Raises KafkaError(INVALID_REQUEST) where the resource is the loggers of another process."""
+    if resource.resource_type == BROKER_LOGGER:
+        check_own_broker(context, resource.resource_type, resource.resource_name)
+
+
+def check_own_changes(context: Context, resource: Resource) -> None:
+    """Raises KafkaError(INVALID_REQUEST) where the resource is another broker, or this one cannot
+    be changed so while it runs: its directories, and how many cleaners it has now, only this broker
+    knows."""
+    check_own_broker(context, resource.resource_type, resource.resource_name)
+    if resource.resource_type != BROKER:
+        return
+    config = context.broker.config
+    for change in resource.configs:
+        operation = getattr(change, "config_operation", configs.Operation.SET)
+        if change.value is None or operation == configs.Operation.DELETE:
+            continue
+        try:
+            value = BrokerConfig({change.name: change.value})[change.name]
+        except ConfigError:
+            continue  # the controller says what is wrong with it
+        try:
+            if change.name == "log.cleaner.threads":
+                check_cleaners_change(cast(int, value), config.log_cleaner_threads)
+            elif change.name == "cordoned.log.dirs" and operation != configs.Operation.SUBTRACT:
+                named = cast(tuple[str, ...], value)
+                if operation == configs.Operation.APPEND:
+                    named = (*cast(tuple[str, ...], config[change.name]), *named)
+                check_cordoned(named, config.log_dirs)
+        except ConfigError as e:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
+
+
+def check_own_broker(context: Context, resource_type: int, name: str) -> None:
+    """Raises KafkaError(INVALID_REQUEST) where the resource is a broker and not this one (or its
+    loggers).
+
+    What a broker can take is for it to judge; so a broker's configs go to that broker.
+    """
+    if resource_type not in (BROKER, BROKER_LOGGER):
+        return
+    node, own = configs.check_broker_name(name), context.broker.node_id
+    if node != own and not (node is None and resource_type == BROKER):
+        said = f"Unexpected broker id, expected {own}, but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, said)
+
+
+def _alter_loggers(resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    wanted: dict[str, str | None] = {}
+    for change in resource.configs:
+        if change.name in wanted:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has a logger twice")
+        if change.config_operation == configs.Operation.SET:
+            if change.value is None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} must have a level")
+            wanted[change.name] = change.value
+        elif change.config_operation == configs.Operation.DELETE:
+            wanted[change.name] = None
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a level is set or deleted, no list")
+        loggers.check(change.name, wanted[change.name])
+    if not validate_only:
+        for name, level in wanted.items():
+            loggers.set_level(name, level)
+
+
+def _answer(
+    resource: AlterConfigsResource, error: KafkaError | None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=error.code if error is not None else 0,
+        error_message=error.message if error is not None else None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def error_response(
+    request: IncrementalAlterConfigsRequest, error: KafkaError, version: int
+) -> IncrementalAlterConfigsResponse:
+    """The same error for every resource."""
+    return IncrementalAlterConfigsResponse(
+        responses=[_answer(resource, error) for resource in request.resources]
+    )
+
+
+API = Api(
+    key=44,
+    versions=(0, 1),
+    handle=handle,
+    error_response=error_response,
+)
+CONTROLLER_API = replace(API, handle=handle_at_controller, forwarded=True)
+"""As a controller's listener serves it."""

@@ -1,0 +1,24 @@
+"""AssignReplicasToDirs (73), version 0: a broker says in which log directory its replicas lie
+(KIP-858)."""
+
+from pk.core.api.controller.decide import the_controller
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.meta import directories
+from pk.core.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+
+
+async def handle(
+    context: Context, request: AssignReplicasToDirsRequest
+) -> AssignReplicasToDirsResponse:
+    """Note it, each replica by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    config = context.broker.config
+    return await the_controller(context).submit(
+        lambda image: directories.assign_directories(image, request, config)
+    )
+
+
+API = Api(key=73, versions=(0, 0), handle=handle)

@@ -1,0 +1,36 @@
+"""BrokerHeartbeat (63), versions 0–2: a broker lives, wants to serve, to be fenced, or to go
+(KIP-631). v1 names log directories that failed (KIP-858), v2 those that are to take nothing new.
+
+`CordonedLogDirs` (v2) is read and changes nothing: it steers where Apache's controllers place
+replicas among directories, and ours leaves that to the brokers.
+"""
+
+from pk.core.api.controller.decide import the_controller
+from pk.core.api.registry import Api
+from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
+from pk.core.broker.requests.context import Context
+from pk.core.meta import brokers
+from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+
+async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    """Take it in. Raises KafkaError(NOT_CONTROLLER)."""
+    controller, config = the_controller(context), context.broker.config
+    heartbeats, node = controller.heartbeats, request.broker_id
+
+    def ask() -> Decide:
+        may_go = heartbeats.may_shut_down(node)
+        return lambda image: brokers.heartbeat(image, request, config, may_shut_down=may_go)
+
+    if _is_current(context, request):
+        # Before the decision: who waits in the queue behind a slow append has been heard.
+        heartbeats.heard(node, request.broker_epoch, context.connection_id)
+    return await controller.submit(OffLoopDecision(ask))
+
+
+def _is_current(context: Context, request: BrokerHeartbeatRequest) -> bool:
+    broker = the_controller(context).image.brokers.get(request.broker_id)
+    return broker is not None and broker.broker_epoch == request.broker_epoch
+
+
+API = Api(key=63, versions=(0, 2), handle=handle)

@@ -1,0 +1,23 @@
+"""ControllerRegistration (70), version 0: a node that may become the controller says where it
+listens (KIP-919)."""
+
+from pk.core.api.controller.decide import the_controller
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.meta import brokers
+from pk.core.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+
+
+async def handle(
+    context: Context, request: ControllerRegistrationRequest
+) -> ControllerRegistrationResponse:
+    """Note it. Raises KafkaError(NOT_CONTROLLER)."""
+    return await the_controller(context).submit(
+        lambda image: brokers.register_controller(image, request)
+    )
+
+
+API = Api(key=70, versions=(0, 0), handle=handle)

@@ -1,0 +1,74 @@
+"""FetchSnapshot (59), versions 0–1: a snapshot of the metadata log, in pieces (KIP-630). v1 names
+directories (KIP-853).
+
+Which snapshots there are, a Fetch of the metadata log tells. The bytes are one document of
+`core/meta/snapshot.py`; a piece may begin and end anywhere in it.
+"""
+
+from pk.core.api.controller.metadata_fetch import leading, newest_image
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import METADATA_TOPIC
+from pk.core.wire.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    LeaderIdAndEpoch,
+    PartitionSnapshot,
+    ResponsePartitionSnapshot,
+    ResponseTopicSnapshot,
+    SnapshotId,
+)
+
+
+def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    """The piece from the position on."""
+    image = newest_image(context)
+    if request.cluster_id is not None and request.cluster_id != image.cluster_id:
+        return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    response = FetchSnapshotResponse()
+    left = request.max_bytes
+    for topic in request.topics:
+        answer = ResponseTopicSnapshot(name=topic.name)
+        response.topics.append(answer)
+        for wanted in topic.partitions:
+            part = ResponsePartitionSnapshot(
+                index=wanted.partition,
+                snapshot_id=SnapshotId(
+                    end_offset=wanted.snapshot_id.end_offset, epoch=wanted.snapshot_id.epoch
+                ),
+                current_leader=LeaderIdAndEpoch(
+                    leader_id=image.controller_id, leader_epoch=image.controller_epoch
+                ),
+            )
+            answer.partitions.append(part)
+            try:
+                _fill(context, topic.name, wanted, part, left)
+            except KafkaError as e:
+                part.error_code = e.code
+            left -= len(part.unaligned_records)
+    return response
+
+
+def _fill(
+    context: Context,
+    topic: str,
+    wanted: PartitionSnapshot,
+    part: ResponsePartitionSnapshot,
+    bytes_max: int,
+) -> None:
+    """Raises KafkaError where there is no such piece."""
+    if topic != METADATA_TOPIC or wanted.partition != 0:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    controller = leading(context, wanted.current_leader_epoch)
+    made = controller.feed.find_snapshot(wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch)
+    if made is None:
+        raise KafkaError(ErrorCode.SNAPSHOT_NOT_FOUND)
+    if not 0 <= wanted.position < len(made.data):
+        raise KafkaError(ErrorCode.POSITION_OUT_OF_RANGE)
+    part.size, part.position = len(made.data), wanted.position
+    end = wanted.position + max(bytes_max, 0)
+    part.unaligned_records = memoryview(made.data)[wanted.position : end]
+
+
+API = Api(key=59, versions=(0, 1), handle=handle)

@@ -1,0 +1,21 @@
+"""PkReplicaLogs (10001), version 0: a broker says how far its logs go (KIP-966's GetReplicaLogInfo,
+told without being asked: core/meta/unclean_recovery.py)."""
+
+from pk.core.api.controller.decide import the_controller
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.meta import unclean_recovery
+from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplicaLogsResponse
+
+
+async def handle(context: Context, request: PkReplicaLogsRequest) -> PkReplicaLogsResponse:
+    """Take it in. Raises KafkaError(NOT_CONTROLLER)."""
+    controller, config = the_controller(context), context.broker.config
+    response: PkReplicaLogsResponse = await controller.submit(
+        lambda image: unclean_recovery.report(image, request, config)
+    )
+    controller.unclean_recovery.take(request, response)
+    return response
+
+
+API = Api(key=10_001, versions=(0, 0), handle=handle)

@@ -1,0 +1,1 @@
+"""Groups of the classic, consumer and streams protocols, and their committed offsets."""

@@ -1,0 +1,109 @@
+"""OffsetCommit (8), versions 0–10: a consumer stores how far it has read.
+
+Version 0 names no member (Kafka of that time wrote to ZooKeeper; here it is a commit from outside
+of the group), v1 brings the time of each commit, versions 2–4 say how long to keep the offsets
+(KIP-186, KIP-211), v6 leader epochs (KIP-320), v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND
+(KIP-848), v10 topics by id. This handler refuses partitions that do not exist; the coordinator does
+the rest (core/group/offsets.py), and the answer waits until the records are safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from operator import attrgetter
+from typing import Any, Final
+
+from pk.core.api.groups.offset_topics import merged, refuse_missing
+from pk.core.api.long_requests import begin
+from pk.core.api.registry import Answer, Api
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError
+from pk.core.group.machine import GroupMachine
+from pk.core.machine import Decision
+from pk.core.meta.image import TopicImage
+from pk.core.turns import Pace, Turns, at_once
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+TOPIC_ID_SINCE: Final = 10
+
+_KEY: Final = attrgetter("name", "topic_id")
+
+
+def handle(context: Context, request: OffsetCommitRequest) -> Answer[OffsetCommitResponse]:
+    """Sort out what does not exist, and let the group's coordinator decide about the rest."""
+    return begin(_handle(context, request))
+
+
+def _handle(
+    context: Context, request: OffsetCommitRequest
+) -> Turns[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
+    by_id = context.api_version >= TOPIC_ID_SINCE
+    refused = yield from refuse_missing(
+        context, request, _refused, OffsetCommitResponsePartition, by_id=by_id, complete=_complete
+    )
+    if not request.topics:
+        return OffsetCommitResponse(topics=(yield from merged(refused, [], _KEY)))
+
+    def decide(machine: GroupMachine, _: object, now_ms: int) -> Turns[Decision[Any]]:
+        decision = yield from machine.commit(request, context.api_version, now_ms)
+        if refused:
+            decision.reply.topics = yield from merged(refused, decision.reply.topics, _KEY)
+        return decision
+
+    try:
+        return context.broker.coordinators.submit(request.group_id, decide)
+    except KafkaError as e:
+        # What does not exist keeps its own error.
+        failed = yield from _failed_all(request, e)
+        failed.topics = yield from merged(refused, failed.topics, _KEY)
+        return failed
+
+
+def _complete(topic: OffsetCommitRequestTopic, known: TopicImage) -> None:
+    topic.name, topic.topic_id = known.name, known.topic_id
+
+
+def _refused(
+    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitResponsePartition]
+) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, partitions=partitions
+    )
+
+
+def _failed_all(request: OffsetCommitRequest, error: KafkaError) -> Turns[OffsetCommitResponse]:
+    """Every partition with the same error."""
+    response, pace = OffsetCommitResponse(), Pace()
+    for topic in request.topics:
+        answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            answer.partitions.append(
+                OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=error.code
+                )
+            )
+            if pace.due():
+                yield
+    return response
+
+
+def _error_response(
+    request: OffsetCommitRequest, error: KafkaError, version: int
+) -> OffsetCommitResponse:
+    return at_once(_failed_all(request, error))
+
+
+API = Api(
+    key=8,
+    versions=(0, 10),
+    handle=handle,
+    error_response=_error_response,
+    parks=True,
+)

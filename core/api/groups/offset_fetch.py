@@ -1,0 +1,276 @@
+"""OffsetFetch (9), versions 0–10: how far a group has read.
+
+KIP-88 (v2: all topics), KIP-320 (v5: leader epochs), KIP-447 (v7: RequireStable), KIP-709 (v8:
+several groups), KIP-848 (v9: members), v10 topics by id. With RequireStable a partition that an
+open transaction would commit to is UNSTABLE_OFFSET_COMMIT. What was never committed has offset -1
+and no error; in version 0, which knew offsets in ZooKeeper only, it is UNKNOWN_TOPIC_OR_PARTITION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from pk.core.api.authorization import allows, is_on, refusal
+from pk.core.api.groups.merged_groups import merged
+from pk.core.api.long_requests import begin, if_many_later
+from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.pauses import finish
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.turns import COMMAND, Pace, Turns, at_once
+from pk.core.values import NO_EPOCH, NO_OFFSET, ZERO_UUID
+from pk.core.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+NO_ERROR_FOR_NONE_SINCE: Final = 1
+TOP_LEVEL_ERROR_SINCE: Final = 2
+SEVERAL_GROUPS_SINCE: Final = 8
+TOPIC_ID_SINCE: Final = 10
+
+
+def handle(context: Context, request: OffsetFetchRequest) -> Answer[OffsetFetchResponse]:
+    """Ask the coordinator of every group."""
+    return begin(_handle(context, request))
+
+
+def _handle(
+    context: Context, request: OffsetFetchRequest
+) -> Turns[OffsetFetchResponse | Awaitable[Outcome[OffsetFetchResponse]]]:
+    version, pace = context.api_version, Pace()
+    if version < SEVERAL_GROUPS_SINCE:
+        group = _only_group(request)
+        answer = yield from _fetch(context, group, request.require_stable, pace)
+        if isinstance(answer, OffsetFetchResponseGroup):
+            return (yield from _old(answer, version))
+        return _wait_old(answer, version)
+    answers: list[Any] = []
+    at_hand = True
+    for group in (yield from merged(request.groups)):
+        answer = yield from _fetch(context, group, request.require_stable, pace)
+        answers.append(answer)
+        at_hand = at_hand and isinstance(answer, OffsetFetchResponseGroup)
+        if pace.due(COMMAND):
+            yield
+    return if_many_later(OffsetFetchResponse(groups=answers)) if at_hand else _wait(answers)
+
+
+async def _wait_old(answer: Any, version: int) -> OffsetFetchResponse:
+    return await finish(_old(await answer, version))
+
+
+async def _wait(answers: list[Any]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=await all_of(answers))
+
+
+def _fetch(
+    context: Context, group: OffsetFetchRequestGroup, require_stable: bool, pace: Pace
+) -> Turns[Any]:
+    """A group's answer, or an awaitable of it; an error is the group's own."""
+    if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        return _failed(group, refusal(ResourceType.GROUP), context.api_version)
+    refused: list[OffsetFetchResponseTopics] = []
+    by_id = context.api_version >= TOPIC_ID_SINCE
+    asked = group
+    if by_id and group.topics is not None:
+        asked, refused = yield from _named(context, group, pace)
+    if is_on(context) and asked.topics is not None:
+        asked = yield from _without_denied(context, asked, refused, pace)
+    try:
+        answer = context.broker.coordinators.submit(
+            group.group_id,
+            lambda machine, _, now_ms: machine.fetch(asked, now_ms, require_stable=require_stable),
+        )
+    except KafkaError as e:
+        return _failed(group, e, context.api_version)
+    if isinstance(answer, OffsetFetchResponseGroup):
+        return (yield from _finish(context, answer, refused, pace))
+    return _finish_later(context, group, answer, refused)
+
+
+async def _finish_later(
+    context: Context,
+    group: OffsetFetchRequestGroup,
+    answer: Any,
+    refused: list[OffsetFetchResponseTopics],
+) -> OffsetFetchResponseGroup:
+    try:
+        return await finish(_finish(context, await answer, refused, Pace()))
+    except KafkaError as e:
+        return _failed(group, e, context.api_version)
+
+
+def _finish(
+    context: Context,
+    answer: OffsetFetchResponseGroup,
+    refused: list[OffsetFetchResponseTopics],
+    pace: Pace,
+) -> Turns[OffsetFetchResponseGroup]:
+    """Leave out what the asker may not know of. Give every topic its id, where they go by that; one
+    that has none any more cannot be named."""
+    if is_on(context):
+        # Those that were asked for by name are allowed.
+        found = answer.topics
+        answer.topics = []
+        for topic in found:
+            if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name, log=False):
+                answer.topics.append(topic)
+            if pace.due():
+                yield
+    if context.api_version >= TOPIC_ID_SINCE:
+        topics = context.broker.image.topics
+        named: list[OffsetFetchResponseTopics] = []
+        for topic in answer.topics:
+            if topic.topic_id == ZERO_UUID and topic.name in topics:
+                topic.topic_id = topics[topic.name].topic_id
+            if topic.topic_id != ZERO_UUID:
+                named.append(topic)
+            if pace.due():
+                yield
+        answer.topics = named
+    answer.topics += refused
+    return answer
+
+
+def _named(
+    context: Context, group: OffsetFetchRequestGroup, pace: Pace
+) -> Turns[tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]]:
+    """The request with the topics' names, and the answers for unknown ids."""
+    kept: list[OffsetFetchRequestTopics] = []
+    refused: list[OffsetFetchResponseTopics] = []
+    for topic in group.topics or ():
+        known = context.broker.image.topic_by_id(topic.topic_id)
+        if known is not None:
+            topic.name = known.name
+            kept.append(topic)
+        else:
+            refused.append((yield from _failed_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID, pace)))
+        if pace.due():
+            yield
+    named = OffsetFetchRequestGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=kept,
+    )
+    return named, refused
+
+
+def _without_denied(
+    context: Context,
+    group: OffsetFetchRequestGroup,
+    refused: list[OffsetFetchResponseTopics],
+    pace: Pace,
+) -> Turns[OffsetFetchRequestGroup]:
+    """The request without topics that the asker may not describe, whose answers are added to
+    `refused`."""
+    kept: list[OffsetFetchRequestTopics] = []
+    for topic in group.topics or ():
+        if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            kept.append(topic)
+        else:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refused.append((yield from _failed_topic(topic, error, pace)))
+        if pace.due():
+            yield
+    return OffsetFetchRequestGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=kept,
+    )
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = request.topics
+    return OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if topics is None
+        else [
+            OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes)
+            for t in topics
+        ],
+    )
+
+
+def _failed_topic(
+    topic: OffsetFetchRequestTopics, error: int, pace: Pace
+) -> Turns[OffsetFetchResponseTopics]:
+    answer = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
+    for index in topic.partition_indexes:
+        answer.partitions.append(
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=NO_OFFSET,
+                committed_leader_epoch=NO_EPOCH,
+                metadata="",
+                error_code=error,
+            )
+        )
+        if pace.due():
+            yield
+    return answer
+
+
+def _failed(
+    group: OffsetFetchRequestGroup, error: KafkaError, version: int
+) -> OffsetFetchResponseGroup:
+    """The group's error; version 1 can say it only partition by partition."""
+    answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    if version < TOP_LEVEL_ERROR_SINCE:
+        answer.topics = [
+            at_once(_failed_topic(topic, error.code, Pace())) for topic in group.topics or ()
+        ]
+    return answer
+
+
+def _old(group: OffsetFetchResponseGroup, version: int) -> Turns[OffsetFetchResponse]:
+    response, pace = OffsetFetchResponse(error_code=group.error_code), Pace()
+    for topic in group.topics:
+        answer = OffsetFetchResponseTopic(name=topic.name)
+        response.topics.append(answer)
+        for found in topic.partitions:
+            error = found.error_code
+            if version < NO_ERROR_FOR_NONE_SINCE and found.committed_offset == NO_OFFSET:
+                error = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answer.partitions.append(
+                OffsetFetchResponsePartition(
+                    partition_index=found.partition_index,
+                    committed_offset=found.committed_offset,
+                    committed_leader_epoch=found.committed_leader_epoch,
+                    metadata=found.metadata,
+                    error_code=error,
+                )
+            )
+            if pace.due():
+                yield
+    return response
+
+
+def _error_response(
+    request: OffsetFetchRequest, error: KafkaError, version: int
+) -> OffsetFetchResponse:
+    if version < SEVERAL_GROUPS_SINCE:
+        return at_once(_old(_failed(_only_group(request), error, version), version))
+    return OffsetFetchResponse(groups=[_failed(group, error, version) for group in request.groups])
+
+
+API = Api(
+    key=9,
+    versions=(0, 10),
+    handle=handle,
+    error_response=_error_response,
+    parks=True,
+)

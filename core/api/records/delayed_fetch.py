@@ -1,0 +1,91 @@
+"""A fetch that found too little, and waits for more: Kafka's DelayedFetch.
+
+It has no task while it waits (core/broker/purgatory.py), since at the end of a log there is one for
+each record. The server starts it, and is called with the answer. Where the records lie cold on the
+disk, or the session has grown, the answer takes several turns of the loop: then it is awaited
+instead, as also where there is no server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
+
+from pk.core.api.long_requests import large_or_not
+from pk.core.api.records.fetch_request import LOOKED_AT_ONCE, Fetch
+from pk.core.api.registry import Outcome
+from pk.core.broker.pauses import finish
+from pk.core.broker.purgatory import DelayedOperation
+from pk.core.turns import at_once
+from pk.core.wire.messages.fetch import FetchResponse
+
+Done: TypeAlias = Callable[["DelayedFetch", Outcome[FetchResponse] | Exception | None], None]
+"""What is called with the answer, or how it failed; with None where it must be awaited."""
+
+
+class DelayedFetch(DelayedOperation):
+    """See the top of this file. It names few partitions."""
+
+    __slots__ = ("_done", "_fetch")
+
+    def __init__(self, fetch: Fetch) -> None:
+        keys = at_once(fetch.keys())
+        super().__init__(fetch.context.broker.purgatory, keys, fetch.deadline)
+        self._fetch = fetch
+
+    def start(self, done: Done) -> None:
+        """Wait, and call `done` once, which must not raise."""
+        self._done = done
+        self.purgatory.delay(self)
+
+    def cancel(self) -> None:
+        """The answer is not wanted any more."""
+        self.purgatory.end(self)
+        del self._fetch, self._done
+
+    def __await__(self) -> Generator[Any, Any, Outcome[FetchResponse]]:
+        return wait(self._fetch, self.deadline).__await__()
+
+    def attempt(self, *, expired: bool) -> bool:
+        """See DelayedOperation."""
+        try:
+            outcome = self._outcome(expired)
+        except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
+            outcome = e
+        if outcome is _TOO_LITTLE:
+            return False
+        done = self._done
+        del self._done  # it refers to the connection
+        if outcome is not None:
+            del self._fetch
+        self.purgatory.end(self)
+        try:
+            done(self, outcome)
+        finally:
+            del done, outcome  # an exception refers to this frame: only the collector would free it
+        return True
+
+    def _outcome(self, expired: bool) -> Any:
+        fetch = self._fetch
+        if len(fetch.wanted) > LOOKED_AT_ONCE:
+            return None
+        enough = at_once(fetch.look())
+        if fetch.reader.is_cold:
+            return None
+        if not enough and not expired:
+            return _TOO_LITTLE
+        response = at_once(fetch.answer())
+        at_once(fetch.close())
+        return large_or_not(response)
+
+
+_TOO_LITTLE = object()
+
+
+async def wait(fetch: Fetch, deadline: float) -> Outcome[FetchResponse]:
+    """Look again whenever a partition moves, until there is enough or the time is up: `deadline` is
+    by trio's clock."""
+    await fetch.look_until(await finish(fetch.keys()), deadline)
+    response = await finish(fetch.answer())
+    await finish(fetch.close())
+    return large_or_not(response)

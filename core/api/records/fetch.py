@@ -1,0 +1,50 @@
+"""Fetch (1), versions 0–18: read whole batches from each partition named.
+
+KIP-73 (throttled replicas), KIP-74 (limits; the first batch goes out whole), KIP-98
+(read_committed), KIP-227 (sessions: core/broker/replication/fetch_sessions.py), KIP-320 (epochs),
+KIP-392 (racks), KIP-516 (v13: topics by id), KIP-595 (diverging epochs), KIP-903 (v15: the
+follower's broker epoch), KIP-951 (the new leader in the answer).
+
+A fetch that finds less than `min_bytes` waits up to `max_wait_ms`, and looks again whenever one of
+its partitions moves: for a consumer the high watermark, for a follower the end of the log. How a
+partition is read is written in core/broker/reader.py.
+
+Records never pass through here: an answer carries slices of files, and the connection has the
+kernel send them. But for versions 0–3, which read messages, they are converted (fetch_messages.py).
+"""
+
+from collections.abc import Awaitable
+
+from pk.core.api.long_requests import begin
+from pk.core.api.records.delayed_fetch import DelayedFetch, wait
+from pk.core.api.records.fetch_messages import answer_messages
+from pk.core.api.records.fetch_request import LOOKED_AT_ONCE, VERSION_BATCH, Fetch
+from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.broker.requests.context import Context
+from pk.core.turns import Turns
+from pk.core.wire.messages.fetch import FetchRequest, FetchResponse
+
+
+def handle(context: Context, request: FetchRequest) -> Answer[FetchResponse]:
+    """Answer at once where there is enough, or nothing to wait for; else wait."""
+    return begin(_handle(context, request))
+
+
+def _handle(
+    context: Context, request: FetchRequest
+) -> Turns[FetchResponse | Awaitable[Outcome[FetchResponse]]]:
+    fetch = Fetch(context, request)
+    yield from fetch.begin()
+    if context.api_version < VERSION_BATCH:
+        return answer_messages(fetch)
+    enough = (yield from fetch.look()) or request.max_wait_ms <= 0 or not fetch.wanted
+    if enough and not fetch.reader.is_cold:
+        response = yield from fetch.answer()
+        yield from fetch.close()
+        return response
+    if fetch.reader.is_cold or len(fetch.wanted) > LOOKED_AT_ONCE:
+        return wait(fetch, fetch.deadline)
+    return DelayedFetch(fetch)
+
+
+API = Api(key=1, versions=(0, 18), handle=handle, parks=True)

@@ -1,0 +1,452 @@
+"""Produce (0), versions 0–13: append a batch to each partition named.
+
+KIP-98 (idempotence), KIP-467 (which record was wrong), KIP-516 (v13: topics by id), KIP-951 (the
+new leader in the answer). Apache Kafka says 0–13 too (KAFKA-18659: librdkafka took the absence of 0
+for the absence of compression), but serves from 3 on. Versions 0–2 bring message sets of the
+formats v0 and v1, which become one batch a partition (core/record/convert.py).
+
+From version 3 on there is exactly one batch a partition. The records are checked before the append:
+small batches at once, large ones in a thread. Meanwhile the connection waits, because its buffer
+holds the batch. With acks=-1 the answer waits for the high watermark; with acks=0 there is none,
+and an error closes the connection when everything else of the request is appended.
+
+The first batch of a transaction in a partition needs the word of the transaction's coordinator
+(KIP-890), and the connection waits for it: from version 12 on the coordinator is asked to add the
+partition, before that whether the client has added it.
+
+Internal topics are their coordinators' to write: a record of anybody else's would be read as the
+coordinator's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from pk.core.api.authorization import allows
+from pk.core.api.records.produce_answer import (
+    ACKS_ALL,
+    ACKS_NONE,
+    UNUSUAL,
+    VERSION_ABORTABLE,
+    VERSION_ADDS_PARTITIONS,
+    VERSION_BATCH,
+    VERSION_TOPIC_ID,
+    VERSION_ZSTD,
+    ProduceAnswer,
+    Waiting,
+)
+from pk.core.api.registry import NO_RESPONSE, Answer, Api, Holding
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.coordinator.add_partitions_manager import Ask
+from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish, in_turns
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.requests.context import Context
+from pk.core.broker.requests.record_validation import (
+    ANY_TIME,
+    INLINE_RECORDS,
+    Admitted,
+    admit,
+    admit_inline,
+    admit_messages,
+    is_small,
+    is_small_set,
+    read_one_batch,
+    refusal,
+    time_bounds,
+)
+from pk.core.config import TopicConfig
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError, without_frames
+from pk.core.log.log import Origin
+from pk.core.log.producers import Producers, Verification
+from pk.core.record.batch import (
+    ATTRIBUTES_AT,
+    HEADER,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Timestamps,
+)
+from pk.core.record.compress import Codec
+from pk.core.turns import AT_ONCE, Pace, Turns, at_once, emptied
+from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
+from pk.core.wire.elements import has_many
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id that Apache Kafka lets write to internal topics: its tools that copy them use
+it."""
+
+RETRIED = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""After these the coordinator may say yes when it is asked again."""
+
+Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
+"""A partition of the request: its topic's name ("" if the id is unknown), its data, its answer."""
+
+
+class _Produce:
+    """One request on its way."""
+
+    __slots__ = (
+        "acks_all",
+        "answer",
+        "context",
+        "denied",
+        "now_ms",
+        "refused",
+        "request",
+        "verified",
+        "waiting",
+    )
+
+    def __init__(self, context: Context, request: ProduceRequest) -> None:
+        self.context = context
+        self.request = request
+        self.acks_all = request.acks == ACKS_ALL
+        self.now_ms = context.broker.clock.now_ms()
+        self.answer = ProduceAnswer(context, request.acks)
+        self.waiting: list[Waiting] | None = None
+        self.verified: dict[TopicPartition, Verification | KafkaError] = {}
+        """What came of asking the coordinator of the transaction."""
+        id_ = request.transactional_id
+        self.denied = id_ is not None and not allows(
+            context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_
+        )
+        """Whether the producer may not use its transactional id."""
+        self.refused = False
+        """Whether it does, so that the whole request is refused. Known once `items` has ended."""
+
+    def items(self) -> Turns[list[Item]]:
+        """Every partition of the request; their answers are in the response already."""
+        items: list[Item] = []
+        pace = Pace()
+        topics = self.answer.response.responses
+        by_id = self.context.api_version >= VERSION_TOPIC_ID
+        for topic in self.request.topic_data:
+            answers: list[PartitionProduceResponse] = []
+            name = topic.name
+            if by_id:
+                known = self.context.broker.image.topic_by_id(topic.topic_id)
+                name = known.name if known is not None else ""
+                answered = TopicProduceResponse(
+                    topic_id=topic.topic_id, partition_responses=answers
+                )
+            else:
+                answered = TopicProduceResponse(name=name, partition_responses=answers)
+            topics.append(answered)
+            for data in topic.partition_data:
+                answer = PartitionProduceResponse(index=data.index)
+                answers.append(answer)
+                items.append((name, data, answer))
+                if self.denied and not self.refused:
+                    self.refused = _is_transactional(data.records)
+                if pace.due():
+                    yield
+        return items
+
+    def find(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader | None]:
+        """The partition that takes the batch, and the batch's header (None for messages of an old
+        format); raises KafkaError where it may not."""
+        context = self.context
+        if self.refused:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not name and context.api_version >= VERSION_TOPIC_ID:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if not allows(context, Operation.WRITE, ResourceType.TOPIC, name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        partition = context.broker.replicas.partition(name, data.index)
+        if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {name}")
+        if context.api_version < VERSION_BATCH:
+            return partition, None
+        header = read_one_batch(data.records, partition.config)
+        if header.attributes & UNUSUAL:
+            self._check_unusual(header)
+        return partition, header
+
+    def _check_unusual(self, header: BatchHeader) -> None:
+        if header.is_control:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "clients do not write control records")
+        if header.is_transactional:
+            if header.producer_id < 0:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD, "a transactional batch without a producer id"
+                )
+            if self.request.transactional_id is None:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if header.codec == Codec.ZSTD and self.context.api_version < VERSION_ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+
+    def must_verify(self, partition: Partition, header: BatchHeader | None) -> bool:
+        """Whether the batch begins its transaction in the partition."""
+        return (
+            header is not None
+            and header.attributes & TRANSACTIONAL_BIT != 0
+            and self.context.broker.config.transaction_partition_verification_enable
+            and not partition.log.producers.has_open(header.producer_id, header.producer_epoch)
+        )
+
+    async def verify(self, items: list[Item]) -> None:
+        """Ask the coordinator about every partition in which a batch would begin its
+        transaction."""
+        producer: tuple[int, int] | None = None
+        asked: dict[TopicPartition, tuple[Producers, int]] = {}
+        async for name, data, _ in in_turns(items):
+            try:
+                partition, header = self.find(name, data)
+                if header is None or not self.must_verify(partition, header):
+                    continue
+                partition.check_leader()
+            except KafkaError as e:
+                # When its turn comes it is refused for this, whatever has changed: nothing of it
+                # was verified, and a client that hears of that gives up.
+                self.verified[TopicPartition(name, data.index)] = without_frames(e)
+                continue
+            producer = producer or (header.producer_id, header.producer_epoch)
+            if producer != (header.producer_id, header.producer_epoch):
+                self.verified[partition.tp] = KafkaError(
+                    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                    "Transactional records contained more than one producer ID",
+                )
+                continue
+            asked[partition.tp] = partition.log.producers, header.base_sequence
+        if producer is None or not asked:
+            return
+        producer_id, epoch = producer
+
+        def begin() -> None:
+            for tp, (producers, sequence) in asked.items():
+                self.verified[tp] = producers.begin_verification(
+                    producer_id, epoch, sequence, self.now_ms, second_protocol=ask is Ask.ADD
+                )
+
+        ask = Ask.VERIFY
+        if self.context.api_version >= VERSION_ADDS_PARTITIONS:
+            ask = Ask.ADD
+        elif self.context.api_version >= VERSION_ABORTABLE:
+            ask = Ask.VERIFY_ABORTABLE
+        errors = await self.context.broker.add_partitions.ask(
+            ask, self.request.transactional_id or "", producer_id, epoch, list(asked), begin
+        )
+        for tp, code in errors.items():
+            if code != ErrorCode.NONE:
+                self.verified[tp] = _unverified(code, ask)
+                if code not in RETRIED:
+                    asked[tp][0].drop_verification(producer_id)
+
+    def check_transaction(self, partition: Partition, header: BatchHeader) -> None:
+        """Raise what keeps a transactional batch from being appended."""
+        if not self.context.broker.config.transaction_partition_verification_enable:
+            return
+        verified = self.verified.get(partition.tp)
+        if isinstance(verified, KafkaError):
+            raise without_frames(verified)
+        partition.log.producers.check_verified(
+            header, verified, from_zero=self.context.api_version >= VERSION_ADDS_PARTITIONS
+        )
+
+    def append(
+        self, partition: Partition, admitted: Admitted, answer: PartitionProduceResponse
+    ) -> None:
+        """Append one batch and fill in its answer."""
+        batch, header, timestamps = admitted
+        acks_all = self.acks_all
+        if header.attributes & TRANSACTIONAL_BIT:
+            partition.check_leader()
+            self.check_transaction(partition, header)
+        appended = partition.append(
+            batch,
+            header,
+            now_ms=self.now_ms,
+            acks_all=acks_all,
+            origin=Origin.CLIENT,
+            timestamps=timestamps,
+        )
+        if not appended.duplicate:
+            counted = self.context.broker.state.metrics.topic(partition.tp.topic)
+            counted.messages_in += appended.last_offset - appended.base_offset + 1
+            counted.bytes_in += len(batch)
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.log_append_time_ms
+        answer.log_start_offset = appended.log_start_offset
+        next_offset = appended.last_offset + 1
+        if partition.high_watermark < next_offset if acks_all else partition.flushing:
+            if self.waiting is None:
+                self.waiting = []
+            self.waiting.append(Waiting(partition, answer, next_offset, partition.leader_epoch))
+
+    def finish(self) -> Any:
+        """The response, or what awaits it. Raises ProtocolError where something is wrong and no
+        response is wanted."""
+        if self.answer.unanswered is not None:
+            raise ProtocolError(self.answer.unanswered)
+        if self.waiting is not None:
+            return self._wait(self.waiting)
+        return NO_RESPONSE if self.request.acks == ACKS_NONE else self.answer.response
+
+    async def _wait(self, waiting: list[Waiting]) -> Any:
+        if self.request.acks == ACKS_NONE:
+            return NO_RESPONSE
+        await self.answer.wait(waiting, self.request.timeout_ms)
+        return self.answer.response
+
+
+def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]:
+    """Append every batch; one that cannot be says so in its own answer, the others are not touched
+    by it."""
+    produce = _Produce(context, request)
+    if has_many(request, AT_ONCE):
+        return Holding(_handle_many(produce))
+    items = at_once(produce.items())
+    if not -1 <= request.acks <= 1:
+        for name, _, answer in items:
+            produce.answer.refuse(answer, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS), name)
+        return produce.answer.response
+    looked_at = 0
+    for i, (name, data, answer) in enumerate(items):
+        try:
+            partition, header = produce.find(name, data)
+            looked_at += header.count if header is not None else 0
+            small = _is_small(data.records, header, partition.config)
+            if not small or looked_at > INLINE_RECORDS or produce.must_verify(partition, header):
+                return Holding(_continue(produce, items[i:]))
+            admitted = _admit(admit_inline, data.records, header, partition, produce.now_ms)
+            if admitted is None:
+                return Holding(_continue(produce, items[i:]))
+            produce.append(partition, admitted, answer)
+        except KafkaError as e:
+            produce.answer.refuse(answer, e, name)
+        data.records = None  # a request that waits does not keep its connection's buffer
+    return produce.finish()
+
+
+async def _handle_many(produce: _Produce) -> Any:
+    """The same, of a request that names many partitions: in turns."""
+    items = await finish(produce.items())
+    if -1 <= produce.request.acks <= 1:
+        return await _continue(produce, items)
+    async for name, _, answer in in_turns(items):
+        produce.answer.refuse(answer, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS), name)
+    await finish(emptied(items))
+    return produce.answer.response
+
+
+async def _continue(produce: _Produce, items: list[Item]) -> Any:
+    """The rest of a request with more than the loop should do at once, or whose transaction must be
+    verified: what is large is looked at in a thread."""
+    await produce.verify(items)
+    async for name, data, answer in in_turns(items):
+        try:
+            partition, header = produce.find(name, data)
+            looked_at = data.records, header, partition, produce.now_ms
+            admitted = None
+            if _is_small(data.records, header, partition.config):
+                admitted = _admit(admit_inline, *looked_at)
+                await trio.lowlevel.checkpoint()
+            if admitted is None:
+                admitted = await offload(_admit, admit, *looked_at)
+                assert admitted is not None
+            produce.append(partition, admitted, answer)
+        except KafkaError as e:
+            produce.answer.refuse(answer, e, name)
+        data.records = None
+    await finish(emptied(items))
+    return produce.finish()
+
+
+def _is_transactional(records: memoryview | None) -> bool:
+    """Whether the first batch belongs to a transaction."""
+    if records is None or len(records) < HEADER.size or records[MAGIC_AT] != MAGIC:
+        return False
+    return records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
+
+
+def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
+    """What a producer hears when the coordinator did not say yes. What may be otherwise in a moment
+    is an error that every client tries again after, without looking for another leader."""
+    if code == ErrorCode.INVALID_TXN_STATE:
+        return KafkaError(code, "Partition was not added to the transaction")
+    if code in RETRIED and not (code == ErrorCode.CONCURRENT_TRANSACTIONS and ask is Ask.ADD):
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {code.name}",
+        )
+    return KafkaError(code)
+
+
+def _is_small(records: memoryview | None, header: BatchHeader | None, config: TopicConfig) -> bool:
+    """Whether `_admit` may be called on the loop, with `admit_inline`."""
+    return is_small_set(records) if header is None else is_small(header, config)
+
+
+def _admit(
+    look: Callable[[memoryview, BatchHeader, TopicConfig, Timestamps], Admitted | None],
+    records: Any,
+    header: BatchHeader | None,
+    partition: Partition,
+    now_ms: int,
+) -> Admitted | None:
+    """What to append: the batch, after a `look` into it, or the one that messages of an old format
+    become; None where the look would take too long here. Raises KafkaError, RefusedRecords."""
+    config, tp = partition.config, partition.tp
+    bounds = time_bounds(config, now_ms)
+    if header is None:
+        return admit_messages(records, config, bounds, tp)
+    try:
+        return look(records, header, config, bounds)
+    except KafkaError as e:
+        refused = refusal(e, records, header, config, bounds, tp)
+        try:
+            if refused is not None:
+                raise refused from None
+        finally:
+            del refused  # it refers to this frame: only the collector would free it
+    return look(records, header, config, ANY_TIME)
+
+
+def _error_response(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse:
+    """Every partition of the request with the same error."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id if version >= VERSION_TOPIC_ID else ZERO_UUID,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=data.index,
+                        error_code=error.code,
+                        error_message=error.message,
+                        base_offset=-1,
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+API = Api(
+    key=0,
+    versions=(0, 13),
+    handle=handle,
+    error_response=_error_response,
+    parks=True,
+)

@@ -1,0 +1,138 @@
+"""When a Produce request may be answered, and how its answer words what went wrong.
+
+The general way (produce.py) and the fast path (produce_fast_path) share this, so that they say the
+same.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pk.core.broker.pauses import finish, in_turns
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.requests.context import Context
+from pk.core.broker.requests.record_validation import RefusedRecords
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from pk.core.record.compress import Codec
+from pk.core.turns import emptied
+from pk.core.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+)
+
+ACKS_ALL: Final = -1
+ACKS_NONE: Final = 0
+UNUSUAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT | Codec.ZSTD
+"""Attributes that not every batch may have."""
+VERSION_BATCH: Final = 3
+VERSION_STORAGE_ERROR: Final = 4
+VERSION_ZSTD: Final = 7
+VERSION_CURRENT_LEADER: Final = 10
+VERSION_ABORTABLE: Final = 11
+VERSION_ADDS_PARTITIONS: Final = 12
+VERSION_TOPIC_ID: Final = 13
+
+
+class Waiting(NamedTuple):
+    """A batch that is appended and cannot be answered yet."""
+
+    partition: Partition
+    answer: PartitionProduceResponse
+    next_offset: int
+    leader_epoch: int
+    """In which it was appended."""
+
+
+class ProduceAnswer:
+    """The answer to one request, as it grows."""
+
+    __slots__ = ("_acks", "_context", "response", "unanswered")
+
+    def __init__(self, context: Context, acks: int) -> None:
+        self._context = context
+        self._acks = acks
+        self.response = ProduceResponse()
+        self.unanswered: str | None = None
+        """What the first partition was refused for, of a request that has no answer (acks=0)."""
+
+    def refuse(self, answer: PartitionProduceResponse, error: KafkaError, name: str) -> None:
+        """Say in a partition's answer what was wrong; `name` is its topic's. With no answer to
+        come, it is `unanswered`."""
+        if self._acks == ACKS_NONE:
+            self.unanswered = (
+                self.unanswered or f"produce to {name}-{answer.index} with acks=0: {error}"
+            )
+            return
+        self.fail(answer, error)
+        if isinstance(error, RefusedRecords):
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=what)
+                for index, what in error.records
+            ]
+        if (
+            error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and self._context.api_version >= VERSION_CURRENT_LEADER
+        ):
+            self._name_leader(answer, name)
+
+    def fail(self, answer: PartitionProduceResponse, error: KafkaError) -> None:
+        """The same for a batch that was appended, and is not as safe as its producer asked for.
+        Clients too old to know the error of a failed disk are sent to find another leader."""
+        answer.base_offset = -1
+        answer.error_code = error.code
+        answer.error_message = error.message
+        if (
+            error.code == ErrorCode.KAFKA_STORAGE_ERROR
+            and self._context.api_version < VERSION_STORAGE_ERROR
+        ):
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _name_leader(self, answer: PartitionProduceResponse, name: str) -> None:
+        """KIP-951: who leads now, and where it listens."""
+        state, endpoints = self._context.broker.state, self.response.node_endpoints
+        leader = state.leader_of(name, answer.index)
+        if leader is None:
+            return
+        node_id, epoch = leader
+        answer.current_leader = LeaderIdAndEpoch(leader_id=node_id, leader_epoch=epoch)
+        endpoint = state.endpoint(node_id, self._context.listener)
+        if endpoint is not None and all(known.node_id != node_id for known in endpoints):
+            host, port, rack = endpoint
+            endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack))
+
+    async def wait(self, waiting: list[Waiting], timeout_ms: int) -> None:
+        """Wait until the batches are as safe as `acks` asks for; what fails says so. Empties
+        `waiting`."""
+        deadline = deadline_of(self._context, timeout_ms)
+        async for partition, answer, next_offset, epoch in in_turns(waiting):
+            error = await acknowledged(self._acks, partition, next_offset, deadline, epoch)
+            if error is not None:
+                self.fail(answer, error)
+        await finish(emptied(waiting))
+
+
+def deadline_of(context: Context, timeout_ms: int) -> float:
+    """When a request that waits from now on has timed out, by trio's clock."""
+    return context.broker.clock.time() + max(timeout_ms, 0) / 1000
+
+
+async def acknowledged(
+    acks: int, partition: Partition, next_offset: int, deadline: float, leader_epoch: int
+) -> KafkaError | None:
+    """Wait until what lies below `next_offset`, appended in `leader_epoch`, is below the high
+    watermark (acks=-1), or in the sync that is under way (acks=1). Returns the error to answer with
+    where that does not come by `deadline`."""
+    try:
+        if acks == ACKS_ALL:
+            if partition.is_committed(next_offset, leader_epoch):
+                return None
+            done = await partition.wait_for_high_watermark(next_offset, deadline, leader_epoch)
+        else:
+            done = await partition.wait_for_flush(next_offset, deadline)
+    except KafkaError as e:
+        return e
+    return None if done else KafkaError(ErrorCode.REQUEST_TIMED_OUT)

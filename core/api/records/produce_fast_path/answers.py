@@ -1,0 +1,190 @@
+"""What the requests of a run are answered: at once, when replicas have them, or with what went
+wrong.
+
+Success is a copy of bytes (frames.py). Everything else is worded by the general way's
+`ProduceAnswer` and encoded as any message.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pk.core.api.records.produce_answer import (
+    ACKS_ALL,
+    VERSION_TOPIC_ID,
+    ProduceAnswer,
+    acknowledged,
+)
+from pk.core.api.records.produce_fast_path.frames import PRODUCE, Batch, FramePattern
+from pk.core.api.records.produce_fast_path.run import Run
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError, ProtocolError
+from pk.core.log.log import Appended
+from pk.core.values import ZERO_UUID
+from pk.core.wire.header import RequestHead, frame_response
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from pk.core.wire.types import Part
+
+
+class Taken(NamedTuple):
+    """A request of a run."""
+
+    pattern: FramePattern
+    correlation_id: int
+    batches: list[Batch]
+    runs: list[Run]
+    """Into which each of them went."""
+    numbers: list[int]
+    """Which batch of its run each of them is."""
+    throttle_ms: int
+    """How long its client must wait."""
+
+    def appended(self) -> bytes | None:
+        """The answer when every batch is simply appended; None when one is not."""
+        pattern = self.pattern
+        pieces: list[bytes] = []
+        for batch, run, number in zip(self.batches, self.runs, self.numbers, strict=True):
+            outcome = run.outcomes[number]
+            if type(outcome) is not int:
+                return None
+            pieces.append(batch.before)
+            pieces.append(pattern.pack_offsets(outcome, -1, run.log_start_offset))
+        return pattern.answer(self.correlation_id, pieces, self.throttle_ms)
+
+    def places(self) -> list[Appended | Exception]:
+        """Where each batch went, or why it was refused."""
+        return [run.place(number) for run, number in zip(self.runs, self.numbers, strict=True)]
+
+    def worded(
+        self, context: Context, places: list[Appended | Exception], late: dict[int, KafkaError]
+    ) -> list[Part]:
+        """The answer in any case; `late` are the errors of batches that were appended, by number.
+
+        Raises ProtocolError where something is wrong and no answer is wanted (acks=0), and an
+        exception among `places` that is no KafkaError.
+        """
+        pattern = self.pattern
+        version = pattern.version
+        context = context.of_request(PRODUCE, version, self.correlation_id, pattern.client_id)
+        answer = ProduceAnswer(context, pattern.acks)
+        answer.response.throttle_time_ms = self.throttle_ms
+        topics = answer.response.responses
+        entry = -1
+        for number, (batch, run, place) in enumerate(
+            zip(self.batches, self.runs, places, strict=True)
+        ):
+            name = run.partition.tp.topic
+            if batch.entry != entry:
+                entry = batch.entry
+                if version >= VERSION_TOPIC_ID:
+                    topics.append(TopicProduceResponse(topic_id=batch.topic))
+                else:
+                    topics.append(TopicProduceResponse(name=name))
+            partition = PartitionProduceResponse(index=batch.partition)
+            topics[-1].partition_responses.append(partition)
+            if isinstance(place, KafkaError):
+                answer.refuse(partition, place, name)
+            elif isinstance(place, Exception):
+                raise place
+            else:
+                partition.base_offset = place.base_offset
+                partition.log_append_time_ms = place.log_append_time_ms
+                partition.log_start_offset = place.log_start_offset
+            if number in late:
+                answer.fail(partition, late[number])
+        if answer.unanswered is not None:
+            raise ProtocolError(answer.unanswered)
+        return frame_response(answer.response, PRODUCE, version, self.correlation_id)
+
+    @property
+    def head(self) -> RequestHead:
+        """The request's header."""
+        pattern = self.pattern
+        return RequestHead(PRODUCE, pattern.version, self.correlation_id, pattern.client_id, 0)
+
+    def message(self) -> ProduceRequest:
+        """The request, without its records."""
+        topics: list[TopicProduceData] = []
+        entry = -1
+        for batch, run in zip(self.batches, self.runs, strict=True):
+            if batch.entry != entry:
+                entry = batch.entry
+                by_id = self.pattern.version >= VERSION_TOPIC_ID
+                topic_id = batch.topic if by_id else ZERO_UUID
+                topics.append(TopicProduceData(name=run.partition.tp.topic, topic_id=topic_id))
+            topics[-1].partition_data.append(PartitionProduceData(index=batch.partition))
+        return ProduceRequest(
+            acks=self.pattern.acks, timeout_ms=self.pattern.timeout_ms, topic_data=topics
+        )
+
+
+class FailedProduce(NamedTuple):
+    """A request that failed with an unexpected exception: a bug in pk."""
+
+    taken: Taken
+    error: Exception
+
+
+class _Wait(NamedTuple):
+    number: int
+    """Of the batch in its request."""
+    partition: Partition
+    next_offset: int
+    leader_epoch: int
+    """In which it was appended."""
+
+
+class DelayedProduce:
+    """A request whose batches are appended, and some not yet as safe as its `acks` asks for."""
+
+    __slots__ = ("_answer", "_context", "_deadline", "_places", "_waits", "taken")
+
+    def __init__(
+        self,
+        context: Context,
+        taken: Taken,
+        places: list[Appended | Exception],
+        answer: bytes | None,
+        deadline: float,
+    ) -> None:
+        """`answer` is what it gets if nothing fails, None if something was refused; `deadline` is
+        by trio's clock."""
+        self.taken = taken
+        self._context, self._places = context, places
+        self._answer, self._deadline = answer, deadline
+        acks_all = taken.pattern.acks == ACKS_ALL
+        self._waits: list[_Wait] = []
+        for number, (run, place) in enumerate(zip(taken.runs, places, strict=True)):
+            if isinstance(place, Appended):
+                partition, next_offset = run.partition, place.last_offset + 1
+                if run.must_wait(next_offset, acks_all=acks_all):
+                    epoch = partition.leader_epoch
+                    self._waits.append(_Wait(number, partition, next_offset, epoch))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `answer` would not wait."""
+        acks_all = self.taken.pattern.acks == ACKS_ALL
+        return not self._waits or (
+            acks_all and all(p.is_committed(offset, epoch) for _, p, offset, epoch in self._waits)
+        )
+
+    async def answer(self) -> list[Part]:
+        """Wait; the answer. Raises what `Taken.worded` raises."""
+        late: dict[int, KafkaError] = {}
+        for number, partition, next_offset, epoch in self._waits:
+            error = await acknowledged(
+                self.taken.pattern.acks, partition, next_offset, self._deadline, epoch
+            )
+            if error is not None:
+                late[number] = error
+        if self._answer is not None and not late:
+            return [self._answer]
+        return self.taken.worded(self._context, self._places, late)

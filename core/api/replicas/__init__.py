@@ -1,0 +1,1 @@
+"""Replicas: reassignment, elections, and the log directories they are in."""

@@ -1,0 +1,54 @@
+"""AlterPartitionReassignments (45), versions 0–1: move replicas, or cancel moves (KIP-455). v1 can
+forbid that the replication factor changes (KIP-860)."""
+
+from pk.core.api.controller.decide import decided
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError
+from pk.core.meta import reassignment
+from pk.core.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+async def handle(
+    context: Context, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Begin, change or cancel, each partition by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    config = context.broker.config
+    return await decided(
+        context,
+        lambda image: reassignment.alter_reassignments(image, request, config),
+        request,
+        request.timeout_ms,
+    )
+
+
+def error_response(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError, version: int
+) -> AlterPartitionReassignmentsResponse:
+    """The error for the whole, and for each partition."""
+    return AlterPartitionReassignmentsResponse(
+        error_code=error.code,
+        error_message=error.message,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=error.code,
+                        error_message=error.message,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+API = Api(key=45, versions=(0, 1), handle=handle, error_response=error_response, forwarded=True)

@@ -1,0 +1,50 @@
+"""ElectLeaders (43), versions 0–2: preferred replicas (KIP-183), or, from v1 on, any that lives
+(KIP-460).
+
+Before v1 there is no error for the whole: each partition that was asked for has it.
+"""
+
+from typing import Final
+
+from pk.core.api.controller.decide import decided, the_controller
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError
+from pk.core.meta import elections
+from pk.core.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+_VERSION_ERROR: Final = 1
+
+
+async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Elect, each partition by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    config = context.broker.config
+    reports = the_controller(context).unclean_recovery.reports()
+    response: ElectLeadersResponse = await decided(
+        context,
+        lambda image: elections.elect_leaders(image, request, config, reports),
+        request,
+        request.timeout_ms,
+    )
+    if response.error_code and context.api_version < _VERSION_ERROR:
+        raise KafkaError(response.error_code)
+    return response
+
+
+def error_response(
+    request: ElectLeadersRequest, error: KafkaError, version: int
+) -> ElectLeadersResponse:
+    """The error for the whole, and for each partition that was named."""
+    return ElectLeadersResponse(
+        error_code=error.code if version >= _VERSION_ERROR else 0,
+        replica_election_results=elections.refused(request, error),
+    )
+
+
+API = Api(
+    key=43,
+    versions=(0, 2),
+    handle=handle,
+    error_response=error_response,
+    forwarded=True,
+)

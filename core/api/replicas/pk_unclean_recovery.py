@@ -1,0 +1,26 @@
+"""PkUncleanRecovery (10002), version 0: what is known of the logs of partitions that wait for a
+leader, and a leader elected by hand."""
+
+from pk.core.api.controller.decide import decided, the_controller
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.meta import unclean_recovery
+from pk.core.wire.messages.pk_unclean_recovery import (
+    PkUncleanRecoveryRequest,
+    PkUncleanRecoveryResponse,
+)
+
+
+async def handle(context: Context, request: PkUncleanRecoveryRequest) -> PkUncleanRecoveryResponse:
+    """Show, and elect where a leader is given. Raises KafkaError(NOT_CONTROLLER)."""
+    config, known = context.broker.config, the_controller(context).unclean_recovery
+    reports, late = known.reports(), known.timed_out()
+    return await decided(
+        context,
+        lambda image: unclean_recovery.describe(image, reports, request, config, late),
+        request,
+        request.timeout_ms,
+    )
+
+
+API = Api(key=10_002, versions=(0, 0), handle=handle, forwarded=True)

@@ -1,0 +1,1 @@
+"""Authentication, ACLs, SCRAM credentials and delegation tokens."""

@@ -1,0 +1,45 @@
+"""AlterUserScramCredentials (51), version 0: set and remove users' SCRAM credentials (KIP-554). The
+client sends salted passwords, never passwords."""
+
+import secrets
+from typing import Final
+
+from pk.core.api.controller.decide import decided
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError
+from pk.core.meta import scram_users
+from pk.core.turns import once
+from pk.core.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+
+SECRET_BYTES: Final = 32
+
+
+async def handle(
+    context: Context, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    """Each user by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    secret = secrets.token_bytes(SECRET_BYTES)
+    return await decided(context, lambda image: scram_users.alter(image, request, secret), request)
+
+
+def error_response(
+    request: AlterUserScramCredentialsRequest, error: KafkaError, version: int
+) -> AlterUserScramCredentialsResponse:
+    """The error for every user."""
+    users = once(one.name for one in (*request.deletions, *request.upsertions))
+    return AlterUserScramCredentialsResponse(
+        results=[
+            AlterUserScramCredentialsResult(
+                user=user, error_code=error.code, error_message=error.message
+            )
+            for user in users
+        ]
+    )
+
+
+API = Api(key=51, versions=(0, 0), handle=handle, error_response=error_response, forwarded=True)

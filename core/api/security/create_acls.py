@@ -1,0 +1,70 @@
+"""CreateAcls (30), versions 1–3: add access rules (KIP-140, KIP-290). Each rule is created or
+refused by itself. Without an authorizer: SECURITY_DISABLED."""
+
+from pk.core.api.controller.decide import decided
+from pk.core.api.registry import Api
+from pk.core.api.security.describe_acls import NO_AUTHORIZER
+from pk.core.auth.acls import AclBinding
+from pk.core.broker.pauses import in_turns
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.acls import create_acls
+from pk.core.wire.messages.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+
+
+async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+    """Create what can be. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
+    authorization = context.broker.authorization
+    if authorization.authorizer is None:
+        return CreateAclsResponse(
+            results=[
+                AclCreationResult(
+                    error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
+                )
+                async for _ in in_turns(request.creations)
+            ]
+        )
+    rules = [
+        AclBinding(
+            one.resource_type,
+            one.resource_name,
+            one.resource_pattern_type,
+            one.principal,
+            one.host,
+            one.operation,
+            one.permission_type,
+        )
+        async for one in in_turns(request.creations)
+    ]
+    reply = await decided(context, lambda image: create_acls(image, rules), request)
+    errors: list[KafkaError | None] = reply
+    async for rule, error in in_turns(zip(rules, errors, strict=True)):
+        if error is None:
+            authorization.audit.changed(context, "added", rule)
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_message=None)
+            if error is None
+            else AclCreationResult(error_code=error.code, error_message=error.message)
+            async for error in in_turns(errors)
+        ]
+    )
+
+
+def error_response(
+    request: CreateAclsRequest, error: KafkaError, version: int
+) -> CreateAclsResponse:
+    """The same error for every rule."""
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=error.code, error_message=error.message)
+            for _ in request.creations
+        ]
+    )
+
+
+API = Api(key=30, versions=(1, 3), handle=handle, error_response=error_response, forwarded=True)

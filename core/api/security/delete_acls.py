@@ -1,0 +1,100 @@
+"""DeleteAcls (31), versions 1–3: remove the access rules that filters select (KIP-140, KIP-290).
+The answer names them. Without an authorizer: SECURITY_DISABLED."""
+
+from typing import Final
+
+from pk.core.api.controller.decide import LARGE_ELEMENTS, decided
+from pk.core.api.registry import Api
+from pk.core.auth.acls import AclBinding, AclFilter
+from pk.core.broker.pauses import in_turns
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.acls import delete_acls
+from pk.core.wire.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+NO_AUTHORIZER: Final = "No Authorizer is configured."
+
+LARGE_COMPARISONS: Final = 5_000
+"""With more filters times rules, they are compared in a thread."""
+
+
+async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """Remove what each filter selects. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
+    authorization = context.broker.authorization
+    if authorization.authorizer is None:
+        return DeleteAclsResponse(
+            filter_results=[
+                DeleteAclsFilterResult(
+                    error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
+                )
+                async for _ in in_turns(request.filters)
+            ]
+        )
+    filters = [
+        AclFilter(
+            one.resource_type_filter,
+            one.resource_name_filter,
+            one.pattern_type_filter,
+            one.principal_filter,
+            one.host_filter,
+            one.operation,
+            one.permission_type,
+        )
+        async for one in in_turns(request.filters)
+    ]
+    comparisons = len(filters) * len(context.broker.image.acls)
+    large = len(filters) > LARGE_ELEMENTS or comparisons > LARGE_COMPARISONS
+    reply = await decided(
+        context, lambda image: delete_acls(image, filters), request, in_thread=large
+    )
+    outcomes: list[list[AclBinding] | KafkaError] = reply
+    gone: dict[AclBinding, None] = {}
+    results: list[DeleteAclsFilterResult] = []
+    async for outcome in in_turns(outcomes):
+        results.append(_result(outcome))
+        if not isinstance(outcome, KafkaError):
+            gone.update(dict.fromkeys(outcome))
+    async for rule in in_turns(gone):
+        authorization.audit.changed(context, "deleted", rule)
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _result(outcome: list[AclBinding] | KafkaError) -> DeleteAclsFilterResult:
+    if isinstance(outcome, KafkaError):
+        return DeleteAclsFilterResult(error_code=outcome.code, error_message=outcome.message)
+    return DeleteAclsFilterResult(
+        error_message=None,
+        matching_acls=[
+            DeleteAclsMatchingAcl(
+                error_message=None,
+                resource_type=rule.resource_type,
+                resource_name=rule.resource_name,
+                pattern_type=rule.pattern_type,
+                principal=rule.principal,
+                host=rule.host,
+                operation=rule.operation,
+                permission_type=rule.permission,
+            )
+            for rule in outcome
+        ],
+    )
+
+
+def error_response(
+    request: DeleteAclsRequest, error: KafkaError, version: int
+) -> DeleteAclsResponse:
+    """The same error for every filter."""
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
+            for _ in request.filters
+        ]
+    )
+
+
+API = Api(key=31, versions=(1, 3), handle=handle, error_response=error_response, forwarded=True)

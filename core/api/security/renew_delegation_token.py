@@ -1,0 +1,38 @@
+"""RenewDelegationToken (39), versions 1–2: have a token end later (KIP-48). Its owner and its
+renewers may. The broker looks at how the asker came in, the controller decides."""
+
+from pk.core.api.controller.decide import decided
+from pk.core.api.registry import Api
+from pk.core.api.security.token_requests import ask_controller, lifetimes_of, secret_of
+from pk.core.broker.requests.context import Context
+from pk.core.meta import delegation_tokens
+from pk.core.wire.messages.renew_delegation_token import (
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+
+
+async def handle(
+    context: Context, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
+    """The broker's side. Raises KafkaError."""
+    return await ask_controller(context, request, RenewDelegationTokenResponse)
+
+
+async def decide(
+    context: Context, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
+    """The controller's side. Raises KafkaError(NOT_CONTROLLER)."""
+    config, asker, now_ms = context.broker.config, context.principal, context.broker.clock.now_ms()
+    secret = secret_of(config)
+    return await decided(
+        context,
+        lambda image: delegation_tokens.renew(
+            image, request, asker, secret, lifetimes_of(config), now_ms
+        ),
+        request,
+    )
+
+
+API = Api(key=39, versions=(1, 2), handle=handle)
+CONTROLLER_API = Api(key=39, versions=(1, 2), handle=decide, forwarded=True)

@@ -1,0 +1,57 @@
+"""What the APIs of delegation tokens have in common: who may ask at all, and the brokers' shared
+secret."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pk.core.api.controller.forward import pass_on
+from pk.core.auth.delegation_tokens import TokenSecret, token_secret
+from pk.core.auth.principal import ANONYMOUS
+from pk.core.broker.requests.context import Context
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.delegation_tokens import Lifetimes
+
+NAMES_REQUESTER: Final = 3
+"""From this version on, requests about tokens name who asked for one, besides its owner
+(KIP-373)."""
+
+
+def secret_of(config: BrokerConfig) -> TokenSecret | None:
+    """The brokers' shared secret, None where they have none."""
+    secret = config.delegation_token_secret_key
+    return token_secret(secret) if secret else None
+
+
+def lifetimes_of(config: BrokerConfig) -> Lifetimes:
+    """How long tokens live."""
+    return Lifetimes(
+        config.delegation_token_expiry_time_ms, config.delegation_token_max_lifetime_ms
+    )
+
+
+def check_asker(context: Context) -> None:
+    """Raises KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) where the asker proved nothing, or
+    proved itself by a token."""
+    found = (one for one in context.broker.config.listeners if one.name == context.listener)
+    listener = next(found, None)
+    protocol = listener.security_protocol if listener is not None else "PLAINTEXT"
+    anonymous = protocol == "SSL" and context.principal == ANONYMOUS
+    if protocol == "PLAINTEXT" or anonymous or context.principal.token_authenticated:
+        raise KafkaError(
+            ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+            "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL channels and on"
+            " delegation token authenticated channels.",
+        )
+
+
+async def ask_controller(context: Context, request: Any, answer: Callable[..., Any]) -> Any:
+    """What the controller answers about a token that is to end at another time, or `answer` with
+    the reason why the asker may not ask. Raises KafkaError."""
+    try:
+        check_asker(context)
+    except KafkaError as e:
+        return answer(error_code=e.code, expiry_timestamp_ms=-1)
+    return await pass_on(context, request)

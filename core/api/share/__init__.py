@@ -1,0 +1,1 @@
+"""Share groups: members, records acquired and acknowledged, and their stored state."""

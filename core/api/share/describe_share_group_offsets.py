@@ -1,0 +1,99 @@
+"""DescribeShareGroupOffsets (90), versions 0–1: where share groups are in their topics, and how far
+behind (v1)."""
+
+from __future__ import annotations
+
+from pk.core.api.authorization import allows, is_on, refusal
+from pk.core.api.groups.merged_groups import merged
+from pk.core.api.long_requests import in_turns
+from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import finish
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+
+
+async def handle(
+    context: Context, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    """Ask the coordinators of every group; an error is the group's own."""
+    context.broker.coordinators.check_share_protocol()
+    response = DescribeShareGroupOffsetsResponse()
+    async for asked in in_turns(await finish(merged(request.groups))):
+        try:
+            if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+                raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            response.groups.append(await _describe(context, asked))
+        except KafkaError as e:
+            response.groups.append(_failed(asked.group_id, e))
+    return response
+
+
+async def _describe(
+    context: Context, asked: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
+    """One group; topics that the asker may not describe are refused where they are named, else left
+    out."""
+    if not is_on(context):
+        return await context.broker.share_offsets.describe(asked)
+    refused: list[DescribeShareGroupOffsetsResponseTopic] = []
+    if asked.topics is not None:
+        kept: list[DescribeShareGroupOffsetsRequestTopic] = []
+        async for topic in in_turns(asked.topics):
+            if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
+                kept.append(topic)
+            else:
+                refused.append(_denied(topic))
+        asked.topics = kept
+        if not kept and refused:
+            return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=refused)
+    found = await context.broker.share_offsets.describe(asked)
+    kind = ResourceType.TOPIC
+    found.topics = [
+        topic
+        async for topic in in_turns(found.topics)
+        if allows(context, Operation.DESCRIBE, kind, topic.topic_name, log=False)
+    ]
+    found.topics += refused
+    return found
+
+
+def _denied(
+    topic: DescribeShareGroupOffsetsRequestTopic,
+) -> DescribeShareGroupOffsetsResponseTopic:
+    error = refusal(ResourceType.TOPIC)
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        partitions=[
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index, error_code=error.code, error_message=error.message
+            )
+            for index in topic.partitions
+        ],
+    )
+
+
+def _failed(group_id: str, error: KafkaError) -> DescribeShareGroupOffsetsResponseGroup:
+    return DescribeShareGroupOffsetsResponseGroup(
+        group_id=group_id, error_code=error.code, error_message=error.message or None
+    )
+
+
+def _error_response(
+    request: DescribeShareGroupOffsetsRequest, error: KafkaError, version: int
+) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(
+        groups=[_failed(group.group_id, error) for group in request.groups]
+    )
+
+
+API = Api(key=90, versions=(0, 1), handle=handle, error_response=_error_response, parks=True)

@@ -1,0 +1,75 @@
+"""ShareAcknowledge (79), versions 1–2: a member of a share group says what became of records that
+it holds (KIP-932).
+
+KIP-1222 (v2): it may renew its locks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pk.core.api.registry import Api
+from pk.core.api.share.share_acknowledgements import (
+    LEADER_ERRORS,
+    Leader,
+    acknowledge,
+    acknowledgements_of,
+    leader_of,
+    session_key,
+)
+from pk.core.broker.requests.context import Context
+from pk.core.share.sessions import FINAL_EPOCH
+from pk.core.values import Uuid
+from pk.core.wire.messages.share_acknowledge import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+RENEWS_SINCE: Final = 2
+
+
+async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+    """Store what is said, and end the session where it is the last word. Raises KafkaError."""
+    broker = context.broker
+    broker.coordinators.check_share_protocol()
+    key = session_key(request.group_id, request.member_id)
+    said = await acknowledgements_of(request.topics)
+    broker.share_partitions.sessions.acknowledge(key, request.share_session_epoch)
+    renews = context.api_version >= RENEWS_SINCE and request.is_renew_ack
+    found = await acknowledge(context, key, said, renews=renews)
+    if request.share_session_epoch == FINAL_EPOCH:
+        broker.share_partitions.end(key)
+    response = ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=broker.share_partitions.settings_of(
+            key.group_id
+        ).lock_duration_ms
+    )
+    topics: dict[Uuid, ShareAcknowledgeTopicResponse] = {}
+    leaders: dict[int, Leader] = {}
+    for tp, error in found.items():
+        topic = topics.get(tp.topic_id)
+        if topic is None:
+            topic = topics[tp.topic_id] = ShareAcknowledgeTopicResponse(topic_id=tp.topic_id)
+            response.responses.append(topic)
+        data = PartitionData(partition_index=tp.partition)
+        topic.partitions.append(data)
+        if error is not None:
+            data.error_code, data.error_message = error.code, error.message or None
+            leader = leader_of(context, tp) if error.code in LEADER_ERRORS else None
+            if leader is not None:
+                leaders[leader.leader_id] = leader
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+                )
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node, host=found.host, port=found.port, rack=found.rack)
+        for node, found in leaders.items()
+    ]
+    return response
+
+
+API = Api(key=79, versions=(1, 2), handle=handle, parks=True)

@@ -1,0 +1,376 @@
+"""ShareFetch (78), versions 1–2: a member of a share group acquires records, and says what became
+of earlier ones (KIP-932).
+
+KIP-1206 (v2: never more records than asked for, `RECORD_LIMIT`), KIP-1222 (v2: locks are renewed;
+such a request fetches nothing).
+
+What is said of earlier records is stored first, so that what is released may be acquired in the
+same request. Then the request looks at the partitions of its session, beginning with another one
+each time: it reads what is available, and acquires it when that is enough (`min_bytes`), else it
+waits until something moves. A look and what it acquires are one step without a checkpoint, so no
+two requests fetch from a share partition at once.
+
+An answer names the partitions that have records, errors, or something said of them. Its records are
+whole batches: what a member may process are only those that it acquired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from pk.core.api.registry import Api
+from pk.core.api.share.share_acknowledgements import (
+    LEADER_ERRORS,
+    Leader,
+    acknowledge,
+    acknowledgements_of,
+    check_read,
+    leader_of,
+    session_key,
+)
+from pk.core.broker.offload import offload
+from pk.core.broker.pauses import finish, in_turns
+from pk.core.broker.reader import Reader, UpTo
+from pk.core.broker.requests.context import Context
+from pk.core.broker.share.share_leader import ShareLeader
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.file_slices import EMPTY, BytesSlice, FileSlice
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.record.batch import BatchHeader, iter_headers
+from pk.core.share.partition import Acquired, AcquireMode, OffsetRange, SharePartition
+from pk.core.share.sessions import FINAL_EPOCH, SessionKey
+from pk.core.turns import emptied
+from pk.core.values import TopicIdPartition, Uuid
+from pk.core.wire.encoder import part_bytes
+from pk.core.wire.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+FIRST_READ_BYTES: Final = 1 << 17
+"""How much of a partition is read at first, and then four times as much, while that holds fewer
+records than are wanted."""
+READ_BYTES_MAX: Final = 1 << 22
+"""How much one look reads at most, but for a first batch that is larger: what is acquired passes
+through memory."""
+
+
+async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
+    """Store what is said, acquire, answer. Raises KafkaError."""
+    broker = context.broker
+    broker.coordinators.check_share_protocol()
+    key = session_key(request.group_id, request.member_id)
+    if request.is_renew_ack and (
+        request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records
+    ):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    share = broker.share_partitions
+    said = await acknowledgements_of(request.topics)
+    await _open_session(context, request, key, acknowledges=bool(said))
+    acknowledged = await acknowledge(context, key, said, renews=request.is_renew_ack)
+    fetch = _ShareFetch(context, request, key)
+    if request.share_session_epoch == FINAL_EPOCH:
+        share.end(key)
+    elif not request.is_renew_ack:
+        await fetch.run()
+    return fetch.answer(acknowledged)
+
+
+async def _open_session(
+    context: Context, request: ShareFetchRequest, key: SessionKey, *, acknowledges: bool
+) -> None:
+    """Find the member's session, or open one. One that opens another holds what it held: after an
+    error it may still say what became of that. Raises KafkaError."""
+    named: list[TopicIdPartition] = []
+    async for topic, partition in in_turns((t, p) for t in request.topics for p in t.partitions):
+        named.append(TopicIdPartition(topic.topic_id, partition.partition_index))
+    forgotten: list[TopicIdPartition] = []
+    async for topic, index in in_turns(
+        (t, p) for t in request.forgotten_topics_data for p in t.partitions
+    ):
+        forgotten.append(TopicIdPartition(topic.topic_id, index))
+    sessions = context.broker.share_partitions.sessions
+    connection, epoch = str(context.connection_id), request.share_session_epoch
+    try:
+        sessions.fetch(key, epoch, connection, named, forgotten, acknowledges=acknowledges)
+    finally:
+        await finish(emptied(named))
+
+
+class _Found(NamedTuple):
+    """What a look found in one share partition, before anything is acquired."""
+
+    leader: ShareLeader
+    fetch_offset: int
+    data: memoryview
+    headers: list[tuple[int, BatchHeader]]
+    aborted: list[OffsetRange]
+
+
+class _ShareFetch:
+    """One request: what it looks at, and what it has acquired."""
+
+    def __init__(self, context: Context, request: ShareFetchRequest, key: SessionKey) -> None:
+        self._context = context
+        self._request = request
+        self._key = key
+        self._committed = context.broker.share_partitions.reads_committed(key.group_id)
+        self._reader = Reader(
+            UpTo.LAST_STABLE_OFFSET if self._committed else UpTo.HIGH_WATERMARK,
+            min(request.max_bytes, context.broker.config.fetch_max_bytes, READ_BYTES_MAX),
+            committed=self._committed,
+        )
+        self._leaders: dict[TopicIdPartition, ShareLeader] = {}
+        self._cold: list[tuple[FileSlice, str]] = []
+        self._warmed: set[TopicIdPartition] = set()
+        self._patient = True
+        """Whether less than `min_bytes` is worth waiting for more."""
+        self._answers: dict[TopicIdPartition, PartitionData] = {}
+
+    async def run(self) -> None:
+        """Acquire what there is, or what comes until the time is up."""
+        clock = self._context.broker.clock
+        deadline = clock.time() + max(self._request.max_wait_ms, 0) / 1000
+        session = self._context.broker.share_partitions.sessions.find(self._key)
+        if session is None:
+            return  # it ended while we stored what the member said
+        await self._find_leaders(session.in_turn())
+        if self._request.max_records <= 0:
+            return
+        keys: list[Hashable] = [*self._leaders.values()]
+        keys += [leader.partition for leader in self._leaders.values()]
+        while True:
+            await self._context.broker.purgatory.until(self._look, keys, deadline)
+            if self._reader.is_cold or self._cold:
+                await self._warm_up()
+                continue
+            if self._answers or not self._patient:
+                return
+            self._patient = False
+
+    async def _find_leaders(self, partitions: Sequence[TopicIdPartition]) -> None:
+        """The share partitions of the session, loaded; those that cannot be used are answered."""
+        for tp in partitions:
+            try:
+                check_read(self._context, tp)
+                self._leaders[tp] = self._context.broker.share_partitions.find(
+                    self._key.group_id, tp
+                )
+            except KafkaError as e:
+                self._refuse(tp, e)
+        for tp, leader in list(self._leaders.items()):
+            if leader.is_loading:
+                try:
+                    await leader.wait_until_loaded()
+                except KafkaError as e:
+                    self._refuse(tp, e)
+
+    async def _warm_up(self) -> None:
+        """Read in threads what the last look would have waited for."""
+        cold, self._cold = self._cold, []
+        await self._reader.warm_up()
+        for records, directory in cold:
+            await offload(records.read, directory=directory)
+
+    # --- looking ---
+
+    def _look(self) -> bool:
+        """Read what is available now, and acquire it if that is enough. Whether the request need
+        not wait any more, or something must be read from the disk first."""
+        self._reader.look()
+        found: list[_Found] = []
+        left = self._request.max_records
+        for tp, leader in list(self._leaders.items()):
+            if left <= 0:
+                break
+            try:
+                one = self._read(tp, leader, left)
+            except KafkaError as e:
+                self._refuse(tp, e)
+                continue
+            if one is not None:
+                found.append(one)
+                left -= one.headers[-1][1].last_offset + 1 - one.fetch_offset
+        if self._reader.is_cold or self._cold:
+            return True
+        size = sum(len(one.data) for one in found)
+        if not found or (self._patient and size < self._request.min_bytes and not self._answers):
+            return bool(self._answers)
+        left = self._request.max_records
+        for one in found:
+            left -= self._acquire(one, left)
+        return bool(self._answers)
+
+    def _read(self, tp: TopicIdPartition, leader: ShareLeader, wanted: int) -> _Found | None:
+        """What is available in one share partition: at least `wanted` records where the log has
+        them. Raises KafkaError."""
+        state: SharePartition = leader.loaded()
+        partition, log = leader.partition, leader.partition.log
+        partition.check_leader(leader.leader_epoch)
+        if log.log_start_offset > state.start_offset:
+            state.log_start_moved(log.log_start_offset)
+            leader.set_timer()
+        if not state.can_acquire:
+            return None
+        fetch_offset = state.next_fetch_offset
+        if fetch_offset >= self._reader.end_of(partition):
+            return None
+        wanted = min(wanted, state.settings.record_locks_max)
+        data, aborted = bytearray(), list[AbortedTxn]()
+        offset, bytes_max = fetch_offset, FIRST_READ_BYTES
+        headers: list[tuple[int, BatchHeader]] = []
+        while True:
+            read = self._reader.read((tp, offset, bytes_max), partition, offset, bytes_max)
+            records = read.records
+            if not records.length:
+                break
+            if isinstance(records, FileSlice) and tp not in self._warmed:
+                self._warmed.add(tp)
+                if not records.resident():
+                    self._cold.append((records, log.log_dir.path))
+                    return None
+            piece = records.read()
+            found = list(iter_headers(piece))
+            if not found:
+                # A batch that is larger than what was read of it.
+                if records.length < bytes_max:
+                    break
+                bytes_max *= 4
+                continue
+            position, last = found[-1]
+            headers += [(len(data) + at, header) for at, header in found]
+            data += memoryview(piece)[: position + last.size]
+            aborted += read.aborted or ()
+            offset = last.next_offset
+            if offset - fetch_offset >= wanted:
+                break
+            bytes_max *= 4
+        headers = [one for one in headers if one[1].last_offset >= fetch_offset]
+        if not headers:
+            return None
+        return _Found(leader, fetch_offset, memoryview(data), headers, _ranges(headers, aborted))
+
+    def _acquire(self, found: _Found, left: int) -> int:
+        """Acquire what was found, at most `left` records; how many that are."""
+        leader = found.leader
+        state = leader.loaded()
+        acquired = state.acquire(
+            self._key.member_id,
+            AcquireMode(self._request.share_acquire_mode),
+            left,
+            self._request.batch_size,
+            found.fetch_offset,
+            [
+                OffsetRange(max(header.base_offset, state.start_offset), header.last_offset)
+                for _, header in found.headers
+                if header.last_offset >= state.start_offset
+            ],
+            self._context.broker.clock.now_ms(),
+            found.aborted,
+        )
+        leader.set_timer()
+        if not acquired:
+            return 0
+        data = self._data(leader.key.topic_partition)
+        data.records = _slice(found, acquired)
+        data.acquired_records = [
+            AcquiredRecords(
+                first_offset=one.first_offset,
+                last_offset=one.last_offset,
+                delivery_count=one.delivery_count,
+            )
+            for one in acquired
+        ]
+        return sum(one.last_offset - one.first_offset + 1 for one in acquired)
+
+    # --- answering ---
+
+    def _data(self, tp: TopicIdPartition) -> PartitionData:
+        data = self._answers.get(tp)
+        if data is None:
+            data = PartitionData(partition_index=tp.partition, records=EMPTY)
+            self._answers[tp] = data
+        return data
+
+    def _refuse(self, tp: TopicIdPartition, error: KafkaError) -> None:
+        self._leaders.pop(tp, None)
+        data = self._data(tp)
+        data.error_code, data.error_message = error.code, error.message or None
+
+    def answer(self, acknowledged: dict[TopicIdPartition, KafkaError | None]) -> ShareFetchResponse:
+        """The response."""
+        context = self._context
+        for tp, error in acknowledged.items():
+            data = self._data(tp)
+            if error is not None:
+                data.acknowledge_error_code = error.code
+                data.acknowledge_error_message = error.message or None
+        settings = context.broker.share_partitions.settings_of(self._key.group_id)
+        response = ShareFetchResponse(acquisition_lock_timeout_ms=settings.lock_duration_ms)
+        if context.broker.client_quotas.is_on:
+            found = [data.records for data in self._answers.values() if data.records is not None]
+            # What is acquired is sent all the same: held back, it would only be locked for longer.
+            response.throttle_time_ms = context.broker.client_quotas.sent(
+                context, sum(part_bytes(records) for records in found)
+            )
+        topics: dict[Uuid, ShareFetchableTopicResponse] = {}
+        leaders: dict[int, Leader] = {}
+        for tp, data in self._answers.items():
+            topic = topics.get(tp.topic_id)
+            if topic is None:
+                topic = topics[tp.topic_id] = ShareFetchableTopicResponse(topic_id=tp.topic_id)
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            if data.error_code in LEADER_ERRORS or data.acknowledge_error_code in LEADER_ERRORS:
+                leader = leader_of(context, tp)
+                if leader is not None:
+                    leaders[leader.leader_id] = leader
+                    data.current_leader = LeaderIdAndEpoch(
+                        leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+                    )
+        response.node_endpoints = [
+            NodeEndpoint(node_id=node, host=found.host, port=found.port, rack=found.rack)
+            for node, found in leaders.items()
+        ]
+        return response
+
+
+def _ranges(
+    headers: Iterable[tuple[int, BatchHeader]], aborted: Sequence[AbortedTxn]
+) -> list[OffsetRange]:
+    """The batches that belong to aborted transactions."""
+    if not aborted:
+        return []
+    return [
+        OffsetRange(header.base_offset, header.last_offset)
+        for _, header in headers
+        if header.is_transactional
+        and not header.is_control
+        and any(
+            one.producer_id == header.producer_id
+            and one.first_offset <= header.base_offset
+            and header.last_offset <= one.last_offset
+            for one in aborted
+        )
+    ]
+
+
+def _slice(found: _Found, acquired: Sequence[Acquired]) -> BytesSlice:
+    """The batches that hold what was acquired, from the first to the last."""
+    first, last = acquired[0].first_offset, acquired[-1].last_offset
+    within = [
+        (position, header)
+        for position, header in found.headers
+        if header.last_offset >= first and header.base_offset <= last
+    ]
+    position, header = within[-1]
+    return BytesSlice(bytes(found.data[within[0][0] : position + header.size]))
+
+
+API = Api(key=78, versions=(1, 2), handle=handle, parks=True)

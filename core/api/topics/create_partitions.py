@@ -1,0 +1,74 @@
+"""CreatePartitions (37), versions 0–3: KIP-195. A topic's partitions only ever become more."""
+
+from typing import Final
+
+from pk.core.api.authorization import allows, is_on
+from pk.core.api.controller.decide import decided
+from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import in_turns
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta import topics
+from pk.core.turns import once
+from pk.core.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+_VERSION_STRICT_QUOTA: Final = 3
+"""Clients of it know the error of the controller's quota (KIP-599)."""
+
+
+async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """Add partitions, for each topic by itself."""
+    random = context.broker.random
+    denied = list[CreatePartitionsTopic]()
+    if is_on(context):
+        kept = list[CreatePartitionsTopic]()
+        async for topic in in_turns(request.topics):
+            may_alter = allows(context, Operation.ALTER, ResourceType.TOPIC, topic.name)
+            (kept if may_alter else denied).append(topic)
+        request.topics = kept
+    strict = context.api_version >= _VERSION_STRICT_QUOTA
+    mutations = context.broker.client_quotas.mutations(context, strict=strict)
+    response: CreatePartitionsResponse = await decided(
+        context,
+        lambda image: topics.create_partitions(image, request, random, mutations),
+        request,
+        request.timeout_ms,
+    )
+    if mutations is not None:
+        response.throttle_time_ms = mutations.wait_ms()
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    async for name in in_turns(once(topic.name for topic in denied)):
+        response.results.append(
+            CreatePartitionsTopicResult(name=name, error_code=code, error_message=None)
+        )
+    return response
+
+
+def error_response(
+    request: CreatePartitionsRequest, error: KafkaError, version: int
+) -> CreatePartitionsResponse:
+    """The same error for every topic."""
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                name=name, error_code=error.code, error_message=error.message
+            )
+            for name in names
+        ]
+    )
+
+
+API = Api(
+    key=37,
+    versions=(0, 3),
+    handle=handle,
+    error_response=error_response,
+    forwarded=True,
+)

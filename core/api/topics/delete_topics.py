@@ -1,0 +1,100 @@
+"""DeleteTopics (20), versions 0–6: by name, from version 6 on also by id (KIP-516). Before version
+3 there is no TOPIC_DELETION_DISABLED (KIP-322): who may not delete asked for what cannot be."""
+
+from typing import Final
+
+from pk.core.api.authorization import allows, allows_cluster, is_on, refusal
+from pk.core.api.controller.decide import decided, the_controller
+from pk.core.api.registry import Api
+from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.pauses import finish, in_turns
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta import topics
+from pk.core.turns import cleared
+from pk.core.values import Uuid
+from pk.core.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+_VERSION_DISABLED: Final = 3
+
+_VERSION_STRICT_QUOTA: Final = 5
+"""Clients of it know the error of the controller's quota (KIP-599)."""
+
+
+async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete what is named, each topic by itself."""
+    config = context.broker.config
+    denied = await _take_denied(context, request)
+    strict = context.api_version >= _VERSION_STRICT_QUOTA
+    mutations = context.broker.client_quotas.mutations(context, strict=strict)
+    response: DeleteTopicsResponse = await decided(
+        context,
+        lambda image: topics.delete_topics(image, request, config, mutations),
+        request,
+        request.timeout_ms,
+    )
+    if mutations is not None:
+        response.throttle_time_ms = mutations.wait_ms()
+    if context.api_version < _VERSION_DISABLED:
+        for result in response.responses:
+            if result.error_code == ErrorCode.TOPIC_DELETION_DISABLED:
+                result.error_code = ErrorCode.INVALID_REQUEST
+    response.responses += denied
+    return response
+
+
+async def _take_denied(
+    context: Context, request: DeleteTopicsRequest
+) -> list[DeletableTopicResult]:
+    """Take out of the request what the asker may not delete; returns the answers to it. A topic
+    that the asker may not describe is refused, whether it exists or not."""
+    if not is_on(context) or allows_cluster(context, Operation.DELETE, log=False):
+        return []
+    image, kind = the_controller(context).image, ResourceType.TOPIC
+    asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    kept: list[DeleteTopicState] = []
+    denied: dict[tuple[str | None, Uuid], DeletableTopicResult] = {}
+    async for state in in_turns(asked):
+        topic = image.topics.get(state.name) if state.name else image.topic_by_id(state.topic_id)
+        name = state.name or (topic.name if topic is not None else None)
+        may_describe = name is None or allows(context, Operation.DESCRIBE, kind, name)
+        if may_describe and (
+            topic is None or allows(context, Operation.DELETE, kind, name or topic.name)
+        ):
+            kept.append(state)
+            continue
+        result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
+        if may_describe and topic is not None:
+            result.name = topic.name
+        error = refusal(kind)
+        result.error_code, result.error_message = error.code, error.message
+        denied[result.name, result.topic_id] = result
+    request.topics, request.topic_names = kept, []
+    results = list(denied.values())
+    await finish(cleared(denied))
+    return results
+
+
+def error_response(
+    request: DeleteTopicsRequest, error: KafkaError, version: int
+) -> DeleteTopicsResponse:
+    """The same error for every topic."""
+    results = [DeletableTopicResult(name=name) for name in request.topic_names]
+    results += [DeletableTopicResult(name=t.name, topic_id=t.topic_id) for t in request.topics]
+    for result in results:
+        result.error_code, result.error_message = error.code, error.message
+    return DeleteTopicsResponse(responses=results)
+
+
+API = Api(
+    key=20,
+    versions=(0, 6),
+    handle=handle,
+    error_response=error_response,
+    forwarded=True,
+)

@@ -1,0 +1,58 @@
+"""AddOffsetsToTxn (25), versions 0–4: a transaction is about to commit offsets of a group (KIP-98).
+
+It adds the group's partition of `__consumer_offsets` to the transaction. Clients of the second
+protocol (KIP-890) leave that to TxnOffsetCommit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pk.core.api.registry import Api
+from pk.core.api.transactions.producer_fenced import known_code
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.txn.machine import ProducerKey
+from pk.core.txn.transaction import FIRST_PROTOCOL
+from pk.core.values import OFFSETS_TOPIC, TopicPartition
+from pk.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+PRODUCER_FENCED_SINCE: Final = 2
+
+
+async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    """Have the coordinator add the partition. Raises what `TransactionMachine.add_partitions`
+    raises."""
+    broker = context.broker
+    if OFFSETS_TOPIC not in broker.image.topics:
+        await broker.coordinators.create_topic()
+    number = broker.coordinators.partition_of(request.group_id)
+    if number is None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    producer = ProducerKey(request.producer_id, request.producer_epoch)
+    partition = TopicPartition(OFFSETS_TOPIC, number)
+    answer: Any = broker.transactions.submit(
+        request.transactional_id,
+        lambda machine, _, now_ms: machine.add_partitions(
+            request.transactional_id, producer, [partition], FIRST_PROTOCOL, now_ms
+        ),
+    )
+    if answer is not True:
+        await answer
+    return AddOffsetsToTxnResponse()
+
+
+def _error_response(
+    request: AddOffsetsToTxnRequest, error: KafkaError, version: int
+) -> AddOffsetsToTxnResponse:
+    code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
+    return AddOffsetsToTxnResponse(error_code=code)
+
+
+API = Api(
+    key=25,
+    versions=(0, 4),
+    handle=handle,
+    error_response=_error_response,
+    parks=True,
+)

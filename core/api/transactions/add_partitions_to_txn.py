@@ -1,0 +1,159 @@
+"""AddPartitionsToTxn (24), versions 0–5: a transaction is about to write to these partitions
+(KIP-98).
+
+Versions 0–3 are a client's and name one transaction. Versions 4 and 5 are for brokers, which verify
+or add the partitions of several transactions at once (KIP-890).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from pk.core.api.authorization import allows, check, is_on
+from pk.core.api.registry import Api
+from pk.core.api.transactions.producer_fenced import known_code
+from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
+from pk.core.broker.coordinator.transaction_coordinators import PartitionErrors
+from pk.core.broker.pauses import finish
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.turns import Pace, Turns, at_once, cleared
+from pk.core.txn.transaction import FIRST_PROTOCOL, SECOND_PROTOCOL
+from pk.core.values import INTERNAL_TOPICS, TopicPartition
+from pk.core.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+SEVERAL_SINCE: Final = 4
+PRODUCER_FENCED_SINCE: Final = 2
+
+TOGETHER: Final = 64
+"""How many transactions of one request are asked about at once: each takes a task, and a large
+request may name millions."""
+
+
+async def handle(
+    context: Context, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """Ask the coordinator of every transaction."""
+    transactions = context.broker.transactions
+    if context.api_version < SEVERAL_SINCE:
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        id_ = asked.transactional_id
+        check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_)
+        denied = await finish(_denied(context, asked.topics))
+        errors = denied or await transactions.add_partitions(asked, FIRST_PROTOCOL)
+        topics = await finish(_results(asked.topics, errors, context.api_version))
+        await finish(cleared(errors))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+    check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    results: list[AddPartitionsToTxnResult] = []
+    if len(request.transactions) == 1:
+        (asked,) = request.transactions
+        results.append(AddPartitionsToTxnResult(transactional_id=asked.transactional_id))
+        await _ask(context, asked, results[0])
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    for start in range(0, len(request.transactions), TOGETHER):
+        # Together: each may wait for its coordinator's log to be replicated.
+        async with trio.open_nursery() as nursery:
+            for asked in request.transactions[start : start + TOGETHER]:
+                result = AddPartitionsToTxnResult(transactional_id=asked.transactional_id)
+                results.append(result)
+                nursery.start_soon(_ask, context, asked, result)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+async def _ask(
+    context: Context, asked: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult
+) -> None:
+    errors = await context.broker.transactions.add_partitions(asked, SECOND_PROTOCOL)
+    result.topic_results = await finish(_results(asked.topics, errors, context.api_version))
+    await finish(cleared(errors))
+
+
+def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> Turns[PartitionErrors]:
+    """What is wrong with each partition where the producer may not write to one of them: then none
+    is added. Else nothing. Clients may not write to an internal topic."""
+    pace, is_guarded = Pace(), is_on(context)
+    denied: set[str] = set()
+    for topic in topics:
+        if topic.name in INTERNAL_TOPICS or (
+            is_guarded and not allows(context, Operation.WRITE, ResourceType.TOPIC, topic.name)
+        ):
+            denied.add(topic.name)
+        if pace.due():
+            yield
+    errors: PartitionErrors = {}
+    if not denied:
+        return errors
+    image = context.broker.image
+    for topic in topics:
+        for index in topic.partitions:
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED
+            if topic.name in denied:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif image.partition(topic.name, index) is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            errors[TopicPartition(topic.name, index)] = code
+            if pace.due():
+                yield
+    yield from cleared(denied)
+    return errors
+
+
+def _results(
+    topics: list[AddPartitionsToTxnTopic], errors: PartitionErrors, version: int
+) -> Turns[list[AddPartitionsToTxnTopicResult]]:
+    def code_of(tp: TopicPartition) -> int:
+        return known_code(errors.get(tp, ErrorCode.NONE), version, PRODUCER_FENCED_SINCE)
+
+    results: list[AddPartitionsToTxnTopicResult] = []
+    pace = Pace()
+    for topic in topics:
+        result = AddPartitionsToTxnTopicResult(name=topic.name)
+        results.append(result)
+        for p in topic.partitions:
+            code = code_of(TopicPartition(topic.name, p))
+            result.results_by_partition.append(
+                AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
+            )
+            if pace.due():
+                yield
+    return results
+
+
+def _error_response(
+    request: AddPartitionsToTxnRequest, error: KafkaError, version: int
+) -> AddPartitionsToTxnResponse:
+    """Every partition with the same error, or the whole of it for a broker."""
+    if version >= SEVERAL_SINCE:
+        return AddPartitionsToTxnResponse(error_code=error.code)
+    errors = {
+        TopicPartition(t.name, p): ErrorCode(error.code)
+        for t in request.v3_and_below_topics
+        for p in t.partitions
+    }
+    topics = at_once(_results(request.v3_and_below_topics, errors, version))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+
+API = Api(
+    key=24,
+    versions=(0, 5),
+    handle=handle,
+    error_response=_error_response,
+    parks=True,
+)

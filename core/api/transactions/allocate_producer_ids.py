@@ -1,0 +1,25 @@
+"""AllocateProducerIds (67), version 0: a broker wants a block of producer ids to give away
+(KIP-730)."""
+
+from pk.core.api.controller.decide import the_controller
+from pk.core.api.registry import Api
+from pk.core.broker.requests.context import Context
+from pk.core.meta import brokers
+from pk.core.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+async def handle(
+    context: Context, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    """The next block. Raises KafkaError: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+    node, epoch = request.broker_id, request.broker_epoch
+    block: brokers.ProducerIdBlock = await the_controller(context).submit(
+        lambda image: brokers.allocate_producer_ids(image, node, epoch)
+    )
+    return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.count)
+
+
+API = Api(key=67, versions=(0, 0), handle=handle)

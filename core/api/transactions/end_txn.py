@@ -1,0 +1,41 @@
+"""EndTxn (26), versions 0–5: commit or abort a transaction (KIP-98).
+
+The answer comes once the outcome is safe in the coordinator's log; the markers go out after it.
+From version 5 on the client keeps to the second protocol (KIP-890): the answer has the producer id
+and epoch of the next transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pk.core.api.registry import Api
+from pk.core.api.transactions.producer_fenced import known_code
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError
+from pk.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+PRODUCER_FENCED_SINCE: Final = 2
+
+
+async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
+    """Have the coordinator decide. Raises what `TransactionMachine.end` raises."""
+    version = context.api_version
+    return await context.broker.transactions.submit_with_id(
+        request.transactional_id,
+        lambda machine, fresh_id, now_ms: machine.end(request, version, fresh_id, now_ms),
+    )
+
+
+def _error_response(request: EndTxnRequest, error: KafkaError, version: int) -> EndTxnResponse:
+    code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
+    return EndTxnResponse(error_code=code)
+
+
+API = Api(
+    key=26,
+    versions=(0, 5),
+    handle=handle,
+    error_response=_error_response,
+    parks=True,
+)

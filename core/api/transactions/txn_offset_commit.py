@@ -1,0 +1,161 @@
+"""TxnOffsetCommit (28), versions 0–5: a transaction stores how far its input was read (KIP-98).
+
+KIP-447 (v3: the member and its generation), KIP-890 (v4 TRANSACTION_ABORTABLE, v5: the group's
+partition is added to the transaction by this request). The coordinator of the transaction is asked
+first, as before a batch of a producer (core/broker/coordinator/add_partitions_manager.py): here the
+partition is that of the group in `__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import Any, Final
+
+from pk.core.api.groups.offset_topics import merged, refuse_missing
+from pk.core.api.registry import Api
+from pk.core.broker.coordinator.add_partitions_manager import Ask
+from pk.core.broker.coordinator.coordinator import error_for_client
+from pk.core.broker.pauses import finish
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.machine import GroupMachine
+from pk.core.log.producers import Verification
+from pk.core.machine import Decision
+from pk.core.turns import Pace, Turns, at_once
+from pk.core.values import NO_SEQUENCE, OFFSETS_TOPIC, TopicPartition, Uuid
+from pk.core.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+ABORTABLE_SINCE: Final = 4
+ADDS_SINCE: Final = 5
+LOADING_SINCE: Final = 2
+"""Clients before it break on COORDINATOR_LOAD_IN_PROGRESS: they hear COORDINATOR_NOT_AVAILABLE."""
+
+
+async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    """Sort out what does not exist, have the transaction verified, and let the group's coordinator
+    decide."""
+    refused = await finish(
+        refuse_missing(context, request, _refused, TxnOffsetCommitResponsePartition)
+    )
+    if not request.topics:
+        return TxnOffsetCommitResponse(topics=await finish(merged(refused, [])))
+    try:
+        response = await _commit(context, request)
+    except KafkaError as e:
+        response = await finish(_failed_all(request, e, context.api_version))
+    return TxnOffsetCommitResponse(topics=await finish(merged(refused, response.topics)))
+
+
+async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    coordinator = context.broker.coordinators.coordinator(request.group_id)
+    verification = await _verify(context, request)
+
+    def decide(machine: GroupMachine, _: object, now_ms: int) -> Turns[Decision[Any]]:
+        producers = coordinator.partition.log.producers
+        if verification is not None and not producers.is_verified(
+            request.producer_id, request.producer_epoch, verification
+        ):
+            # A marker came meanwhile, possibly that of the producer's last transaction: the client
+            # asks again, and hears whether this one goes on. INVALID_TXN_STATE would end Java's
+            # producer for good.
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        topics, ids, pace = context.broker.image.topics, dict[str, Uuid](), Pace()
+        for topic in request.topics:
+            if (known := topics.get(topic.name)) is not None:
+                ids[topic.name] = known.topic_id
+            if pace.due():
+                yield
+        return (yield from machine.commit_in_transaction(request, ids, now_ms))
+
+    answer = coordinator.submit(decide)
+    return await answer if isawaitable(answer) else answer
+
+
+async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verification | None:
+    """Ask the transaction's coordinator, unless the transaction is known to write here. Raises
+    KafkaError."""
+    broker = context.broker
+    coordinator = broker.coordinators.coordinator(request.group_id)
+    partition = coordinator.partition
+    partition.check_leader()
+    producers = partition.log.producers
+    producer_id, epoch = request.producer_id, request.producer_epoch
+    if not broker.config.transaction_partition_verification_enable or producers.has_open(
+        producer_id, epoch
+    ):
+        return None
+    verification: Verification | None = None
+
+    def begin() -> None:
+        nonlocal verification
+        verification = producers.begin_verification(
+            producer_id,
+            epoch,
+            NO_SEQUENCE,
+            broker.clock.now_ms(),
+            second_protocol=ask is Ask.ADD,
+        )
+
+    ask = Ask.VERIFY
+    if context.api_version >= ADDS_SINCE:
+        ask = Ask.ADD
+    elif context.api_version >= ABORTABLE_SINCE:
+        ask = Ask.VERIFY_ABORTABLE
+    tp = TopicPartition(OFFSETS_TOPIC, partition.tp.partition)
+    errors = await broker.add_partitions.ask(
+        ask, request.transactional_id, producer_id, epoch, [tp], begin
+    )
+    if errors[tp] != ErrorCode.NONE:
+        raise error_for_client(KafkaError(errors[tp]))
+    return verification
+
+
+def _refused(
+    topic: TxnOffsetCommitRequestTopic, partitions: list[TxnOffsetCommitResponsePartition]
+) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions)
+
+
+def _failed(index: int, code: int) -> TxnOffsetCommitResponsePartition:
+    return TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+
+def _failed_all(
+    request: TxnOffsetCommitRequest, error: KafkaError, version: int
+) -> Turns[TxnOffsetCommitResponse]:
+    """Every partition with the same error."""
+    code = error.code
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    response, pace = TxnOffsetCommitResponse(), Pace()
+    for topic in request.topics:
+        answer = TxnOffsetCommitResponseTopic(name=topic.name)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            answer.partitions.append(_failed(partition.partition_index, code))
+            if pace.due():
+                yield
+    return response
+
+
+def _error_response(
+    request: TxnOffsetCommitRequest, error: KafkaError, version: int
+) -> TxnOffsetCommitResponse:
+    return at_once(_failed_all(request, error, version))
+
+
+API = Api(
+    key=28,
+    versions=(0, 5),
+    handle=handle,
+    error_response=_error_response,
+    parks=True,
+)
