@@ -330,7 +330,7 @@ def test_an_import_that_is_killed_again_and_again_is_exact(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """PK_IMPORT_KILLS and PK_IMPORT_ROWS make it larger: docs/spark.md."""
+    """PK_IMPORT_KILLS and PK_IMPORT_ROWS make it larger: docs/spark/import.md."""
     kills = int(os.environ.get("PK_IMPORT_KILLS", "3"))
     rows = int(os.environ.get("PK_IMPORT_ROWS", "100000"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

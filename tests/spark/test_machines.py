@@ -217,7 +217,7 @@ def test_machines_without_pk(world: World) -> None:
 
 
 def job(world: World, archive: Path) -> str:
-    """What a job of one's own prints, started as docs/spark.md says."""
+    """What a job of one's own prints, started as docs/spark/cluster.md says."""
     (world.folder / "job.py").write_text(JOB)
     java = find_java()
     home = launcher_home(java, world.folder) if java.bundled else java.home

@@ -30,7 +30,9 @@ def log(folder: Path) -> str:
     return (folder / "log").read_text()[-3000:]
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/spark.md", "tests/spark_faults/main.py"])
+@pytest.mark.parametrize(
+    "page", ["CONTRIBUTING.md", "docs/spark/guarantees.md", "tests/spark_faults/main.py"]
+)
 def test_each_command_line_of_the_pages_is_one(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     lines = re.findall(r"scripts/spark-faults( --[^#`\n]*)", text)

@@ -1,5 +1,5 @@
-"""docs/spark.md: each command line on it is one of pk, and (slow: with Spark) does what it says.
-Its programs run in test_streams.py."""
+"""docs/spark: each command line is one of pk, and (slow: with Spark) does what the pages say. The
+programs run in test_streams.py."""
 
 from __future__ import annotations
 
@@ -24,23 +24,30 @@ from spark_servers import connect_server, standalone
 from pk.cli.command_line.parse import parse
 from pk.spark.export.manifest import MANIFEST, Manifest
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", PAGE)
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "spark"
+ORDER = ("export.md", "import.md", "index.md", "cluster.md")
+BLOCKS = [
+    block
+    for page in ORDER
+    for block in re.findall(
+        r"(?ms)^```(\w*)\n(.*?)^```$", (PAGES / page).read_text(encoding="utf-8")
+    )
+]
 COMMANDS = [line for kind, block in BLOCKS if not kind for line in block.splitlines()]
 TIMEOUT_S = 900
 
 
-def test_the_page_has_its_commands() -> None:
+def test_the_pages_have_their_commands() -> None:
     assert len(COMMANDS) == 17
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_each_command_of_the_page_is_one(line: str) -> None:
+def test_each_command_of_the_pages_is_one(line: str) -> None:
     assert parse(shlex.split(line)[1:]).path[0] in ("spark-export", "spark-import", "spark")
 
 
 def prepare(kafka: Kafka, folder: Path) -> None:
-    """What the page's commands find: topics, files, a database and its driver."""
+    """What the pages' commands find: topics, files, a database and its driver."""
     orders = [json.dumps({"id": n, "customer": "ab"[n % 2]}) for n in range(40)]
     for name in ("orders", "payments", "products"):
         topics.create_topic(kafka, name, 2)
@@ -90,7 +97,7 @@ def follow(words: list[str], kafka: Kafka, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
+def test_the_commands_of_the_pages_run(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     with (

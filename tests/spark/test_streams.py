@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.peer
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 Fresh = Callable[[str], str]
 WAIT_S = 300
 CONNECT_BACK = "Python worker failed to connect back"
@@ -303,9 +304,8 @@ def test_the_programs_of_the_page_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/spark.md, from the session on: in this session, with this broker."""
-    page = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
-    page = page[page.index("## Topics as a table") :]
+    """The programs of docs/spark/streams.md: in this session, with this broker."""
+    page = (DOCS / "spark" / "streams.md").read_text(encoding="utf-8")
     programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names = {name: fresh(name) for name in ("orders", "shouted", "seen")}
     for name in names.values():
@@ -316,7 +316,7 @@ def test_the_programs_of_the_page_run(
         text = text.replace(f'"{name}")', f'"{real}")')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    exec(compile(text, "docs/spark.md", "exec"), {})  # noqa: S102 (the page is ours)
+    exec(compile(text, "docs/spark/streams.md", "exec"), {})  # noqa: S102 (the page is ours)
     values = Counter(b"%d" % n for n in range(40))
     assert committed(pk_kafka, names["orders"], 2) == values
     assert committed(pk_kafka, names["shouted"], 2) == values

@@ -135,14 +135,15 @@ def test_an_export_has_the_columns_of_the_schema_and_keeps_them(
 
 
 def test_the_program_of_the_page(served: Running, spark: SparkSession) -> None:
-    """docs/spark.md"""
-    page = (Path(__file__).resolve().parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
+    """docs/spark/schemas.md"""
+    path = Path(__file__).resolve().parents[3] / "docs" / "spark" / "schemas.md"
+    page = path.read_text(encoding="utf-8")
     [text] = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
     confluent.avro(served.url, "orders")
     text = text.replace("localhost:9092", served.bootstrap)
     text = text.replace("http://localhost:8081", served.url).rpartition("orders.select")
     found: dict[str, Any] = {"spark": spark}
-    exec(compile(f"{text[0]}selected = {text[1]}{text[2]}", "docs/spark.md", "exec"), found)  # noqa: S102 (the page is ours)
+    exec(compile(f"{text[0]}selected = {text[1]}{text[2]}", "docs/spark/schemas.md", "exec"), found)  # noqa: S102 (the page is ours)
     types = [each.dataType.simpleString() for each in found["selected"].schema]
     assert types == ["bigint", "string"]
 
