@@ -15,7 +15,6 @@ from pk.cli.cluster.groups import SHARE, offsets_of
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
-from pk.cli.cluster.unclean_recovery import recoveries
 from pk.cli.diagnosis import checks as c
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.open_transactions import pinning_transactions
@@ -189,7 +188,7 @@ class Collector:
         self.running = await running_reassignments(self.admin)
 
     async def _recoveries(self) -> None:
-        self.recoveries = await recoveries(self.admin)
+        self.recoveries = await self.admin.unclean_recovery(None)
 
     @property
     def live(self) -> list[int]:

@@ -73,12 +73,17 @@ class Refusals:
     def find(self, code: int, message: str = "") -> Refusal | None:
         """What the answers with this error code refused; None if they tell nothing, or differ.
         `message` is the error's, which may be the name of the API."""
+        found = self._found(code, message)
+        return found[0] if len(found) == 1 else None
+
+    def _found(self, code: int, message: str) -> list[Refusal]:
+        """Everything that the answers with this error code refused, one for each operation."""
         types = _TYPES.get(ErrorCode(code)) if code in set(ErrorCode) else None
         if types is None:
-            return None
+            return []
         from pk.core.wire.index import MESSAGES
 
-        found: set[Refusal] = set()
+        found: dict[tuple[str, str], set[Refusal]] = {}
         records: set[str] = set()
         for request, response in self._recent:
             if response is None:
@@ -86,28 +91,31 @@ class Refusals:
                 continue
             refused = _refused(request, response, code, types)
             if refused is not None and MESSAGES[request.API_KEY].name == message:
-                return refused
+                return [refused]
             if refused is not None:
-                found.add(refused)
+                found.setdefault((refused.operation, refused.resource_type), set()).add(refused)
         if not found and len(records) == 1 and types == ("TOPIC",):
-            found = {Refusal(records.pop(), "TOPIC", None)}
-        if len({(one.operation, one.resource_type) for one in found}) != 1:
-            return None
-        first, *more = found
-        return first._replace(name=None) if more else first
+            return [Refusal(records.pop(), "TOPIC", None)]
+        return [
+            one if not more else one._replace(name=None)
+            for one, *more in (found[key] for key in sorted(found))
+        ]
 
     def sentence(self, code: int, message: str = "") -> str | None:
         """Who may not do what, and what shows why; None if it is not known what was refused."""
-        found = self.find(code, message)
-        if found is None:
+        every = self._found(code, message)
+        # The cluster is one resource: several operations refused on it make one true sentence.
+        if not every or (len(every) > 1 and code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
             return None
+        found = every[0]
+        operations = ", ".join(one.operation for one in every)
         kind, name = found.resource_type, found.name
         resource = kind.lower().replace("_", " ")
         who = self.principal or "The user"
         shown = "the cluster" if kind == "CLUSTER" else f"{resource} {name or ''}"
         if name is None and kind != "CLUSTER":
             shown = f"the {resource}"
-        said = f"{who} may not do {found.operation} on {shown} ({ErrorCode(code).name})"
+        said = f"{who} may not do {operations} on {shown} ({ErrorCode(code).name})"
         if kind not in _EXPLAINED:
             return f"{said}; `pk help errors {ErrorCode(code).name}` says more."
         word = kind.lower().replace("_", "-")

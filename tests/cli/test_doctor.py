@@ -13,7 +13,7 @@ from terminal import SIZES, Terminal, size_name
 
 from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.parse import parse
-from pk.cli.diagnosis.checks import CHECKS, diagnose
+from pk.cli.diagnosis.checks import CHECKS, RECOVERIES, diagnose
 from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import (
@@ -37,6 +37,7 @@ from pk.cli.nouns.doctor.commands import CheckName
 from pk.cli.nouns.doctor.doctor import cards
 from pk.cli.output.output_options import check_output_options
 from pk.cli.runtime.context import Context
+from pk.cli.runtime.refusals import REFUSALS
 from pk.cli.terminal.streams import Streams
 from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from pk.core.errors import ErrorCode, KafkaError
@@ -728,9 +729,25 @@ def test_what_could_not_be_looked_at_is_not_well() -> None:
     )
 
 
+def test_logs_that_may_not_be_compared_are_not_checked(kafka: Kafka) -> None:
+    """Doctor has checks of them, which would otherwise find nothing."""
+    refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    class Refused(Admin):
+        async def unclean_recovery(self, *_: object, **__: object) -> Any:
+            raise refused
+
+    async def look() -> ClusterSnapshot:
+        async with open_admin(kafka.bootstrap) as admin:
+            return await collect(Refused(admin.cluster, admin.config), frozenset((RECOVERIES,)))
+
+    assert dict(trio.run(look).unseen) == {RECOVERIES: refused}
+
+
 def test_each_reason_why_parts_were_not_checked_is_said_once() -> None:
     from pk.cli.diagnosis.unchecked import say_unchecked
 
+    REFUSALS.begin(None)  # nothing is known of what another test asked
     text = io.StringIO()
     context = Context(Values(), (), Streams(io.BytesIO(), text))
     refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -77,6 +77,19 @@ def test_an_error_is_not_said_to_be_another_request_s() -> None:
     assert known.find(code) is None
 
 
+def test_what_was_refused_on_the_cluster_is_named_as_a_whole() -> None:
+    """`pk doctor` asks several APIs: each operation that was refused is named."""
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    known = Refusals()
+    known.begin("User:bob")
+    known.answered(DescribeQuorumRequest(), DescribeQuorumResponse(error_code=code))
+    quotas = DescribeClientQuotasResponse(error_code=code)
+    known.answered(DescribeClientQuotasRequest(), quotas)
+    said = known.sentence(code, "Cluster authorization failed.") or ""
+    assert said.startswith("User:bob may not do DESCRIBE, DESCRIBE_CONFIGS on the cluster (")
+    assert "`pk why denied User:bob describe cluster`" in said
+
+
 def test_the_step_that_a_refusal_names_is_a_command(pk: Run) -> None:
     asked = pk(
         "why", "denied", "User:ANONYMOUS", "describe-configs", "cluster", "-b", "127.0.0.1:1"

@@ -89,6 +89,18 @@ def test_a_token_is_made_used_renewed_and_ended(
         assert secret not in broker.log_text + listed.text + renewed.text + later.err
 
 
+@pytest.mark.parametrize("words", [("create",), ("renew", "x"), ("expire", "x")])
+def test_a_failed_login_is_reported_as_that(
+    pk: Run, broker: PkBroker, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "wrong.properties"
+    login = f'sasl.jaas.config={SCRAM} username="admin" password="guess";\n'
+    file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n{login}")
+    ran = pk("tokens", *words, "-y", "--config-file", str(file), "-b", broker.bootstrap)
+    assert ran.code == 4
+    assert "invalid credentials" in ran.err and "DelegationToken" not in ran.err
+
+
 def test_nothing_is_made_without_a_yes(at: Run) -> None:
     before = at("tokens", "list", "-f", "json").json
     assert at("tokens", "create").code == 5

@@ -34,7 +34,7 @@ async def create(context: Context, options: CreateToken) -> None:
     try:  # raises where the brokers have no tokens, before anybody is asked
         await admin.describe_tokens([])
     except KafkaError as e:
-        raise KafkaError(e.code, "CreateDelegationToken") from e
+        raise _while_doing("CreateDelegationToken", e) from None
     whose = f"as {owner}" if owner is not None else "as you do"
     context.say(
         f"This creates a token. Anyone who has its HMAC can log in {whose} until it expires."
@@ -84,13 +84,20 @@ async def expire(context: Context, options: ExpireToken) -> None:
     _show(context, token, expiry_ms if options.after else None, "ended")
 
 
+def _while_doing(api: str, error: KafkaError) -> KafkaError:
+    """A refusal of DescribeDelegationToken as one of the API that it was asked for; any other
+    error, such as a failed login, as it is."""
+    asked = error.message == "DescribeDelegationToken"
+    return KafkaError(error.code, api) if asked else error
+
+
 async def _token(admin: Admin, token_id: str, doing: str) -> Token:
     """The token with this id. Raises CommandError where there is none that may be seen, KafkaError
     that names the API `doing`, which it is looked up for."""
     try:
         found = await admin.describe_tokens()
     except KafkaError as e:
-        raise KafkaError(e.code, doing) from e
+        raise _while_doing(doing, e) from None
     for token in found:
         if token.token_id == token_id:
             return token
