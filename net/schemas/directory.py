@@ -37,7 +37,7 @@ class DirectoryRegistry:
     def load(self) -> Decider:
         """What the files say. Raises RegistryUnreachable."""
         if not self._root.is_dir():
-            raise RegistryUnreachable(f"{self._root} is no directory")
+            raise RegistryUnreachable(f"{self._root} is not a directory")
         state = State()
         for path in sorted(self._root.glob("*/v*-id*.*")):
             match = _FILE.fullmatch(path.name)

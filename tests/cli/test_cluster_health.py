@@ -257,6 +257,11 @@ def test_what_gives_a_topic_a_replica_to_spare_is_within_the_brokers_there_are(
     assert check.next == mend
 
 
+def test_a_single_partition_is_not_counted_in_the_plural() -> None:
+    (check,) = [c for c in checks(facts()) if c.check == "leaders"]
+    assert check.what == "the only partition has a leader"
+
+
 def test_one_plan_gives_several_topics_a_second_replica() -> None:
     one = facts(replicas=(1,), isr=(1,))
     topics = {name: replace(one.snapshot.topics["t"], name=name) for name in ("a", "b", "c", "d")}

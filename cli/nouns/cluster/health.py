@@ -163,6 +163,8 @@ def _offline(partitions: Mapping[TopicPartition, PartitionDescription]) -> Check
             f"{count(len(bad), 'partition')} without a leader: {_some(bad)}",
             "pk partitions list --offline",
         )
+    if len(partitions) == 1:
+        return Check("leaders", OK, "the only partition has a leader")
     return Check("leaders", OK, f"all {len(partitions):,} partitions have a leader")
 
 
