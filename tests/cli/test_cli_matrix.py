@@ -357,11 +357,14 @@ def first_cases() -> dict[tuple[str, ...], Case]:
     return {path: case for path, case in found.items() if path not in ASKS_NOBODY}
 
 
-@pytest.mark.parametrize("path", first_cases(), ids=" ".join)
+FIRST_CASES = first_cases()
+
+
+@pytest.mark.parametrize("path", FIRST_CASES, ids=" ".join)
 def test_where_no_broker_listens(path: tuple[str, ...], pk: Run, tmp_path: Path) -> None:
     """Every command that connects ends with 3, and says at once which address did not answer."""
     (tmp_path / "edited").write_text("retention.ms=90000\n")
-    case = first_cases()[path]
+    case = FIRST_CASES[path]
     names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1") | {
         "tmp": str(tmp_path),
         "edited": str(tmp_path / "edited"),
