@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from pk.cli.cluster import propagation
 from pk.cli.main import main
+from pk.cli.runtime import session
 
 
 @dataclass(frozen=True)
@@ -51,3 +53,10 @@ def run_command(words: Sequence[str], folder: Path, stdin: bytes = b"") -> Ran:
         code = main(words)
         sys.stdout.flush()
         return Ran(code, out.getvalue(), err.getvalue())
+
+
+def wait_for_slow_brokers(patch: pytest.MonkeyPatch) -> None:
+    """Let the brokers of a busy machine take their time: commands of this process give up a silent
+    one after a minute, and wait as long until brokers know of a change that they made."""
+    patch.setattr(session, "_STRAGGLER_MS", "60000")
+    patch.setattr(propagation, "PROPAGATION_S", 60.0)

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from clients import topics
 from clients.fixtures import Kafka
-from commands import Ran, run_command
+from commands import Ran, run_command, wait_for_slow_brokers
 from terminal import Terminal
 from up_process import Cluster
 
-from pk.cli.cluster import propagation
 from pk.cli.runtime import session
 
 Run = Callable[..., Ran]
@@ -29,11 +28,8 @@ def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _time_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow broker of a busy machine is no straggler: commands leave a broker out only where a
-    test says so, with -X or with `usual_patience`. It may take its time to learn of a change, too:
-    what the next command finds must not depend on that."""
-    monkeypatch.setattr(session, "_STRAGGLER_MS", "60000")
-    monkeypatch.setattr(propagation, "PROPAGATION_S", 60.0)
+    """Commands leave a broker out only where a test says so, with -X or with `usual_patience`."""
+    wait_for_slow_brokers(monkeypatch)
 
 
 @pytest.fixture

@@ -20,13 +20,11 @@ from pathlib import Path
 import pytest
 from clients.pk_broker import pk_command, pk_environment
 from clients.pk_cluster import PkCluster
-from commands import run_command
+from commands import run_command, wait_for_slow_brokers
 from shapes import check_json
 
-from pk.cli.cluster import propagation
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import Command, commands, tree
-from pk.cli.runtime import session
 from pk.cli.shell.words import split_line
 
 NOT_RUN = {
@@ -260,8 +258,7 @@ def _environment(patch: pytest.MonkeyPatch, cluster: PkCluster, directory: Path)
     patch.setenv("PK_BOOTSTRAP_SERVER", cluster.bootstrap)
     patch.setenv("EDITOR", "true")
     patch.setenv("PK_SCHEMA_REGISTRY", "schemas")
-    patch.setattr(session, "_STRAGGLER_MS", "60000")  # also while the world is made
-    patch.setattr(propagation, "PROPAGATION_S", 60.0)
+    wait_for_slow_brokers(patch)  # also while the world is made
     patch.chdir(directory)
 
 

@@ -1,8 +1,8 @@
 """The cluster commands on clusters of four brokers, pk's own and Apache Kafka's: what they do, that
 they leave nothing behind, and that kcat, kafka-python and Apache's own tools see the same.
 
-Each test runs `pk` as a process, as a person would; those that need Apache's tools carry the mark
-`peer` for pk too.
+A command runs as a process only if a signal or a terminal matters. Tests that need Apache's tools
+carry the mark `peer` for pk too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import confluent_kafka
 import kafka.admin as python_admin
 import pexpect
 import pytest
+from commands import Ran, run_command, wait_for_slow_brokers
 from kafka.structs import TopicPartition
 from terminal import read_until, start_on_pty
 
@@ -67,12 +68,14 @@ class Pk:
 
     def __init__(self, cluster: Cluster, home: Path) -> None:
         self.cluster = cluster
-        self.environment = pk_environment() | {
+        self._home = home
+        self._own = {
             "HOME": str(home),
             "XDG_STATE_HOME": str(home / "state"),
             "XDG_CACHE_HOME": str(home / "cache"),
             "PK_BOOTSTRAP_SERVER": cluster.bootstrap,
         }
+        self.environment = pk_environment() | self._own
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -84,22 +87,18 @@ class Pk:
             env=self.environment,
         )
 
-    def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        ran = subprocess.run(
-            pk_command(*words),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env=self.environment,
-        )
-        assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
-        assert "Traceback" not in ran.stderr
+    def run(self, *words: str, code: int = 0) -> Ran:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self._own.items():
+                patch.setenv(name, value)
+            wait_for_slow_brokers(patch)
+            ran = run_command(words, self._home)
+        assert ran.code == code, (words, ran)
+        assert "Traceback" not in ran.err
         return ran
 
     def json(self, *words: str, code: int = 0) -> Any:
-        return json.loads(self.run(*words, "-f", "json", code=code).stdout)
+        return self.run(*words, "-f", "json", code=code).json
 
     def replicas(self, topic: str) -> dict[int, list[int]]:
         return {p["partition"]: p["replicas"] for p in self.json("partitions", "list", topic)}
@@ -222,7 +221,7 @@ def test_a_loaded_topic_moves_and_goes_back_and_nothing_stays_behind(pk: Pk) -> 
         assert pk.moving() == []
 
         back = pk.run("reassign", "rollback", "--throttle", "50MB/s", "-y")
-        assert "To undo it" in back.stderr
+        assert "To undo it" in back.err
     pk.wait_settled(topic, before)
     assert pk.replicas(topic) == before
     assert not load.failed and load.acknowledged > 0
@@ -279,7 +278,7 @@ def test_interrupted_without_a_terminal_it_goes_on_and_cancel_takes_it_back(pk: 
     assert pk.moving() == [] and pk.throttles() == []
     assert pk.replicas(topic) == before
     gone = pk.run("reassign", "cancel", f"{topic}/1", "-y", code=1)
-    assert "is not being reassigned" in gone.stderr
+    assert "is not being reassigned" in gone.err
 
 
 @pytest.mark.slow
@@ -292,7 +291,7 @@ def test_killed_it_leaves_throttles_that_status_notices_and_resume_removes(pk: P
     }
     wait_until("the end of the moves", lambda: not pk.moving() or None)
     reported = pk.run("reassign", "status")
-    assert "left behind by a reassignment from here" in reported.stderr
+    assert "left behind by a reassignment from here" in reported.err
     health = {c["check"]: c for c in pk.json("cluster", "health")[0]["checks"]}
     assert health["reassignments"]["state"] == "warning"
     pk.run("reassign", "throttle", "--remove", code=5)
@@ -300,7 +299,7 @@ def test_killed_it_leaves_throttles_that_status_notices_and_resume_removes(pk: P
     resumed = pk.json("reassign", "apply", "--resume")
     assert [row["result"] for row in resumed] == ["moved", "moved"]
     assert pk.throttles() == []
-    assert "No reassignment was left" in pk.run("reassign", "apply", "--resume", code=1).stderr
+    assert "No reassignment was left" in pk.run("reassign", "apply", "--resume", code=1).err
 
 
 @pytest.mark.slow
@@ -342,8 +341,8 @@ def test_detached_a_process_in_the_background_tidies_up(pk: Pk) -> None:
         "--detach",
     )
     rows = pk.run(*words, "-f", "jsonl")
-    assert "watches it and cleans up" in rows.stderr
-    log = Path(rows.stderr.partition("it writes to ")[2].partition(".log")[0] + ".log")
+    assert "watches it and cleans up" in rows.err
+    log = Path(rows.err.partition("it writes to ")[2].partition(".log")[0] + ".log")
     wait_until("throttles gone", lambda: (not pk.moving() and not pk.throttles()) or None, 60)
     assert all(set(r) == {3, 4} for r in pk.replicas(topic).values())
     wait_until("the end", lambda: "Done: 2 of 2 partitions moved." in log.read_text() or None, 60)
@@ -479,7 +478,7 @@ def test_an_unclean_election_wants_its_word_and_loses_what_only_the_dead_replica
         pk.cluster.start(3)
         wait_until("no leader", lambda: row()["state"] == "offline" or None)
         refused = pk.run("partitions", "elect-leaders", name, "--unclean", code=5)
-        assert "is gone, acknowledged or not" in refused.stderr
+        assert "is gone, acknowledged or not" in refused.err
         assert row()["state"] == "offline"
         done = pk.json("partitions", "elect-leaders", name, "--unclean", "-y")
         assert [r["result"] for r in done] == ["elected"]
@@ -513,7 +512,7 @@ def test_a_replica_goes_to_the_directory_that_the_file_names(pk: Pk, tmp_path: P
     entry["replicas"] = [3, 2]
     file.write_text(json.dumps({"version": 1, "partitions": [entry]}))
     wrong = pk.run("reassign", "apply", str(file), "-y", code=1)
-    assert "broker 3" in wrong.stderr
+    assert "broker 3" in wrong.err
 
 
 def test_a_watch_of_the_isr_tells_who_leaves_and_who_comes_back(pk: Pk) -> None:
@@ -663,7 +662,7 @@ def test_apache_s_filters_of_health_agree(pk: Pk) -> None:
 def test_apache_s_reassignment_json_goes_both_ways(pk: Pk, tmp_path: Path) -> None:
     topic = make_topic(pk, "json", "1:2,2:3,3:1", 1)
     plan = tmp_path / "plan.json"
-    text = pk.run("reassign", "plan", "-t", topic, "--to", "3,4", "--json").stdout
+    text = pk.run("reassign", "plan", "-t", topic, "--to", "3,4", "--json").text
     plan.write_text(text)
     reassign = "reassign.ReassignPartitionsCommand"
     file = ("--reassignment-json-file", str(plan))

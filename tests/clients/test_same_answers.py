@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from commands import run_command
+from commands import run_command, wait_for_slow_brokers
 
 from clients.fixtures import Kafka, fresh_name
 
@@ -123,6 +123,7 @@ def _ask(kafka: Kafka, step: str, prefix: str, home: Path) -> Answer:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        wait_for_slow_brokers(patch)
         ran = run_command([*words, "-b", kafka.bootstrap], home, STDIN.get(step, "").encode())
     assert "Traceback" not in ran.err, ran.err
     answer = ran.json if ran.out.strip() else None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-from commands import run_command
+from commands import run_command, wait_for_slow_brokers
 
 from clients import apache_kafka
 from clients.fixtures import Kafka, fresh_name
@@ -180,6 +180,7 @@ class World:
             patch.setenv("PK_BOOTSTRAP_SERVER", self.kafka.bootstrap)
             for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
                 patch.setenv(variable, str(self.folder / variable.lower()))
+            wait_for_slow_brokers(patch)
             ran = run_command(words, self.folder, stdin)
         return ran.code, ran.out.decode(errors="replace") + ran.err
 
