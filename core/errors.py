@@ -261,4 +261,4 @@ class ProtocolError(Exception):
 
 
 class TooManyElements(ProtocolError):
-    """The arrays of a request have more elements than it may have."""
+    """The arrays of a message have more elements together than the caller allowed."""

@@ -55,6 +55,7 @@ class Server:
         self._apis = {api.key: api for api in apis}
         self._limits = Limits(
             frame_bytes_max=config.socket_request_max_bytes,
+            elements_max=config.pk_request_elements_max,
             parked_max=config.pk_connection_max_parked,
             slice_s=config.pk_loop_slice_us / 1e6,
         )

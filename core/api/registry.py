@@ -11,10 +11,6 @@ handled at once. An awaitable is parked:
 - `Holding(awaitable)`: so too, for one request of an API that parks: it still uses the buffer. What
   it comes to may be an awaitable again, which is then parked.
 
-What a plain function returns is written at once. What is awaited is written in turns if it has many
-elements: the connection sees that by itself. It does not look at answers to Produce and Fetch, of
-which there are too many; Fetch says `Large(response)` where that is so.
-
 What wraps a handler keeps its types. Only where APIs are found by name (late.py) or stand in one
 table are they `AnyApi`: what a table holds is of as many types as there are messages.
 """
@@ -52,14 +48,7 @@ class Holding(Generic[Response]):
     work: Awaitable[Outcome[Response] | Awaitable[Outcome[Response]]]
 
 
-@dataclass(slots=True)
-class Large(Generic[Response]):
-    """A response that is framed in turns."""
-
-    response: Response
-
-
-Outcome: TypeAlias = Response | Large[Response] | NoResponse
+Outcome: TypeAlias = Response | NoResponse
 """What a request comes to."""
 
 Answer: TypeAlias = Response | NoResponse | Awaitable[Outcome[Response]] | Holding[Response]

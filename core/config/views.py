@@ -253,6 +253,7 @@ class BrokerConfig:
     pk_metrics_listener = Setting["tuple[str, int] | None"](lambda c: _metrics_listener(c))
     """Host and port."""
     pk_request_bytes_max = Setting[int]("pk.request.bytes.max")
+    pk_request_elements_max = Setting[int]("pk.request.elements.max")
     pk_sasl_oauthbearer_unsecured = Setting[bool]("pk.sasl.oauthbearer.unsecured")
     pk_security_ignore = Setting[bool]("pk.security.ignore")
     pk_zookeeper_session_timeout_ms = Setting[int]("pk.zookeeper.session.timeout.ms")

@@ -5,31 +5,31 @@ was only claimed. `encode` raises EncodeError for whatever is wrong with the mes
 outside `cls.VERSIONS` is the caller's mistake: ValueError. What is decoded holds copies, but for
 records: those are views of `buffer`.
 
-`decode_in_turns` and `encode_in_turns` are for messages with hundreds of thousands of elements:
-they pause, so that a loop can do something else in between (core/turns.py).
+`decode_in_steps` and `encode_in_steps` are for messages with thousands of elements: they await
+`rest()` after each step, so that a loop can do something else in between. `elements_max` bounds the
+elements of all arrays of a message together.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import cache
 from struct import error as StructError
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pk.core.errors import ProtocolError
-from pk.core.turns import Turns
 from pk.core.wire.decoder import compile_decoder
-from pk.core.wire.encoder import compile_encoder, part_bytes
+from pk.core.wire.encoder import NO_BOUND, compile_encoder, part_bytes
 from pk.core.wire.schema import Message
 from pk.core.wire.types import EncodeError, Part
 
 __all__ = [
     "EncodeError",
+    "check_end",
     "decode",
-    "decode_in_turns",
-    "decode_small",
+    "decode_in_steps",
+    "decode_request",
     "decode_whole",
-    "decode_whole_in_turns",
     "encode",
-    "encode_in_turns",
+    "encode_in_steps",
     "encode_onto",
     "encode_parts",
     "join",
@@ -38,16 +38,20 @@ __all__ = [
 
 M = TypeVar("M", bound=Message)
 Buffer = bytes | bytearray | memoryview
+Rest: TypeAlias = Callable[[], Awaitable[object]]
+"""What is awaited between two steps."""
 
 UNWRITABLE = (StructError, TypeError, AttributeError, UnicodeEncodeError)
 UNREADABLE = (StructError, IndexError, UnicodeDecodeError)
 """What the compiled functions raise for a message, or bytes, of which they can make nothing."""
 
 
-def encode_onto(message: Message, version: int, out: bytearray) -> list[Part]:
+def encode_onto(
+    message: Message, version: int, out: bytearray, elements_max: int = NO_BOUND
+) -> list[Part]:
     """Append `message` to `out`; the pieces of the whole, of which `out` is the first.
 
-    Records are pieces of their own, not copied. Raises EncodeError.
+    Records are pieces of their own, not copied. Raises EncodeError, TooManyElements.
     """
     cls = type(message)
     try:
@@ -56,7 +60,7 @@ def encode_onto(message: Message, version: int, out: bytearray) -> list[Part]:
         encoder = cls.ENCODERS[version] = compile_encoder(cls, version)
     parts: list[Part] = []
     try:
-        last = encoder(message, out, parts)
+        last = encoder(message, out, parts, elements_max)
     except UNWRITABLE as e:
         raise EncodeError(f"{cls.__name__} version {version}: {e}") from e
     if last or not parts:
@@ -64,12 +68,12 @@ def encode_onto(message: Message, version: int, out: bytearray) -> list[Part]:
     return parts
 
 
-def encode_in_turns(message: Message, version: int, out: bytearray) -> Turns[list[Part]]:
-    """As `encode_onto`, with pauses. The message must not change meanwhile."""
+async def encode_in_steps(message: Message, version: int, out: bytearray, rest: Rest) -> list[Part]:
+    """As `encode_onto`. The message must not change meanwhile."""
     cls = type(message)
     parts: list[Part] = []
     try:
-        last = yield from _encoder_in_turns(cls, version)(message, out, parts)
+        last = await _encoder_in_steps(cls, version)(rest, message, out, parts)
     except UNWRITABLE as e:
         raise EncodeError(f"{cls.__name__} version {version}: {e}") from e
     if last or not parts:
@@ -111,24 +115,26 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> tup
         raise _malformed(cls, version, e) from e
 
 
-def decode_in_turns(
-    cls: type[M], buffer: Buffer, version: int, position: int = 0
-) -> Turns[tuple[M, int]]:
-    """As `decode`, with pauses. The buffer must not change meanwhile."""
+async def decode_in_steps(
+    cls: type[M], buffer: Buffer, version: int, position: int, rest: Rest, *bound: int
+) -> tuple[M, int]:
+    """As `decode`; with a `bound` as `decode_request`. The buffer must not change meanwhile."""
     try:
-        return (yield from _decoder_in_turns(cls, version)(buffer, position))
+        return await _decoder_in_steps(cls, version)(rest, buffer, position, *bound)
     except UNREADABLE as e:
         raise _malformed(cls, version, e) from e
 
 
 @cache
-def _encoder_in_turns(cls: type[Message], version: int) -> Callable[..., Turns[bytearray]]:
-    return compile_encoder(cls, version, in_turns=True)
+def _encoder_in_steps(
+    cls: type[Message], version: int
+) -> Callable[..., Coroutine[Any, Any, bytearray]]:
+    return compile_encoder(cls, version, in_steps=True)
 
 
 @cache
-def _decoder_in_turns(cls: type[Message], version: int) -> Callable[..., Turns[Any]]:
-    return compile_decoder(cls, version, in_turns=True)
+def _decoder_in_steps(cls: type[Message], version: int) -> Callable[..., Coroutine[Any, Any, Any]]:
+    return compile_decoder(cls, version, in_steps=True)
 
 
 def _malformed(cls: type[Message], version: int, error: Exception) -> ProtocolError:
@@ -137,7 +143,7 @@ def _malformed(cls: type[Message], version: int, error: Exception) -> ProtocolEr
     return ProtocolError(f"{cls.__name__} version {version}: {what}")
 
 
-def decode_small(
+def decode_request(
     cls: type[M], buffer: Buffer, version: int, position: int, elements_max: int
 ) -> tuple[M, int]:
     """The request that begins at `position`, and the position after it. Raises ProtocolError, of
@@ -158,20 +164,12 @@ def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) 
     Raises ProtocolError, also for bytes after it.
     """
     message, end = decode(cls, buffer, version, position)
-    _check_end(cls, buffer, version, end)
+    check_end(cls, buffer, version, end)
     return message
 
 
-def decode_whole_in_turns(
-    cls: type[M], buffer: Buffer, version: int, position: int = 0
-) -> Turns[M]:
-    """As `decode_whole`, with pauses."""
-    message, end = yield from decode_in_turns(cls, buffer, version, position)
-    _check_end(cls, buffer, version, end)
-    return message
-
-
-def _check_end(cls: type[Message], buffer: Buffer, version: int, end: int) -> None:
+def check_end(cls: type[Message], buffer: Buffer, version: int, end: int) -> None:
+    """Raises ProtocolError for bytes after the message."""
     if end != len(buffer):
         raise ProtocolError(
             f"{cls.__name__} version {version}: {len(buffer) - end} bytes after its end"

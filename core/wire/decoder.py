@@ -6,9 +6,10 @@ struct.error, IndexError and UnicodeDecodeError for bytes that end too soon or a
 not, so every length is compared with the end first. A count is compared with what the bytes left
 could hold, before anything is made.
 
-An element of an array may be one byte on the wire and a hundred in memory, and a microsecond of a
-loop that serves everybody: so the arrays of one request have at most ELEMENTS_MAX elements
-together. What answers hold is the client's wish, and not bounded here.
+An element of an array may be one byte on the wire and a hundred in memory, and a few microseconds
+of a loop that serves everybody: so the arrays of one request have at most ELEMENTS_MAX elements
+together, or as many as the caller says. What answers hold is the client's wish, and not bounded
+here.
 """
 
 from collections.abc import Callable
@@ -17,23 +18,22 @@ from typing import Any, Final
 
 from pk.core.errors import ProtocolError, TooManyElements
 from pk.core.values import STRING_BYTES_MAX
-from pk.core.wire.emit import FIXED_IN_A_TURN, Source, bytes_min, fields_of, uvarint_tail
+from pk.core.wire.emit import FIXED_IN_A_STEP, Source, bytes_min, fields_of, uvarint_tail
 from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Request, Struct
 from pk.core.wire.types import UUID, Fixed, Variable
 
-ELEMENTS_MAX: Final = 1_000_000
-"""Far above what any client sends: a plan that moves 200,000 partitions with three replicas has
-800,000."""
+ELEMENTS_MAX: Final = 100_000
+"""What `pk.request.elements.max` is by default."""
 
 
 def compile_decoder(
-    cls: type[Message], version: int, *, in_turns: bool = False
+    cls: type[Message], version: int, *, in_steps: bool = False
 ) -> Callable[..., Any]:
-    """The decoder of `version`; with `in_turns` what it returns is what a generator comes to.
+    """The decoder of `version`; with `in_steps` a coroutine function (core/wire/emit.py).
 
     Raises ValueError for a version that the message does not have.
     """
-    source = _Decoder(cls, version, in_turns=in_turns)
+    source = _Decoder(cls, version, in_steps=in_steps)
     source.line("end = len(buf)")
     source.read_struct(cls, "m")
     source.flush()
@@ -47,8 +47,8 @@ class _Decoder(Source):
     Reads of fixed width wait in `pending` until something needs the position after them.
     """
 
-    def __init__(self, cls: type[Message], version: int, *, in_turns: bool) -> None:
-        super().__init__(cls, version, in_turns=in_turns)
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
+        super().__init__(cls, version, in_steps=in_steps)
         self.pending: list[tuple[str, Fixed]] = []
         self.bounded = issubclass(cls, Request)
 
@@ -169,7 +169,7 @@ class _Decoder(Source):
                 self.line(f"left -= {n}")
                 with self.block("if left < 0:"):
                     self.line(f"raise too_many({field!r}, 'counts more than one request may')")
-            if kind.element == UUID and not self.in_turns:
+            if kind.element == UUID and not self.in_steps:
                 self.line(f"{target} = [bytes(buf[i:i+16]) for i in range(p, p + {n} * 16, 16)]")
                 self.line(f"p += {n} * 16")
             elif isinstance(kind.element, Fixed) and kind.element != UUID:
@@ -179,20 +179,20 @@ class _Decoder(Source):
         self.read_null(nullable, target, field)
 
     def read_fixed(self, element: Fixed, n: str, target: str) -> None:
-        """Elements of fixed width: all by one call, or some in each turn."""
-        if not self.in_turns:
+        """Elements of fixed width: all by one call, or some in each step."""
+        if not self.in_steps:
             self.line(f"{target} = list(unpack(f'>{{{n}}}{element.letter}', buf, p))")
             self.line(f"p += {n} * {element.size}")
             return
         items, some = self.name("a"), self.name("k")
         self.line(f"{target} = {items} = []")
         with self.block(f"while {n}:"):
-            self.line(f"{some} = min({n}, {FIXED_IN_A_TURN})")
+            self.line(f"{some} = min({n}, {FIXED_IN_A_STEP})")
             self.line(f"{items} += unpack(f'>{{{some}}}{element.letter}', buf, p)")
             self.line(f"p += {some} * {element.size}")
             self.line(f"{n} -= {some}")
             with self.block(f"if {n}:"):
-                self.line("yield")
+                self.line("await rest()")
 
     def read_elements(self, element: Kind, n: str, target: str, field: str) -> None:
         """The loop over the elements of an array."""

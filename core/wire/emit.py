@@ -5,9 +5,9 @@ The source that comes out calls nothing but struct, bytearray and str: nested st
 arrays are loops, and fields of fixed width that follow one another are read or written by a single
 struct call. Each function is in `linecache`, so a traceback shows the line that failed.
 
-The same source in turns (core/turns.py) is a generator, which pauses after some elements of arrays.
-It is for large messages: the plain function is as fast as can be, and holds the loop until it is
-done.
+The same source in steps is a coroutine function, which awaits its parameter `rest` after some
+elements of arrays. It is for large messages: the plain function is as fast as can be, and holds the
+loop until it is done.
 """
 
 import linecache
@@ -20,10 +20,10 @@ from pk.core.errors import ProtocolError
 from pk.core.wire.schema import Array, Field, Kind, Message, Struct, kind_of
 from pk.core.wire.types import Fixed, Variable
 
-ELEMENTS_IN_A_TURN: Final = 512
-"""Elements between two pauses: half a millisecond."""
+ELEMENTS_IN_A_STEP: Final = 512
+"""Elements of a step: half a millisecond."""
 
-FIXED_IN_A_TURN: Final = 16_384
+FIXED_IN_A_STEP: Final = 16_384
 """The same of numbers, which are read and written together."""
 
 
@@ -53,20 +53,20 @@ def bytes_min(kind: Kind, version: int, flexible: bool) -> int:
 class Source:
     """The source of one function for one message and version, as it grows."""
 
-    def __init__(self, cls: type[Message], version: int, *, in_turns: bool) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
         low, high = cls.VERSIONS
         if not low <= version <= high:
             raise ValueError(f"{cls.__name__} has no version {version}, only {low} to {high}")
         self.cls = cls
         self.version = version
-        self.in_turns = in_turns
+        self.in_steps = in_steps
         self.flexible = cls.FLEXIBLE_SINCE is not None and version >= cls.FLEXIBLE_SINCE
         self.scope: dict[str, Any] = {}
         self.lines: list[str] = []
         self.depth = 1
         self.names = 0
-        if in_turns:
-            self.line(f"turn = {ELEMENTS_IN_A_TURN}")
+        if in_steps:
+            self.line(f"step = {ELEMENTS_IN_A_STEP}")
 
     def line(self, text: str) -> None:
         """Add one line at the present depth."""
@@ -97,19 +97,19 @@ class Source:
         return name
 
     def end_element(self) -> None:
-        """An element of an array has been read or written: pause when it is time."""
-        if self.in_turns:
-            self.line("turn -= 1")
-            with self.block("if not turn:"):
-                self.line(f"turn = {ELEMENTS_IN_A_TURN}")
-                self.line("yield")
+        """An element of an array has been read or written: the step may be complete."""
+        if self.in_steps:
+            self.line("step -= 1")
+            with self.block("if not step:"):
+                self.line(f"step = {ELEMENTS_IN_A_STEP}")
+                self.line("await rest()")
 
     def finish(self, purpose: str, parameters: str) -> Callable[..., Any]:
         """Compile what was written, as the function `purpose`."""
-        if self.in_turns:
-            purpose += "_in_turns"
-            self.line("yield")  # never reached: it makes a generator of what has no array
-        text = "\n".join([f"def {purpose}({parameters}):", *self.lines]) + "\n"
+        kind = "def"
+        if self.in_steps:
+            kind, purpose, parameters = "async def", f"{purpose}_in_steps", f"rest, {parameters}"
+        text = "\n".join([f"{kind} {purpose}({parameters}):", *self.lines]) + "\n"
         filename = f"<wire {self.cls.__name__} version {self.version}: {purpose}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         exec(compile(text, filename, "exec"), self.scope)  # noqa: S102

@@ -1,33 +1,39 @@
 """Compiles a message and version into the function that encodes it.
 
-The function is `encode(m, out, parts) -> out`: it appends to the bytearray `out`; where the message
-has records it moves what it has so far and the records to `parts`, uncopied, and goes on with a new
-bytearray, which it returns. It raises struct.error, TypeError, AttributeError and
-UnicodeEncodeError for values that do not fit: `codec` makes EncodeError of all.
+The function is `encode(m, out, parts, left) -> out`: it appends to the bytearray `out`; if the
+message has records it moves what it has so far and the records to `parts`, uncopied, and goes on
+with a new bytearray, which it returns. It raises struct.error, TypeError, AttributeError and
+UnicodeEncodeError for values that do not fit: `codec` makes EncodeError of all. It raises
+TooManyElements once the arrays have more than `left` elements together: such a message is for
+`encode_in_steps(rest, m, out, parts)`.
 """
 
 from collections.abc import Callable
 from struct import pack
-from typing import Any
+from typing import Any, Final
 
+from pk.core.errors import TooManyElements
 from pk.core.values import STRING_BYTES_MAX
-from pk.core.wire.emit import FIXED_IN_A_TURN, Source, append_uvarint, fields_of
+from pk.core.wire.emit import FIXED_IN_A_STEP, Source, append_uvarint, fields_of
 from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Struct
 from pk.core.wire.types import UUID, EncodeError, Fixed, Variable
 
+NO_BOUND: Final = 1 << 62
+"""As many elements as a message has."""
+
 
 def compile_encoder(
-    cls: type[Message], version: int, *, in_turns: bool = False
+    cls: type[Message], version: int, *, in_steps: bool = False
 ) -> Callable[..., Any]:
-    """The encoder of `version`; with `in_turns` what it returns is what a generator comes to.
+    """The encoder of `version`; with `in_steps` a coroutine function (core/wire/emit.py).
 
     Raises ValueError for a version that the message does not have.
     """
-    source = _Encoder(cls, version, in_turns=in_turns)
+    source = _Encoder(cls, version, in_steps=in_steps)
     source.write_struct(cls, "m")
     source.flush()
     source.line("return out")
-    return source.finish("encode", "m, out, parts")
+    return source.finish("encode", "m, out, parts" if in_steps else "m, out, parts, left")
 
 
 def part_bytes(part: Any) -> int:
@@ -56,8 +62,8 @@ class _Encoder(Source):
     Writes of fixed width wait in `pending`; `out` is the bytearray written to at this point.
     """
 
-    def __init__(self, cls: type[Message], version: int, *, in_turns: bool) -> None:
-        super().__init__(cls, version, in_turns=in_turns)
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
+        super().__init__(cls, version, in_steps=in_steps)
         self.out = "out"
         self.pending: list[tuple[str, str]] = []
 
@@ -73,6 +79,7 @@ class _Encoder(Source):
             "pack": pack,
             "absent": absent,
             "fault": fault,
+            "TooManyElements": TooManyElements,
         }
 
     def flush(self) -> None:
@@ -185,6 +192,10 @@ class _Encoder(Source):
                 self.line(f"{n} = len({v})")
         else:
             self.line(f"{n} = len({v})")
+        if not self.in_steps:
+            self.line(f"left -= {n}")
+            with self.block("if left < 0:"):
+                self.line(f"raise TooManyElements({self.cls.__name__!r})")
         self.length(n, wide=True)
         if isinstance(kind.element, Fixed) and kind.element != UUID:
             self.write_fixed(kind.element, v)
@@ -199,16 +210,16 @@ class _Encoder(Source):
             self.end_element()
 
     def write_fixed(self, element: Fixed, v: str) -> None:
-        """Elements of fixed width: all by one call, or some in each turn."""
+        """Elements of fixed width: all by one call, or some in each step."""
         packed = "pack(f'>{{len({v})}}{letter}', *{v})"
-        if not self.in_turns:
+        if not self.in_steps:
             self.line(f"{self.out} += {packed.format(v=v, letter=element.letter)}")
             return
         at, some = self.name("i"), self.name("k")
-        with self.block(f"for {at} in range(0, len({v}), {FIXED_IN_A_TURN}):"):
+        with self.block(f"for {at} in range(0, len({v}), {FIXED_IN_A_STEP}):"):
             with self.block(f"if {at}:"):
-                self.line("yield")
-            self.line(f"{some} = {v}[{at}:{at} + {FIXED_IN_A_TURN}]")
+                self.line("await rest()")
+            self.line(f"{some} = {v}[{at}:{at} + {FIXED_IN_A_STEP}]")
             self.line(f"{self.out} += {packed.format(v=some, letter=element.letter)}")
 
     def write_struct(self, cls: type[Struct], local: str) -> None:

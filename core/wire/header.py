@@ -12,9 +12,9 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from pk.core.errors import ProtocolError
-from pk.core.turns import Turns
-from pk.core.wire.codec import Buffer, encode_in_turns, encode_onto, join, part_bytes
+from pk.core.wire.codec import Buffer, Rest, encode_in_steps, encode_onto, join, part_bytes
 from pk.core.wire.emit import uvarint_tail
+from pk.core.wire.encoder import NO_BOUND
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.schema import Message
 from pk.core.wire.types import EncodeError, Part
@@ -84,12 +84,12 @@ def frame_request(
     return join(frame_request_parts(message, api_version, correlation_id, client_id))
 
 
-def frame_request_in_turns(
-    message: Message, api_version: int, correlation_id: int, client_id: str | None
-) -> Turns[bytes]:
-    """As `frame_request`, with pauses."""
+async def frame_request_in_steps(
+    message: Message, api_version: int, correlation_id: int, client_id: str | None, rest: Rest
+) -> bytes:
+    """As `frame_request`, awaiting `rest` between steps."""
     out = _request_start(type(message), api_version, correlation_id, client_id)
-    parts = yield from encode_in_turns(message, api_version, out)
+    parts = await encode_in_steps(message, api_version, out, rest)
     _INT32.pack_into(out, 0, parts_bytes(parts) - 4)
     return join(parts)
 
@@ -121,25 +121,29 @@ def _request_start(
 
 
 def frame_response(
-    message: Message, api_key: int, api_version: int, correlation_id: int
+    message: Message,
+    api_key: int,
+    api_version: int,
+    correlation_id: int,
+    elements_max: int = NO_BOUND,
 ) -> list[Part]:
     """`message` as a whole frame in pieces, its size included; records and slices stand by
     themselves.
 
-    Raises EncodeError.
+    Raises EncodeError, TooManyElements.
     """
     out = _response_start(api_key, api_version)
-    parts = encode_onto(message, api_version, out)
+    parts = encode_onto(message, api_version, out, elements_max)
     _PREFIX.pack_into(out, 0, parts_bytes(parts) - 4, correlation_id)
     return parts
 
 
-def frame_response_in_turns(
-    message: Message, api_key: int, api_version: int, correlation_id: int
-) -> Turns[list[Part]]:
-    """As `frame_response`, with pauses."""
+async def frame_response_in_steps(
+    message: Message, api_key: int, api_version: int, correlation_id: int, rest: Rest
+) -> list[Part]:
+    """As `frame_response`, awaiting `rest` between steps."""
     out = _response_start(api_key, api_version)
-    parts = yield from encode_in_turns(message, api_version, out)
+    parts = await encode_in_steps(message, api_version, out, rest)
     _PREFIX.pack_into(out, 0, parts_bytes(parts) - 4, correlation_id)
     return parts
 

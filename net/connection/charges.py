@@ -12,7 +12,7 @@ from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.api.registry import NO_RESPONSE
 from pk.core.broker.requests.client_quotas import ClientQuotas, is_exempt
 from pk.core.broker.requests.context import Context
-from pk.net.connection.framing import PRODUCE, unwrapped
+from pk.net.connection.framing import PRODUCE
 
 
 class Bill:
@@ -86,7 +86,6 @@ class Charges:
         wait_ms = bill.wait_ms
         if self._quotas.measures_time:
             wait_ms = max(wait_ms, self._quotas.worked(bill.client, bill.seconds))
-        response = unwrapped(response)
         if response is not NO_RESPONSE and hasattr(response, "throttle_time_ms"):
             wait_ms = max(wait_ms, response.throttle_time_ms)
             response.throttle_time_ms = wait_ms

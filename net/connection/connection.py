@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable
-from contextlib import nullcontext
 from dataclasses import field, replace
 from functools import partial
 from inspect import isawaitable
@@ -23,26 +22,23 @@ from pk.core.api.records import produce
 from pk.core.api.records.delayed_fetch import DelayedFetch
 from pk.core.api.records.produce_fast_path.answers import DelayedProduce, FailedProduce
 from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
-from pk.core.api.registry import NO_RESPONSE, AnyApi, Holding, Large
+from pk.core.api.registry import NO_RESPONSE, AnyApi, Holding
 from pk.core.auth.oauthbearer import KeysNeeded
 from pk.core.auth.sasl_server import Refused
 from pk.core.broker.broker import Broker
-from pk.core.broker.offload import offload
-from pk.core.broker.pauses import finish, let_go
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.fetch_sessions import RepeatedFetch
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ProtocolError, TooManyElements
 from pk.core.lazy_dataclass import dataclass
-from pk.core.turns import AT_ONCE
-from pk.core.wire.codec import decode, decode_in_turns, decode_small
-from pk.core.wire.elements import has_many
+from pk.core.wire.codec import decode, decode_in_steps, decode_request
+from pk.core.wire.decoder import ELEMENTS_MAX
 from pk.core.wire.header import RequestHead, parse_request_header
 from pk.core.wire.index import MESSAGES
-from pk.core.wire.types import Part
 from pk.net.collector import large_request
 from pk.net.connection.answers import Answers, Slot
 from pk.net.connection.charges import Bill, Charges
-from pk.net.connection.framing import API_VERSIONS, PRODUCE, Framing, unwrapped
+from pk.net.connection.framing import API_VERSIONS, PRODUCE, Framing
 from pk.net.connection.login import Login
 from pk.net.frames import FrameBuffer, RequestMemory
 from pk.net.listener_security import ListenerSecurity
@@ -51,16 +47,11 @@ from pk.net.transport import Transport
 
 logger = logging.getLogger("pk.server")
 
-FETCH = 1
-FREQUENT = frozenset([PRODUCE, FETCH])
-"""To count what is in their answers would cost each small one. Those of Fetch say themselves that
-they are large (core/api/registry.py), those of Produce are as large as the request."""
 LARGE_BYTES = 16 << 10
 """Below this a request takes no more than 5 ms to decode, whatever it holds."""
 DECODED_AT_ONCE = 2000
-"""A larger request that names more things is decoded in turns, since a million small elements take
-a second. A Fetch request of 1,000 partitions is not; nor are megabytes of records or of metadata,
-which are decoded as one."""
+"""A larger request that names more things is decoded in steps, since 100,000 small elements take a
+tenth of a second. A Fetch request of 1,000 partitions is not; nor are megabytes of records."""
 MEMORY_WAIT_S = 10
 """How long a connection that cannot grow its buffer waits for others to finish before it is
 closed."""
@@ -80,6 +71,8 @@ class Limits:
     frame_bytes_max: int
     parked_max: int
     slice_s: float
+    elements_max: int = ELEMENTS_MAX
+    """What one request may name (`pk.request.elements.max`)."""
     decoding: trio.Lock = field(default_factory=trio.Lock)
     """Held by who decodes a large request, of all connections with these limits: its objects take
     many times its bytes."""
@@ -440,7 +433,7 @@ class Connection:
                 request, _ = decode(cls, frame, version, head.body_position)
             else:
                 try:
-                    request, _ = decode_small(
+                    request, _ = decode_request(
                         cls, frame, version, head.body_position, DECODED_AT_ONCE
                     )
                 except TooManyElements:
@@ -461,30 +454,39 @@ class Connection:
         self._authenticate_again(start, end)
 
     async def _handle_large(self, api: AnyApi, head: RequestHead, start: int, end: int) -> None:
-        """Handle a frame that takes long to decode: in turns, since a thread would slow the loop
+        """Handle a frame that takes long to decode: in steps, since a thread would slow the loop
         more, by taking the interpreter at each of its system calls. The buffer stays as it is:
         nothing is received meanwhile."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
         with large_request():
             with memoryview(self._buffer.data)[start:end] as frame:
-                cls, version = MESSAGES[head.api_key].request, head.api_version
                 async with self._limits.decoding:
-                    request, _ = await finish(
-                        decode_in_turns(cls, frame, version, head.body_position)
-                    )
+                    request = await self._decode_in_steps(head, frame)
             self.last_active = trio.current_time()
-            hold = self._dispatch(api, head, request, end - start, large=True)
+            hold = self._dispatch(api, head, request, end - start)
             del request
             if hold is not None:
                 await hold
 
+    async def _decode_in_steps(self, head: RequestHead, frame: memoryview) -> Any:
+        """Raises ProtocolError, also for a request that names more than one may."""
+        cls, most = MESSAGES[head.api_key].request, self._limits.elements_max
+        try:
+            request, _ = await decode_in_steps(
+                cls, frame, head.api_version, head.body_position, let_others_run, most
+            )
+        except TooManyElements as e:
+            raise ProtocolError(
+                f"{cls.__name__} names more than {most:,} things (pk.request.elements.max)"
+            ) from e
+        return request
+
     def _dispatch(
-        self, api: AnyApi, head: RequestHead, request: Any, size: int, *, large: bool = False
+        self, api: AnyApi, head: RequestHead, request: Any, size: int
     ) -> Awaitable[None] | None:
         """Answer a request of `size` bytes, or park it, or return what must be awaited before the
-        next one. `large`: so that it, and an answer to all it names, are neither written nor freed
-        at once."""
+        next one."""
         context = self._context.of_request(
             head.api_key, head.api_version, head.correlation_id, head.client_id
         )
@@ -493,25 +495,26 @@ class Connection:
         try:
             result = api.handle(context, request)
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
-            result = _failing(e) if large else self._framing.failure(api, head, request, e)
+            result = self._framing.failure(api, head, request, e)
         if bill is not None:
             bill.seconds += perf_counter() - began
-        if isinstance(result, DelayedFetch) and bill is None and not large:
+        if isinstance(result, DelayedFetch) and bill is None:
             self._delay(api, head, request, result)
             return None
         if isinstance(result, Holding):
-            return self._hold(api, head, request, cast(Holding[Any], result).work, large, bill)
+            return self._hold(api, head, request, cast(Holding[Any], result).work, bill)
         if isawaitable(result):
             if api.parks:
-                self._park(api, head, request, result, large, bill)
+                self._park(api, head, request, result, bill)
                 return None
-            return self._hold(api, head, request, result, large, bill)
-        if large:
-            return self._hold(api, head, request, _at_hand(result), large, bill)
+            return self._hold(api, head, request, result, bill)
         if bill is not None:
             self._charges.charge(bill, result)
         if result is not NO_RESPONSE:
-            self._answers.owe(self._framing.frame(api, head, request, result))
+            try:
+                self._answers.owe(self._framing.frame(api, head, request, result))
+            except TooManyElements:
+                return self._hold(api, head, request, _at_hand(result), None)
         self._handled(api.key, self._received_at)
         return None
 
@@ -527,12 +530,11 @@ class Connection:
         head: RequestHead,
         request: Any,
         work: Awaitable[Any],
-        large: bool,
         bill: Bill | None,
     ) -> None:
         slot = self._answers.reserve()
         self._nursery.start_soon(
-            self._complete, slot, api, head, request, work, large, bill, self._received_at
+            self._complete, slot, api, head, request, work, bill, self._received_at
         )
 
     def _delay(self, api: AnyApi, head: RequestHead, request: Any, delayed: DelayedFetch) -> None:
@@ -553,10 +555,9 @@ class Connection:
     ) -> None:
         """Answer a fetch that waited, in whichever task completed it."""
         del self._delayed[delayed]
-        if outcome is None or isinstance(outcome, Large):
-            work = delayed if outcome is None else _at_hand(outcome)
+        if outcome is None:
             self._nursery.start_soon(
-                self._complete, slot, api, head, request, work, False, None, received_at
+                self._complete, slot, api, head, request, delayed, None, received_at
             )
             return
         try:
@@ -569,6 +570,10 @@ class Connection:
             answers.release()
             if answers.send_at_once():
                 self._nursery.start_soon(answers.flush)
+        except TooManyElements:
+            self._nursery.start_soon(
+                self._complete, slot, api, head, request, _at_hand(outcome), None, received_at
+            )
         except Exception as e:  # noqa: BLE001 (it is this connection's, not that task's)
             self._nursery.start_soon(_failing, e)
         finally:
@@ -580,7 +585,6 @@ class Connection:
         head: RequestHead,
         request: Any,
         work: Awaitable[Any],
-        large: bool,
         bill: Bill | None,
     ) -> None:
         """Await `work` before anything else of this connection is handled; what is owed is sent
@@ -588,32 +592,17 @@ class Connection:
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
         received_at = self._received_at
-        result = await self._outcome(api, head, request, work, large, bill)
+        result = await self._outcome(api, head, request, work, bill)
         del work
         self.last_active = trio.current_time()
         if isawaitable(result):
-            self._park(api, head, request, result, large, bill)
+            self._park(api, head, request, result, bill)
             return
         if bill is not None:
             self._charges.charge(bill, result)
-        large = large or _is_large(api, result)
         if result is not NO_RESPONSE:
-            self._answers.owe(await self._framed(api, head, request, result, large))
+            self._answers.owe(await self._framing.frame_in_steps(api, head, request, result))
         self._handled(api.key, received_at)
-        if large:
-            left = [request, unwrapped(result)]
-            del request, result
-            await let_go(left)
-
-    async def _framed(
-        self, api: AnyApi, head: RequestHead, request: Any, response: Any, large: bool
-    ) -> list[Part]:
-        """The answer to what had to be waited for."""
-        if isinstance(response, Large):
-            response = unwrapped(response)
-        if large:
-            return await self._framing.frame_in_turns(api, head, request, response)
-        return self._framing.frame(api, head, request, response)
 
     async def _outcome(
         self,
@@ -621,7 +610,6 @@ class Connection:
         head: RequestHead,
         request: Any,
         work: Awaitable[Any],
-        large: bool,
         bill: Bill | None,
     ) -> Any:
         """What `work` comes to, or the response that says how it failed."""
@@ -630,8 +618,6 @@ class Connection:
                 return await bill.measured(work)
             return await work
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
-            if large:
-                return await offload(self._framing.failure, api, head, request, e)
             return self._framing.failure(api, head, request, e)
 
     async def _complete(
@@ -641,29 +627,22 @@ class Connection:
         head: RequestHead,
         request: Any,
         work: Awaitable[Any],
-        large: bool,
         bill: Bill | None,
         received_at: float,
     ) -> None:
         """A parked request's task."""
-        with large_request() if large else nullcontext():
-            result = await self._outcome(api, head, request, work, large, bill)
-            del work
-            if bill is not None:
-                self._charges.charge(bill, result)
-            large = large or _is_large(api, result)
-            if result is NO_RESPONSE:
-                slot.parts = []
-            else:
-                slot.parts = await self._framed(api, head, request, result, large)
-            self._handled(api.key, received_at)
-            self.last_active = trio.current_time()
-            self._answers.release()
-            await self._answers.flush()
-            if large:
-                left = [request, unwrapped(result)]
-                del request, result
-                await let_go(left)
+        result = await self._outcome(api, head, request, work, bill)
+        del work
+        if bill is not None:
+            self._charges.charge(bill, result)
+        if result is NO_RESPONSE:
+            slot.parts = []
+        else:
+            slot.parts = await self._framing.frame_in_steps(api, head, request, result)
+        self._handled(api.key, received_at)
+        self.last_active = trio.current_time()
+        self._answers.release()
+        await self._answers.flush()
 
     async def _wait_for_memory(self) -> None:
         deadline = trio.current_time() + MEMORY_WAIT_S
@@ -673,13 +652,6 @@ class Connection:
 
         if not await self._broker.purgatory.until(has_room, (RequestMemory,), deadline):
             raise ProtocolError("all memory for requests is taken (pk.request.bytes.max)")
-
-
-def _is_large(api: AnyApi, result: Any) -> bool:
-    """Whether the answer to what had to be waited for is framed in turns."""
-    if api.key in FREQUENT or result is NO_RESPONSE or isinstance(result, Large):
-        return isinstance(result, Large)
-    return has_many(result, AT_ONCE)
 
 
 async def _at_hand(result: Any) -> Any:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, cast
+from typing import Any, Final
 
 from pk.core.api.records.produce_fast_path.answers import FailedProduce
-from pk.core.api.registry import AnyApi, Large, error_response
+from pk.core.api.registry import AnyApi, error_response
 from pk.core.broker.broker_metrics import BrokerMetrics
-from pk.core.broker.offload import offload
-from pk.core.broker.pauses import finish
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
-from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.wire.header import RequestHead, frame_response, frame_response_in_turns
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
+from pk.core.wire.header import RequestHead, frame_response, frame_response_in_steps
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.api_versions import ApiVersionsResponse
 from pk.core.wire.types import EncodeError, Part
@@ -21,6 +20,9 @@ logger = logging.getLogger("pk.server")
 
 PRODUCE = 0
 API_VERSIONS = 18
+
+ENCODED_AT_ONCE: Final = 2000
+"""A response with more elements is encoded in steps: a million small ones take a second."""
 
 
 class Framing:
@@ -51,25 +53,31 @@ class Framing:
 
     def frame(self, api: AnyApi, head: RequestHead, request: Any, response: Any) -> list[Part]:
         """`response` as it is sent. One that cannot be written (a string beyond 32,767 bytes) is
-        answered as a fault of ours, and the connection lives."""
+        answered as a fault of ours, and the connection lives.
+
+        Raises TooManyElements for one that `frame_in_steps` is for.
+        """
+        key, version, id_ = head.api_key, head.api_version, head.correlation_id
         try:
-            return frame_response(response, head.api_key, head.api_version, head.correlation_id)
+            return frame_response(response, key, version, id_, ENCODED_AT_ONCE)
         except EncodeError as e:
             failed = self.failure(api, head, request, e)
-            return frame_response(failed, head.api_key, head.api_version, head.correlation_id)
+            return frame_response(failed, key, version, id_, ENCODED_AT_ONCE)
 
-    async def frame_in_turns(
+    async def frame_in_steps(
         self, api: AnyApi, head: RequestHead, request: Any, response: Any
     ) -> list[Part]:
-        """As `frame`, of a large response."""
-        key, version = head.api_key, head.api_version
+        """As `frame`, of a response of any size."""
         try:
-            return await finish(
-                frame_response_in_turns(response, key, version, head.correlation_id)
-            )
+            return self.frame(api, head, request, response)
+        except TooManyElements:
+            pass
+        key, version, id_ = head.api_key, head.api_version, head.correlation_id
+        try:
+            return await frame_response_in_steps(response, key, version, id_, let_others_run)
         except EncodeError as e:
-            failed = await offload(self.failure, api, head, request, e)
-            return await finish(frame_response_in_turns(failed, key, version, head.correlation_id))
+            failed = self.failure(api, head, request, e)
+            return await frame_response_in_steps(failed, key, version, id_, let_others_run)
 
     def unknown_versions(self, context: Context, head: RequestHead, api: AnyApi) -> list[Part]:
         """The answer to a version of ApiVersions that we do not know: the versions all the same."""
@@ -85,8 +93,3 @@ class Framing:
         taken = failed.taken
         api, head, request = self.apis[PRODUCE], taken.head, taken.message()
         return self.frame(api, head, request, self.failure(api, head, request, failed.error))
-
-
-def unwrapped(result: Any) -> Any:
-    """A response, or that within a large one."""
-    return cast(Large[Any], result).response if isinstance(result, Large) else result

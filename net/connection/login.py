@@ -19,7 +19,7 @@ from pk.core.auth.sasl_server import SASL_HANDSHAKE, Refused, SaslServer, Sessio
 from pk.core.broker.requests.context import Context
 from pk.core.config import ConfigError
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
-from pk.core.wire.codec import decode, decode_small
+from pk.core.wire.codec import decode, decode_request
 from pk.core.wire.header import RequestHead
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.types import Part
@@ -152,7 +152,7 @@ class Login:
             return []
         cls = MESSAGES[head.api_key].request
         try:
-            request, _ = decode_small(
+            request, _ = decode_request(
                 cls, frame, version, head.body_position, ANSWERED_ELEMENTS_MAX
             )
         except TooManyElements:

@@ -33,9 +33,8 @@ from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
-from pk.core.turns import Turns
-from pk.core.wire.codec import decode_in_turns
-from pk.core.wire.emit import ELEMENTS_IN_A_TURN
+from pk.core.wire.codec import decode_in_steps
+from pk.core.wire.emit import ELEMENTS_IN_A_STEP
 from pk.core.wire.header import frame_request
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -220,26 +219,25 @@ async def test_bytes_behind_a_message_are_not_read() -> None:
         assert await is_served(caller)
 
 
-def test_large_requests_are_decoded_in_turns_one_at_a_time_and_answered_in_their_order(
+def test_large_requests_are_decoded_in_steps_one_at_a_time_and_answered_in_their_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     decoded: list[str] = []
-    pauses, under_way = 0, 0
+    rests, under_way = 0, 0
 
-    def watched(cls, *args):  # type: ignore[no-untyped-def]
-        nonlocal pauses, under_way
+    async def watched(cls, buffer, version, position, rest, *bound):  # type: ignore[no-untyped-def]
+        nonlocal under_way
         decoded.append(cls.__name__)
         under_way += 1
         assert under_way == 1, "their objects take many times their bytes"
-        work = decode_in_turns(cls, *args)
+
+        async def counted() -> None:
+            nonlocal rests
+            rests += 1
+            await trio.lowlevel.checkpoint()
+
         try:
-            while True:
-                try:
-                    next(work)
-                except StopIteration as done:
-                    return done.value
-                pauses += 1
-                yield
+            return await decode_in_steps(cls, buffer, version, position, counted, *bound)
         finally:
             under_way -= 1
 
@@ -249,7 +247,7 @@ def test_large_requests_are_decoded_in_turns_one_at_a_time_and_answered_in_their
         large = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         async with running_node() as node, two_callers(node) as (caller, other):
             await make_topic(caller, "t")
-            monkeypatch.setattr(connection, "decode_in_turns", watched)
+            monkeypatch.setattr(connection, "decode_in_steps", watched)
             await caller.send(produce_request(b"v" * connection.LARGE_BYTES), 9)
             for one in (caller, other):
                 await one.send(large, 9)
@@ -264,28 +262,47 @@ def test_large_requests_are_decoded_in_turns_one_at_a_time_and_answered_in_their
             await caller.stream.send_all(framed(head(METADATA, 9) + as_many + b"\xff" * 100_000))
             assert await caller.at_end(), "what is malformed closes the connection all the same"
         assert decoded == ["MetadataRequest"] * 3
-        assert pauses >= 2 * len(topics) // ELEMENTS_IN_A_TURN
+        assert rests >= 2 * len(topics) // ELEMENTS_IN_A_STEP
 
     run()
 
 
-def test_whether_a_request_is_decoded_in_turns_depends_on_what_it_names(
+@trio_test
+async def test_a_request_that_names_more_than_one_may_is_refused_and_the_log_names_the_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def naming(count: int) -> MetadataRequest:
+        topics = [MetadataRequestTopic(name="some-topic") for _ in range(count)]
+        return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+    async with (
+        running_node(pk__request__elements__max="3000") as node,
+        two_callers(node) as (caller, other),
+    ):
+        assert len((await caller.call(naming(3000), 9)).topics) == 1
+        await caller.send(naming(3001), 9)
+        assert await caller.at_end()
+        assert await is_served(other)
+    assert "MetadataRequest names more than 3,000 things (pk.request.elements.max)" in caplog.text
+
+
+def test_whether_a_request_is_decoded_in_steps_depends_on_what_it_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not on its bytes alone: a quarter of a megabyte may hold as many empty names."""
-    in_turns: list[str] = []
+    in_steps: list[str] = []
 
     def watched(cls, *args):  # type: ignore[no-untyped-def]
-        in_turns.append(cls.__name__)
-        return decode_in_turns(cls, *args)
+        in_steps.append(cls.__name__)
+        return decode_in_steps(cls, *args)
 
     @trio_test
     async def run() -> None:
-        monkeypatch.setattr(connection, "decode_in_turns", watched)
+        monkeypatch.setattr(connection, "decode_in_steps", watched)
         async with running_node() as node, caller_of(node) as caller:
             names = DescribeGroupsRequest(groups=[""] * (connection.LARGE_BYTES + 1))
             assert len((await caller.call(names, 5)).groups) == 1  # all have the same name
-            assert in_turns == ["DescribeGroupsRequest"]
+            assert in_steps == ["DescribeGroupsRequest"]
             usual = fetch_request()
             usual.topics[0].partitions = [FetchPartition(partition=i) for i in range(1000)]
             fetched = await caller.call(usual, 11)
@@ -295,7 +312,7 @@ def test_whether_a_request_is_decoded_in_turns_depends_on_what_it_names(
                 assignments=[SyncGroupRequestAssignment(member_id="m", assignment=bytes(1 << 20))],
             )
             assert (await caller.call(sync, 5)).error_code
-            assert in_turns == ["DescribeGroupsRequest"]
+            assert in_steps == ["DescribeGroupsRequest"]
 
     run()
 
@@ -373,7 +390,7 @@ async def test_a_fault_in_a_fetch_that_waited_is_not_the_producers(
         await waiting.send(fetch_request(wait_ms=30_000), 11)
         await _that_delays(node)
 
-        def fail(fetch: Fetch) -> Turns[bool]:
+        def fail(fetch: Fetch) -> bool:
             raise ZeroDivisionError
 
         with monkeypatch.context() as patched:

@@ -23,7 +23,6 @@ from pk.core.api.registry import (
     AnyApi,
     Api,
     Holding,
-    Large,
     Request,
     Response,
     error_response,
@@ -161,7 +160,7 @@ async def _answer(api: AnyApi, context: Context, request: Any) -> Any:
     result: Any = api.handle(context, request)
     while isinstance(result, Holding) or isawaitable(result):
         result = await (cast(Holding[Any], result).work if isinstance(result, Holding) else result)
-    return cast(Large[Any], result).response if isinstance(result, Large) else result
+    return result
 
 
 def _failed_fetch(context: Context, request: FetchRequest, error: KafkaError) -> FetchResponse:

@@ -10,24 +10,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from inspect import isawaitable
-from typing import Any, Final
+from typing import Any
 
 from pk.core.api.registry import AnyApi, Api, error_response
 from pk.core.broker.controller.client_identity import host_of, principal_of
 from pk.core.broker.controller.controller_link import ASK_AGAIN
-from pk.core.broker.offload import offload
-from pk.core.broker.pauses import finish, let_go
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.turns import AT_ONCE, Turns
-from pk.core.wire.codec import decode_whole_in_turns, join
-from pk.core.wire.elements import has_many
-from pk.core.wire.header import RequestHead, frame_response_in_turns, parse_request_header
+from pk.core.wire.codec import check_end, decode_in_steps, join
+from pk.core.wire.header import RequestHead, frame_response_in_steps, parse_request_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-
-LARGE_BYTES: Final = 64 << 10
-"""A request from here on is freed in turns."""
 
 
 def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
@@ -54,23 +48,14 @@ def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
             principal=principal_of(request.request_principal),
             client_host=host_of(request.client_host_address),
         )
-        large = len(request.request_data) > LARGE_BYTES
-        body = await finish(_body(request, head))
-        response = await answer(api, asker, body)
-        framed = await finish(_framed(response, head))
-        if large:
-            left = [body, response]
-            del body, response
-            await let_go(left)
-        return EnvelopeResponse(response_data=framed)
+        most = context.broker.config.pk_request_elements_max
+        response = await answer(api, asker, await _body(request, head, most))
+        frame = await frame_response_in_steps(
+            response, head.api_key, head.api_version, head.correlation_id, let_others_run
+        )
+        return EnvelopeResponse(response_data=join(frame)[4:])
 
     return Api(key=58, versions=(0, 0), handle=handle, parks=True)
-
-
-def _framed(response: Any, head: RequestHead) -> Turns[bytes]:
-    key, version = head.api_key, head.api_version
-    frame = yield from frame_response_in_turns(response, key, version, head.correlation_id)
-    return join(frame)[4:]
 
 
 def _head(request: EnvelopeRequest) -> RequestHead:
@@ -80,14 +65,16 @@ def _head(request: EnvelopeRequest) -> RequestHead:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
 
 
-def _body(request: EnvelopeRequest, head: RequestHead) -> Turns[Any]:
-    message, data = MESSAGES[head.api_key].request, request.request_data
+async def _body(request: EnvelopeRequest, head: RequestHead, elements_max: int) -> Any:
+    message, data, version = MESSAGES[head.api_key].request, request.request_data, head.api_version
     try:
-        return (
-            yield from decode_whole_in_turns(message, data, head.api_version, head.body_position)
+        body, end = await decode_in_steps(
+            message, data, version, head.body_position, let_others_run, elements_max
         )
+        check_end(message, data, version, end)
     except ProtocolError as e:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
+    return body
 
 
 async def answer(api: AnyApi, context: Context, request: Any) -> Any:
@@ -101,6 +88,4 @@ async def answer(api: AnyApi, context: Context, request: Any) -> Any:
         if e.code in ASK_AGAIN:
             raise
         version, response_class = context.api_version, MESSAGES[api.key].response
-        if has_many(request, AT_ONCE):
-            return await offload(error_response, api, response_class, request, e, version)
         return error_response(api, response_class, request, e, version)

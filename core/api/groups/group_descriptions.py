@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from pk.core.api.authorization import allows, is_on
 from pk.core.api.authorized import GROUP_OPERATIONS
-from pk.core.api.long_requests import begin, if_many_later
+from pk.core.api.long_requests import begin
 from pk.core.api.registry import Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
@@ -85,7 +85,7 @@ def _describe_each(
         if pace.due():
             yield
     if at_hand:
-        return if_many_later((yield from response(answers)))
+        return (yield from response(answers))
     return _wait(answers, response)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from pk.core.api.authorization import allows, allows_cluster, is_on
-from pk.core.api.long_requests import begin, if_many_later
+from pk.core.api.long_requests import begin
 from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
@@ -43,7 +43,7 @@ def _handle(
     if all(isinstance(a, list) for a in answers):
         groups = yield from joined(answers)
         visible = yield from _visible(context, groups)
-        return if_many_later(ListGroupsResponse(groups=visible))
+        return ListGroupsResponse(groups=visible)
     return _wait(context, answers)
 
 

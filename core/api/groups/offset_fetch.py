@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.groups.merged_groups import merged
-from pk.core.api.long_requests import begin, if_many_later
+from pk.core.api.long_requests import begin
 from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
@@ -63,7 +63,7 @@ def _handle(
         at_hand = at_hand and isinstance(answer, OffsetFetchResponseGroup)
         if pace.due(COMMAND):
             yield
-    return if_many_later(OffsetFetchResponse(groups=answers)) if at_hand else _wait(answers)
+    return (OffsetFetchResponse(groups=answers)) if at_hand else _wait(answers)
 
 
 async def _wait_old(answer: Any, version: int) -> OffsetFetchResponse:

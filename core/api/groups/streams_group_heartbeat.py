@@ -8,11 +8,10 @@ internal topics that are missing (core/group/streams/groups.py).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
-from inspect import isawaitable
 from itertools import chain
 
 from pk.core.api.authorization import allows_cluster, check, check_subscription, is_on
-from pk.core.api.long_requests import begin, if_many_later
+from pk.core.api.long_requests import begin
 from pk.core.api.registry import Answer, Api, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
@@ -45,7 +44,7 @@ def _handle(
         request.group_id,
         lambda machine, _, now_ms: machine.streams_heartbeat(request, client, now_ms),
     )
-    return answer if isawaitable(answer) else if_many_later(answer)
+    return answer
 
 
 def _check_topology(context: Context, topology: Topology) -> Turns[None]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
-from pk.core.api.long_requests import large_or_not
 from pk.core.api.records.fetch_request import LOOKED_AT_ONCE, Fetch
 from pk.core.api.registry import Outcome
 from pk.core.broker.pauses import finish
@@ -76,7 +75,7 @@ class DelayedFetch(DelayedOperation):
             return _TOO_LITTLE
         response = at_once(fetch.answer())
         at_once(fetch.close())
-        return large_or_not(response)
+        return response
 
 
 _TOO_LITTLE = object()
@@ -88,4 +87,4 @@ async def wait(fetch: Fetch, deadline: float) -> Outcome[FetchResponse]:
     await fetch.look_until(await finish(fetch.keys()), deadline)
     response = await finish(fetch.answer())
     await finish(fetch.close())
-    return large_or_not(response)
+    return response

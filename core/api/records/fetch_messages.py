@@ -5,7 +5,6 @@ The log holds record batches; they are converted for the answer
 (core/broker/requests/down_conversion.py).
 """
 
-from pk.core.api.long_requests import large_or_not
 from pk.core.api.records.fetch_request import CONSUMER, Fetch
 from pk.core.api.registry import Outcome
 from pk.core.broker.pauses import finish, in_turns
@@ -33,7 +32,7 @@ async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
             deadline,
         ):
             break
-    return large_or_not(await finish(fetch.answer()))
+    return await finish(fetch.answer())
 
 
 async def _lower(fetch: Fetch) -> bool:

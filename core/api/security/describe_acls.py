@@ -3,7 +3,7 @@ Without an authorizer: SECURITY_DISABLED."""
 
 from typing import Final
 
-from pk.core.api.registry import Api, Large
+from pk.core.api.registry import Api
 from pk.core.auth.acls import AclFilter
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
@@ -24,9 +24,7 @@ LARGE_RULES: Final = 500
 """With more rules, they are looked through in a thread."""
 
 
-async def handle(
-    context: Context, request: DescribeAclsRequest
-) -> DescribeAclsResponse | Large[DescribeAclsResponse]:
+async def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """The rules by their resources. Raises KafkaError: SECURITY_DISABLED, INVALID_REQUEST."""
     if context.broker.authorization.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
@@ -43,7 +41,7 @@ async def handle(
         raise error
     image = context.broker.image
     if len(image.acls) > LARGE_RULES:
-        return Large(await offload(_described, image, wanted))
+        return await offload(_described, image, wanted)
     return _described(image, wanted)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from pk.core.api.authorization import allows
 from pk.core.api.authorized import TOPIC_OPERATIONS
-from pk.core.api.long_requests import begin, if_many_later
+from pk.core.api.long_requests import begin
 from pk.core.api.registry import Answer, Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
@@ -90,7 +90,7 @@ def _describe(
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
     response.topics += denied
-    return if_many_later(response)
+    return response
 
 
 def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> Turns[list[str]]:

@@ -17,7 +17,7 @@ import trio
 
 from pk.core.api.authorization import allows, allows_cluster, cluster_operations, is_on
 from pk.core.api.authorized import NOT_ASKED, TOPIC_OPERATIONS
-from pk.core.api.registry import Api, Large
+from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import finish_in_line, pause
 from pk.core.broker.requests.context import Context
@@ -54,7 +54,7 @@ OPERATIONS_AS_ELEMENTS: Final = 8
 
 def handle(
     context: Context, request: MetadataRequest
-) -> MetadataResponse | Awaitable[MetadataResponse | Large[MetadataResponse]]:
+) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Answer from the image. Where there are other brokers, a client that asks in the moment in
     which one of them was lost waits for the next leader: one that learns of the old leader may not
     ask again for a second.
@@ -105,17 +105,14 @@ def _may_create(context: Context, name: str) -> bool:
     ) and allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name, log=False)
 
 
-async def _wait_first(
-    context: Context, request: MetadataRequest
-) -> MetadataResponse | Large[MetadataResponse]:
+async def _wait_first(context: Context, request: MetadataRequest) -> MetadataResponse:
     # The client may have lost its leader just now. So have we, then, and the news lies beside its
     # question.
     await trio.lowlevel.checkpoint()
     await context.broker.lost_leaders.wait_for_verdict()
-    answer: MetadataResponse | Large[MetadataResponse]
     just_fenced = context.broker.just_fenced.nodes()
     if _large(context, request):
-        answer = Large(await finish_in_line(_answer(context, request, just_fenced)))
+        answer = await finish_in_line(_answer(context, request, just_fenced))
         await _create_missing_in_turns(context, request)
     else:
         answer = at_once(_answer(context, request, just_fenced))

@@ -28,13 +28,12 @@ import trio
 
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.controller.client_identity import address_bytes, principal_bytes
-from pk.core.broker.pauses import finish
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.peers import Channel, PeerLost, Peers
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import Endpoint
-from pk.core.turns import Turns
-from pk.core.wire.codec import decode_whole_in_turns
-from pk.core.wire.header import frame_request_in_turns, parse_response_header
+from pk.core.wire.codec import check_end, decode_in_steps
+from pk.core.wire.header import frame_request_in_steps, parse_response_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -225,9 +224,9 @@ class ControllerLink:
                 if local:
                     response = await self._answer_here(client, request)
                 else:
-                    envelope = await finish(_envelope(client, request, self._request_bytes_max))
+                    envelope = await _envelope(client, request, self._request_bytes_max)
                     answer = await self._ask(self._clients, envelope, timeout_ms)
-                    response = await finish(_opened(answer, client, request))
+                    response = await _opened(answer, client, request)
             except PeerLost as e:
                 raise FateUnknown(f"the controller was lost before it answered: {e}") from e
             except KafkaError as e:
@@ -333,11 +332,11 @@ def says(response: Any, *codes: ErrorCode) -> bool:
     return False
 
 
-def _envelope(client: Client, request: Any, request_bytes_max: int) -> Turns[EnvelopeRequest]:
+async def _envelope(client: Client, request: Any, request_bytes_max: int) -> EnvelopeRequest:
     """Raises KafkaError(INVALID_REQUEST) where the controller could not take it: it bounds its
     requests as we do ours, and an envelope is the larger."""
-    frame = yield from frame_request_in_turns(
-        request, client.api_version, client.correlation_id, client.client_id
+    frame = await frame_request_in_steps(
+        request, client.api_version, client.correlation_id, client.client_id, let_others_run
     )
     limit = request_bytes_max - ENVELOPE_BYTES
     if len(frame) > limit:
@@ -355,7 +354,7 @@ def _envelope(client: Client, request: Any, request_bytes_max: int) -> Turns[Env
     )
 
 
-def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Turns[Any]:
+async def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Any:
     """The response inside; the envelope itself where it says NOT_CONTROLLER. Raises KafkaError."""
     if answer.error_code == ErrorCode.NOT_CONTROLLER:
         return answer
@@ -366,4 +365,7 @@ def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Turns[Any
         )
     data, key, version = answer.response_data, request.API_KEY, client.api_version
     _, position = parse_response_header(data, key, version)
-    return (yield from decode_whole_in_turns(MESSAGES[key].response, data, version, position))
+    message = MESSAGES[key].response
+    response, end = await decode_in_steps(message, data, version, position, let_others_run)
+    check_end(message, data, version, end)
+    return response

@@ -1,31 +1,29 @@
-"""Messages decoded and encoded in turns: the same as at once, for what is well-formed and what is
-not, with a pause after so many elements however they are nested."""
+"""Messages decoded and encoded in steps: the same as at once, for what is well-formed and what is
+not, with a rest after so many elements however they are nested."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from wire.values import Maker, all_messages, versions
 
-from pk.core.errors import ProtocolError
-from pk.core.turns import Turns, at_once
+from pk.core.errors import ProtocolError, TooManyElements
 from pk.core.wire.codec import (
     EncodeError,
     decode,
-    decode_in_turns,
-    decode_whole,
-    decode_whole_in_turns,
+    decode_in_steps,
     encode,
-    encode_in_turns,
+    encode_in_steps,
+    encode_onto,
     join,
 )
-from pk.core.wire.emit import ELEMENTS_IN_A_TURN, FIXED_IN_A_TURN
+from pk.core.wire.emit import ELEMENTS_IN_A_STEP, FIXED_IN_A_STEP
 from pk.core.wire.header import (
     frame_request,
-    frame_request_in_turns,
+    frame_request_in_steps,
     frame_response,
-    frame_response_in_turns,
+    frame_response_in_steps,
 )
 from pk.core.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pk.core.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -48,12 +46,24 @@ def outcome(work: Callable[[], Any]) -> Any:
         return type(e), str(e)
 
 
-def turns(work: Turns[Any]) -> int:
-    """The pauses of a work."""
-    return sum(1 for _ in work)
+def run(work: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> tuple[Any, int]:
+    """What `work(*args, rest)` comes to, and how often it awaits `rest`."""
+    rests = 0
+
+    async def rest() -> None:
+        nonlocal rests
+        rests += 1
+
+    try:
+        work(*args, rest).send(None)
+    except StopIteration as done:
+        return done.value, rests
+    raise AssertionError("it waits for something else")
 
 
-PAIRS = [(decode, decode_in_turns), (decode_whole, decode_whole_in_turns)]
+def encoded(message: Message, version: int) -> bytes:
+    """In steps."""
+    return join(run(encode_in_steps, message, version, bytearray())[0])
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda c: c.__name__)
@@ -62,40 +72,36 @@ def test_it_is_the_same_as_at_once(cls: type[Message]) -> None:
     for version in versions(cls):
         made = Maker(version).message(cls, version)
         data = encode(made, version)
-        assert join(at_once(encode_in_turns(made, version, bytearray()))) == data
+        assert encoded(made, version) == data
         damaged = bytearray(data[:3000])
         for _ in range(2):
             if damaged:
                 damaged[chance.randrange(len(damaged))] = chance.choice((0, 1, 127, 128, 255))
         for buffer in (data, data + b"\0", data[: len(data) // 2], damaged):
-            for whole, in_turns in PAIRS:
-                assert outcome(lambda: at_once(in_turns(cls, buffer, version))) == outcome(  # noqa: B023 (called at once)
-                    lambda: whole(cls, buffer, version)  # noqa: B023
-                )
+            assert outcome(lambda: run(decode_in_steps, cls, buffer, version, 0)[0]) == outcome(  # noqa: B023 (called at once)
+                lambda: decode(cls, buffer, version)  # noqa: B023
+            )
 
 
 def test_frames_are_the_same() -> None:
     request, response = MetadataRequest(topics=None), MetadataResponse()
     for version in range(1, 13):
         for client_id in ("c", None):
-            assert at_once(frame_request_in_turns(request, version, 7, client_id)) == frame_request(
-                request, version, 7, client_id
-            )
-        framed = at_once(frame_response_in_turns(response, 3, version, 7))
+            framed, _ = run(frame_request_in_steps, request, version, 7, client_id)
+            assert framed == frame_request(request, version, 7, client_id)
+        framed, _ = run(frame_response_in_steps, response, 3, version, 7)
         assert join(framed) == join(frame_response(response, 3, version, 7))
 
 
 def test_what_cannot_be_encoded_is_refused_as_at_once() -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="x" * 40_000)])
-    assert outcome(lambda: at_once(encode_in_turns(request, 12, bytearray()))) == outcome(
-        lambda: encode(request, 12)
-    )
+    assert outcome(lambda: encoded(request, 12)) == outcome(lambda: encode(request, 12))
     request.topics = [MetadataRequestTopic(name=7)]  # type: ignore[arg-type]
     with pytest.raises(EncodeError):
-        at_once(encode_in_turns(request, 12, bytearray()))
+        encoded(request, 12)
 
 
-MANY = 20 * ELEMENTS_IN_A_TURN
+MANY = 20 * ELEMENTS_IN_A_STEP
 LARGE = [
     (MetadataRequest(topics=[MetadataRequestTopic(name=f"t{n}") for n in range(MANY)]), 12),
     (ConsumerGroupDescribeRequest(group_ids=[f"g{n}" for n in range(MANY)]), 0),
@@ -135,25 +141,35 @@ LARGE = [
 
 
 @pytest.mark.parametrize(("request_", "version"), LARGE, ids=lambda x: type(x).__name__)
-def test_it_pauses_after_so_many_elements(request_: Message, version: int) -> None:
-    assert turns(encode_in_turns(request_, version, bytearray())) >= MANY // ELEMENTS_IN_A_TURN
+def test_it_rests_after_so_many_elements(request_: Message, version: int) -> None:
+    steps = MANY // ELEMENTS_IN_A_STEP
+    assert run(encode_in_steps, request_, version, bytearray())[1] >= steps
     data = encode(request_, version)
-    assert turns(decode_in_turns(type(request_), data, version)) >= MANY // ELEMENTS_IN_A_TURN
+    assert run(decode_in_steps, type(request_), data, version, 0)[1] >= steps
 
 
-def test_what_is_small_does_not_pause() -> None:
+@pytest.mark.parametrize(("request_", "version"), LARGE, ids=lambda x: type(x).__name__)
+def test_what_has_more_elements_than_the_caller_allows_is_not_encoded_at_once(
+    request_: Message, version: int
+) -> None:
+    with pytest.raises(TooManyElements):
+        encode_onto(request_, version, bytearray(), MANY - 1)
+    assert join(encode_onto(request_, version, bytearray(), 3 * MANY)) == encode(request_, version)
+
+
+def test_what_is_small_does_not_rest() -> None:
     request = DescribeTopicPartitionsRequest(topics=[])
-    assert turns(encode_in_turns(request, 0, bytearray())) == 0
-    assert turns(decode_in_turns(type(request), encode(request, 0), 0)) == 0
+    assert run(encode_in_steps, request, 0, bytearray())[1] == 0
+    assert run(decode_in_steps, type(request), encode(request, 0), 0, 0)[1] == 0
 
 
-def test_many_numbers_are_read_and_written_in_turns() -> None:
-    numbers = list(range(3 * FIXED_IN_A_TURN + 1))
+def test_many_numbers_are_read_and_written_in_steps() -> None:
+    numbers = list(range(3 * FIXED_IN_A_STEP + 1))
     request = OffsetFetchRequest(
         group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=numbers)]
     )
     data = encode(request, 7)
-    assert join(at_once(encode_in_turns(request, 7, bytearray()))) == data
-    assert at_once(decode_whole_in_turns(OffsetFetchRequest, data, 7)) == request
-    assert turns(encode_in_turns(request, 7, bytearray())) == 3
-    assert turns(decode_in_turns(OffsetFetchRequest, data, 7)) == 3
+    parts, rests = run(encode_in_steps, request, 7, bytearray())
+    assert (join(parts), rests) == (data, 3)
+    (decoded, _), rests = run(decode_in_steps, OffsetFetchRequest, data, 7, 0)
+    assert (decoded, rests) == (request, 3)
