@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from clients.apache_kafka import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,25 +24,21 @@ def is_paused(pid: int) -> bool:
     return state == "T"
 
 
-def test_only_the_broker_whose_turn_it_is_runs(
+def test_a_broker_runs_only_while_it_is_awake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from benchmark import systems
-    from benchmark.systems import Prototype, awake, pause, resume, running
+    from benchmark.systems import Pk, awake, pause, resume, running
 
     monkeypatch.setattr(systems, "SETTLE_S", 0.0)
-    with (
-        running(Prototype(tmp_path / "a"), tmp_path / "a") as first,
-        running(Prototype(tmp_path / "b"), tmp_path / "b") as second,
-    ):
-        pause(first)
-        pause(second)
-        for one, other in ((first, second), (second, first)):
-            with awake(one):
-                assert (is_paused(one.pid()), is_paused(other.pid())) == (False, True)
-            assert is_paused(one.pid())
-        with pytest.raises(ZeroDivisionError), awake(first):
+    with running(Pk(tmp_path, free_ports(1)[0]), tmp_path / "data") as broker:
+        pause(broker)
+        assert is_paused(broker.pid())
+        with awake(broker):
+            assert not is_paused(broker.pid())
+        assert is_paused(broker.pid())
+        with pytest.raises(ZeroDivisionError), awake(broker):
             raise ZeroDivisionError  # a measurement that fails lets the broker rest, too
-        assert is_paused(first.pid())
-        resume(first)
-        assert not is_paused(first.pid())
+        assert is_paused(broker.pid())
+        resume(broker)
+        assert not is_paused(broker.pid())

@@ -1,8 +1,6 @@
 """Measures pk and Apache Kafka side by side and prints a table of ratios.
 
-A third column is the prototype of the hot path (prototype.py), where that can do the work: pk is to
-stay within two times of it. On a machine that does other work as well, only ratios within one run
-mean anything.
+On a machine that does other work as well, only ratios within one run mean anything.
 
 Method: each broker has an empty directory of the same file system, and they take turns: in every
 round each measurement is made on the one, then on the other, the order changing from round to
@@ -29,11 +27,9 @@ from rich.console import Console
 
 from benchmark import console as console_tools
 from benchmark import report, startup, work
-from benchmark.systems import Apache, Pk, Prototype, System, awake, pause, resume, running
+from benchmark.systems import Apache, Pk, System, awake, pause, resume, running
 
 DESCRIPTION = "Measures pk and Apache Kafka side by side and prints a table of ratios."
-PROTOTYPED = {"produce", "requests", "latency"}
-"""What the prototype can be measured for."""
 PARTS = ("start", "produce", "requests", "latency", "idle", "java", "cli", "console", "hostile")
 
 
@@ -48,9 +44,6 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only")
     parser.add_argument("--without-apache", action="store_true", help="leave Apache Kafka out")
     parser.add_argument("--without-pk", action="store_true", help="leave pk out")
-    parser.add_argument(
-        "--without-prototype", action="store_true", help="leave the hot path's prototype out"
-    )
     parser.add_argument("--json", type=Path, default=Path("bench-results.json"), metavar="FILE")
     parser.add_argument("--dir", type=Path, help="the directory for the data (default: temporary)")
     options = parser.parse_args()
@@ -77,8 +70,6 @@ def main() -> int:
         if "start" in parts:
             _measure_starts(names, rounds, results, Path(folder), log)
         if set(parts) != {"start"}:
-            if not options.without_prototype and PROTOTYPED & set(parts):
-                names.append("prototype")
             _measure_work(names, rounds, parts, size, results, Path(folder), log)
     report.show(results, console)
     settings = {"size": dataclasses.asdict(size), "rounds": rounds, "parts": parts}
@@ -92,8 +83,6 @@ def make(name: str, directory: Path, properties: Mapping[str, str] | None = None
     directory.mkdir(parents=True)
     if name == "pk":
         return Pk(directory, apache_kafka.free_ports(1)[0], properties)
-    if name == "prototype":
-        return Prototype(directory)
     return Apache(directory, properties)
 
 
@@ -156,12 +145,11 @@ def _measure_work(
             stack.callback(resume, system)  # it ends in order
         for number in range(rounds):
             for part in (each for each in measurements if each in parts):
-                able = [n for n in names if n != "prototype" or part in PROTOTYPED]
-                for name in in_turn(able, number):
+                for name in in_turn(names, number):
                     log.print(f"round {number + 1} of {rounds}: {part} on {name}")
                     with awake(systems[name]) as system:
                         measurements[part](system)
-        for name in [n for n in names if n != "prototype"]:
+        for name in names:
             work.memory(systems[name], results, "after load")
         if "hostile" in parts and "pk" in systems:
             for number in range(rounds):

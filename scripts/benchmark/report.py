@@ -14,9 +14,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-PROTOTYPE_WITHIN = 2.0
-"""pk is to stay within so many times of what the prototype of its hot path does."""
-
 
 @dataclasses.dataclass
 class Row:
@@ -24,8 +21,7 @@ class Row:
 
     `goal` is the bound of pk's figure over Apache's: a floor where more is better (`higher`), else
     a ceiling; None where the ratio is only reported. `limit` is a ceiling of pk's figure itself,
-    where more is better a floor. Where the prototype was measured too, pk must be within
-    `PROTOTYPE_WITHIN` times of it.
+    where more is better a floor.
     """
 
     name: str
@@ -44,9 +40,9 @@ class Row:
         values = self.values.get(system)
         return statistics.median(values) if values else None
 
-    def ratio(self, other: str = "apache") -> float | None:
-        """pk's figure over that of another system."""
-        ours, theirs = self.median("pk"), self.median(other)
+    def ratio(self) -> float | None:
+        """pk's figure over Apache's."""
+        ours, theirs = self.median("pk"), self.median("apache")
         return ours / theirs if ours is not None and theirs else None
 
     def met(self) -> bool | None:
@@ -58,14 +54,6 @@ class Row:
         if self.goal is not None and ratio is not None:
             verdicts.append(ratio >= self.goal if self.higher else ratio <= self.goal)
         return all(verdicts) if verdicts else None
-
-    def near_prototype(self) -> bool | None:
-        """Whether pk is within `PROTOTYPE_WITHIN` times of the prototype; None where that was not
-        measured."""
-        ratio = self.ratio("prototype")
-        if ratio is None:
-            return None
-        return ratio >= 1 / PROTOTYPE_WITHIN if self.higher else ratio <= PROTOTYPE_WITHIN
 
     def goals(self) -> str:
         """The bounds, as the table shows them."""
@@ -98,25 +86,16 @@ class Results:
 
 
 def show(results: Results, console: Console) -> None:
-    """Prints the table of ratios; the prototype has columns where it was measured."""
-    rows = results.rows.values()
-    prototype = any(row.median("prototype") is not None for row in rows)
+    """Prints the table of ratios."""
     table = Table(title="pk beside Apache Kafka (medians; ratio = pk / the other)")
     for heading in ("", "driver"):
         table.add_column(heading, no_wrap=True)
     for heading in ("unit", "pk", "Apache", "ratio", "goal"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    if prototype:
-        for heading in ("prototype", "ratio"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column(f"within {PROTOTYPE_WITHIN:g} ×", no_wrap=True)
-    for row in rows:
+    for row in results.rows.values():
         figures = [_figure(row.median("pk")), _figure(row.median("apache")), _figure(row.ratio())]
         cells = [row.name, row.driver, row.unit, *figures, row.goals(), _verdict(row.met())]
-        if prototype:
-            cells += [_figure(row.median("prototype")), _figure(row.ratio("prototype"))]
-            cells.append(_verdict(row.near_prototype()))
         table.add_row(*cells)
     console.print(table)
 
@@ -149,11 +128,8 @@ def as_json(results: Results, settings: dict[str, Any]) -> dict[str, Any]:
                 **dataclasses.asdict(row),
                 "pk": row.median("pk"),
                 "apache": row.median("apache"),
-                "prototype": row.median("prototype"),
                 "ratio": row.ratio(),
-                "ratio_to_prototype": row.ratio("prototype"),
                 "met": row.met(),
-                "near_prototype": row.near_prototype(),
             }
             for row in results.rows.values()
         ],

@@ -8,14 +8,13 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from clients.apache_kafka import ApacheKafka, brokers_alive, free_ports, java_command
+from clients.apache_kafka import ApacheKafka, brokers_alive, java_command
 from clients.pk_broker import PkBroker, pk_command, pk_environment
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -161,71 +160,6 @@ class Apache:
             *("--bootstrap-server", self.bootstrap, *options),
             jvm=TOOL_JVM,
         )
-
-
-class Prototype:
-    """The prototype of the hot path (prototype.py): one log, which every topic name means. `renew`
-    empties it."""
-
-    name = "prototype"
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._port = free_ports(1)[0]
-        self._process: subprocess.Popen[bytes] | None = None
-        self.bootstrap = f"127.0.0.1:{self._port}"
-
-    def prepare(self) -> None:
-        pass
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "benchmark.prototype", str(self._port)]
-        self._process = subprocess.Popen(
-            [*command, str(self._directory / "log")],
-            stdin=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])},
-        )
-
-    def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + READY_S
-        while brokers_alive("127.0.0.1", self._port) is None:
-            if time.monotonic() > deadline or self._running().poll() is not None:
-                raise RuntimeError("the prototype did not start")
-            time.sleep(0.02)
-
-    def renew(self) -> None:
-        """Begin again with an empty log."""
-        self.kill()
-        self.start()
-        self.wait_until_ready()
-
-    def close(self) -> None:
-        if self._process is not None:
-            self.kill()
-
-    def stop(self) -> None:
-        self.kill()
-
-    def kill(self) -> None:
-        process, self._process = self._running(), None
-        process.kill()
-        process.wait()
-
-    def pid(self) -> int:
-        return self._running().pid
-
-    def list_topics(self) -> list[str]:
-        raise NotImplementedError("the prototype has no tools")
-
-    def console_producer(self, topic: str) -> list[str]:
-        raise NotImplementedError("the prototype has no tools")
-
-    def console_consumer(self, topic: str, count: int) -> list[str]:
-        raise NotImplementedError("the prototype has no tools")
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None
-        return self._process
 
 
 def environment(system: System) -> dict[str, str]:

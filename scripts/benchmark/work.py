@@ -1,7 +1,6 @@
 """The measurements. Each function measures one system once and adds its figures to the results.
 
-Goals are the project's own, as ratios to Apache Kafka on the same machine in the same run. The
-prototype takes part where it can: one partition, produce and consume by librdkafka.
+Goals are the project's own, as ratios to Apache Kafka on the same machine in the same run.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmark.report import Results
 from benchmark.systems import (
-    Prototype,
     System,
     cpu_seconds,
     environment,
@@ -95,16 +93,11 @@ class Topics:
     """Makes topics that go away with their files at once when they are deleted."""
 
     def __init__(self, system: System) -> None:
-        self._system = system
         self._admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
 
     def make(self, partitions: int, **config: str) -> str:
-        """A topic; in the keys of `config` a dot is an underscore. Of the prototype, an empty
-        log."""
+        """A topic; in the keys of `config` a dot is an underscore."""
         name = f"bench-{next(_NAMES)}"
-        if isinstance(self._system, Prototype):
-            self._system.renew()
-            return name
         keys = {key.replace("_", "."): value for key, value in config.items()}
         new: Any = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"} | keys)
         self._admin.create_topics([new])[name].result(TIMEOUT_S)
@@ -119,8 +112,6 @@ class Topics:
         return len(found) == partitions and all(p.leader >= 0 for p in found.values())
 
     def delete(self, name: str) -> None:
-        if isinstance(self._system, Prototype):
-            return
         self._admin.delete_topics([name])[name].result(TIMEOUT_S)
 
 
@@ -142,8 +133,6 @@ def produce(system: System, size: Size, results: Results) -> None:
     """100 B and 1 kB records on 1 and on 100 partitions, then the large ones read again."""
     topics = Topics(system)
     for record_bytes, partitions in itertools.product((1000, 100), (1, 100)):
-        if partitions > 1 and isinstance(system, Prototype):
-            continue  # it has but one
         topic = topics.make(partitions)
         count = size.produce_mb * (1000 if record_bytes == 1000 else 5000)
         options = {"topic": topic, "config": producer_config(system), "size": record_bytes}
