@@ -163,7 +163,7 @@ def _partitions(broker: Broker) -> Turns[list[Metric]]:
         tally["PartitionCount"] += 1
         tally["OfflineReplicaCount"] += partition.offline is not None
         tally["DamagedReplicaCount"] += partition.log.mark is not None
-        tally["StoppedReplicaCount"] += partition.stopped
+        tally["StoppedReplicaCount"] += partition.stopped is not None
         if partition.leads:
             known = image.partition(*partition.tp)
             in_sync = len(partition.isr)

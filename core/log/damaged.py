@@ -9,13 +9,16 @@ anything is cut, and the mark stays until the replica is in sync again.
 
 What is cut off is kept beside the log as long as the mark: the end of a segment is copied, whole
 segments are renamed. These files are in the partition's directory and their names end in
-`.damaged`; no tool of pk or Kafka reads them.
+`.damaged`; no tool of pk or Kafka reads them. Committed records that a follower cuts off because
+its leader lacks them (core/meta/stopped_followers.py) are kept in the same way, and pk never
+removes them: `<offset>.log.cut.damaged` holds the batches as a segment does.
 
 .pk_damaged    CBOR of [damage, log end after the cut, log end before it as far as it is known, high
                watermark as it was checkpointed, leader epoch of the last batch that is left]
 """
 
 import contextlib
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +35,8 @@ KIND: Final = "pk.damaged"
 VERSION: Final = 0
 KEPT: Final = ".damaged"
 """Ends the names of files with what was cut off."""
+CUT: Final = f".cut{KEPT}"
+"""Ends those with committed records that no other replica has."""
 _OFFSETS_MAX: Final = 1 << 32
 """No log is believed to go on with an offset that is so much higher."""
 
@@ -50,6 +55,9 @@ class Damage(IntEnum):
     FOREIGN = 5
     """What was there was another topic's."""
     UNREADABLE = 6
+    CUT = 7
+    """Committed records were cut off it that its leader's log does not have, by the controller's
+    word (core/meta/stopped_followers.py)."""
 
     @property
     def words(self) -> str:
@@ -65,6 +73,7 @@ _WORDS: Final = {
     Damage.MISSING: "its files are gone",
     Damage.FOREIGN: "its directory is another topic's",
     Damage.UNREADABLE: "it cannot be opened",
+    Damage.CUT: "it had committed records that its leader does not have",
 }
 
 
@@ -127,9 +136,9 @@ def kept_files(disk: Disk, directory: str) -> dict[str, int]:
 
 
 def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
-    """The replica is in sync again: what was kept goes, unless it is to stay, and then the mark.
-    Raises OSError."""
-    kept = [] if keep else [*kept_files(disk, directory)]
+    """The replica is in sync again: what was kept goes, unless it is to stay or no other replica
+    has it, and then the mark. Raises OSError."""
+    kept = [] if keep else [p for p in kept_files(disk, directory) if not p.endswith(CUT)]
     for path in [*kept, f"{directory}/{MARK}"]:
         with contextlib.suppress(FileNotFoundError):
             disk.remove(path)
@@ -179,18 +188,37 @@ class Keeper:
 
     def _copy(self, segment: Segment, position: int) -> None:
         """Copy the end of a segment from `position` on, as far as there is room."""
-        path = f"{self._directory}/{file_name(segment.base_offset, LOG)}{KEPT}"
-        copy = self.disk.open(path)
-        at = 0
+        copy = self.disk.open(f"{self._directory}/{file_name(segment.base_offset, LOG)}{KEPT}")
         try:
             with contextlib.suppress(OSError):  # no room: to go on counts for more
-                while piece := segment.file.pread(READ_BYTES, position + at):
-                    copy.pwrite(piece, at)
-                    at += len(piece)
+                self.kept_bytes += _append(copy, 0, segment, position)
+                copy.sync()
+        finally:
+            copy.close()
+
+    def keep(self, segments: Sequence[Segment], offset: int) -> None:
+        """Copy the batches from the one that holds `offset` on to a file of their own, which stays
+        until somebody removes it: no other replica has them. Raises OSError."""
+        places = [(s, place) for s in segments if s.size and (place := s.locate(offset))]
+        copy = self.disk.open(f"{self._directory}/{file_name(offset, LOG)}{CUT}")
+        try:
+            at = 0
+            for segment, place in places:
+                at = _append(copy, at, segment, place.position)
+            if at:
+                copy.truncate(at)  # of an earlier cut at the same offset
                 copy.sync()
         finally:
             copy.close()
         self.kept_bytes += at
+
+
+def _append(copy: File, at: int, segment: Segment, position: int) -> int:
+    """Write a segment from `position` on to `copy`, at `at`; where that ends. Raises OSError."""
+    while piece := segment.file.pread(min(READ_BYTES, segment.size - position), position):
+        copy.pwrite(piece, at)
+        position, at = position + len(piece), at + len(piece)
+    return at
 
 
 def has_batch_behind(file: File, position: int, size: int, offset: int) -> bool:

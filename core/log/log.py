@@ -43,7 +43,7 @@ from pk.core.log.state import INT32_MAX, UNREAD_EPOCH, LogState
 from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import BatchHeader, CorruptBatch, Timestamps
 from pk.core.turns import Turns
-from pk.core.values import NO_EPOCH, TopicPartition, Uuid
+from pk.core.values import NO_EPOCH, NO_OFFSET, TopicPartition, Uuid
 
 logger = logging.getLogger("pk.log")
 
@@ -252,6 +252,16 @@ class Log:
         for transaction in ended:
             if transaction.last_offset >= first.base_offset:
                 state.segment_of(transaction.last_offset).txn_index.append(transaction)
+
+    def keep_from(self, offset: int) -> None:
+        """Before the log is cut at `offset`, below what was committed: mark it, and copy what is
+        going to be cut off. Raises StorageError."""
+        with self.durability.lock, storage_errors(self.directory, "keep records"):
+            keeper = Keeper(self.disk, self.directory, NO_OFFSET)
+            keeper.keep(self.segments, offset)
+            keeper.found(Damage.CUT, offset, self.log_end_offset)
+            self.mark = keeper.mark
+            self.kept_bytes = sum(kept_files(self.disk, self.directory).values())
 
     def mend(self, *, keep: bool = False) -> None:
         """It is in sync again: its mark goes, and what was cut off unless it is to be kept. Raises

@@ -59,7 +59,7 @@ Cases:
   that the operator named (PkUncleanRecovery).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -70,6 +70,7 @@ from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.image import changed as after
 from pk.core.meta.partitions import Nodes, Rules, change, stale
+from pk.core.meta.stopped_followers import compare, let_lead
 from pk.core.values import NO_LEADER, NO_NODE, NO_OFFSET, TopicIdPartition
 from pk.core.wire.messages.pk_replica_logs import (
     PartitionResult,
@@ -233,7 +234,8 @@ def report(
     STALE_BROKER_EPOCH for all of it; for each partition UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where the broker has no replica of it,
     FENCED_LEADER_EPOCH where the report is of another leader epoch. A replica that was found
-    damaged is in no ISR, and eligible for nothing by virtue of its past.
+    damaged is in no ISR, and eligible for nothing by virtue of its past. The log of a follower that
+    stopped is compared with its leader's.
     """
     node = request.broker_id
     if stale(image, node, request.broker_epoch):
@@ -252,6 +254,8 @@ def report(
             if partition is None and topic is not None:
                 partition = topic.partition(log.partition_index)
             code = ErrorCode.NONE
+            result = PartitionResult(partition_index=log.partition_index)
+            answer.partitions.append(result)
             if topic is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID
             elif partition is None:
@@ -265,10 +269,20 @@ def report(
                     partition = changed[key] = after(partition, event)
             if partition is not None and not code and log.leader_epoch != partition.leader_epoch:
                 code = ErrorCode.FENCED_LEADER_EPOCH
-            answer.partitions.append(
-                PartitionResult(partition_index=log.partition_index, error_code=code)
-            )
+            result.error_code = code
+            if topic is None or partition is None or code or not _is_stopped(partition, node, log):
+                continue
+            compared = compare(rules, topic, partition, node, log)
+            result.may_cut, result.why = compared.goes_on, compared.why
+            event = let_lead(rules, topic, partition, node) if compared.leads else None
+            if event is not None:
+                decision.records.append(event)
+                changed[key] = after(partition, event)
     return decision
+
+
+def _is_stopped(partition: PartitionImage, node: int, log: ReplicaLog) -> bool:
+    return log.stopped and partition.leader not in (NO_LEADER, node)
 
 
 def _damaged(
@@ -306,7 +320,7 @@ def describe(
             continue
         key = TopicIdPartition(topic.topic_id, number)
         of_partition = reports.get(key, NO_REPORTS)
-        _show(rules, partition, of_partition, state, timed_out=key in timed_out)
+        _show(rules, topic, partition, of_partition, state, timed_out=key in timed_out)
         if request.leader_id == NO_NODE:
             continue
         stopped = any(replica.stopped for replica in state.replicas)
@@ -338,6 +352,7 @@ def _asked(
 
 def _show(
     rules: Rules,
+    topic: TopicImage,
     partition: PartitionImage,
     reports: Mapping[int, Report],
     state: PartitionState,
@@ -350,9 +365,15 @@ def _show(
         verdict = judge(rules, partition, reports, timed_out=timed_out)
         state.needed, state.awaits = list(needed(partition)), list(verdict.awaits)
         state.why = verdict.why
+    stopped = {node: log for node, log in logs.items() if _is_stopped(partition, node, log)}
+    if stopped:
+        found = {n: compare(rules, topic, partition, n, log).why for n, log in stopped.items()}
+        state.why = "; ".join(f"broker {node}: {why}" for node, why in found.items())
     for node in partition.replicas:
         report = reports.get(node)
         log = report.log if report is not None else None
+        if log is None and node == partition.leader and stopped:
+            log = logs[node] = _as_told(stopped.values())
         state.replicas.append(
             ReplicaState(broker_id=node)
             if log is None or (node not in logs and not log.damage)
@@ -368,3 +389,9 @@ def _show(
                 stopped=log.stopped,
             )
         )
+
+
+def _as_told(stopped: Iterable[ReplicaLog]) -> ReplicaLog:
+    """The leader's log, as far as followers that stopped know it."""
+    last = max(stopped, key=lambda log: log.leader_end_offset)
+    return ReplicaLog(end_offset=last.leader_end_offset, last_epoch=last.leader_last_epoch)

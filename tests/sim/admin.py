@@ -3,6 +3,7 @@ change."""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import trio
@@ -28,6 +29,8 @@ from pk.core.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from pk.core.wire.messages.pk_unclean_recovery import PkUncleanRecoveryRequest
+from pk.core.wire.messages.pk_unclean_recovery import TopicPartitions as Partitions
 
 TIMEOUT_MS = 8_000
 
@@ -96,6 +99,25 @@ class Admin(SimClient):
                 return
             self.note(f"{group} is not configured: {error_name(code)}")
             await self.pause()
+
+    async def decide_between_logs(self, topics: Container[str]) -> None:
+        """Say whose log counts in the partitions of these topics that have a follower which stopped
+        and waits for an operator. Nothing is promised for these topics any more."""
+        try:
+            answer = await self.ask_any(PkUncleanRecoveryRequest(), TIMEOUT_MS)
+            for found in answer.partitions:
+                stopped = [one.broker_id for one in found.replicas if one.stopped]
+                if found.topic not in topics or not stopped:
+                    continue
+                chosen = self.random.choice([found.leader_id, *stopped])
+                request = PkUncleanRecoveryRequest(
+                    topics=[Partitions(topic=found.topic, partitions=[found.partition])],
+                    leader_id=chosen,
+                )
+                await self.ask_any(request, TIMEOUT_MS)
+                self.note(f"has the log of {chosen} count in {found.topic}-{found.partition}")
+        except (PeerLost, KafkaError) as e:
+            self.note(f"decides nothing: {e}")
 
     async def run(self) -> None:
         """Do things for ever, while not idle."""

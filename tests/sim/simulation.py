@@ -63,6 +63,8 @@ START_S: Final = 60.0
 """How long a cluster may take to come up, or to make its topics."""
 SETTLE_S: Final = 90.0
 """How long everything may take to be well again once the faults are over."""
+PATIENCE_S: Final = 25.0
+"""How long an operator waits before deciding between two logs."""
 CPU_S: Final = 120.0
 """How much of the machine's time a run may take before it counts as stuck: on a busy machine that
 is long by the clock."""
@@ -465,9 +467,13 @@ class Simulation:
     async def _settle(self, admin: Admin) -> None:
         """The faults are over: everything becomes well again, and nothing is missing."""
         self.chronicle.note("simulation", "waits until all is well")
+        decides_at = trio.current_time() + PATIENCE_S
         with trio.move_on_after(SETTLE_S):
-            while self.unwell():  # noqa: ASYNC110 - many things make it well
+            while self.unwell():
                 await trio.sleep(0.1)
+                if trio.current_time() >= decides_at:
+                    await admin.decide_between_logs(self.history.unsafe)
+                    decides_at = trio.current_time() + PATIENCE_S
         if missing := self.unwell():
             raise Violation("liveness", f"{SETTLE_S:g} s after the last fault: {missing}")
         self._look()

@@ -6,10 +6,11 @@ where several are due they are done together, and the checkpoint of recovery poi
 where one has fallen, is written once, before any of them is let go.
 
 What lies below a follower's high watermark was committed. A log that would have to be cut below it
-is not cut: the leader lacks what was acknowledged. Its follower stops, and tells the controller; an
-operator compares the two logs and says which one leads (`PkUncleanRecovery`). It is cut all the
-same where somebody decided so: the topic allows unclean leaders, or an election since its last
-batch gave acknowledged records up; or where the log was found damaged itself.
+is not cut: the leader lacks what was acknowledged. Its follower stops, and tells the controller how
+both logs go (core/meta/stopped_followers.py), again and again until it may go on, leads, or an
+operator has decided. If it goes on, it first copies what it cuts off (core/log/damaged.py). Such a
+log is cut without a question where somebody decided so before: the topic allows unclean leaders, or
+an election since its last batch gave acknowledged records up.
 """
 
 from __future__ import annotations
@@ -17,20 +18,28 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import trio
 
 from pk.core.broker.offload import offload
 from pk.core.broker.peers import Channel
-from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.partition import Partition, Stop
 from pk.core.broker.replication.replicas import Replicas
-from pk.core.broker.replication.truncation import cut_at
+from pk.core.broker.replication.truncation import Cut, cut_at
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.log.epochs import EpochEnd
 from pk.core.log.failures import StorageError
 from pk.core.log.logdir import LogDir
-from pk.core.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicIdPartition
+from pk.core.values import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_OFFSET,
+    TopicIdPartition,
+    TopicPartition,
+)
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -102,11 +111,11 @@ class Alignment:
         leader: int,
         is_current: Callable[[Followed], bool],
         fail: Callable[[Followed, str], None],
-        stop: Callable[[Followed], None],
+        stop: Callable[[Followed, Stop], None],
     ) -> None:
         """`is_current(followed)` tells whether a log is still fetched from that leader,
-        `fail(followed, why)` has it tried again later, `stop(followed)` not before another leader
-        epoch."""
+        `fail(followed, why)` has it tried again later, `stop(followed, why)` as well, after the
+        controller has been told."""
         self._state = state
         self._replicas = replicas
         self._leader = leader
@@ -114,7 +123,7 @@ class Alignment:
         self._fail = fail
         self._stop = stop
 
-    async def cut(self, cuts: list[Divergence]) -> None:
+    async def cut(self, channel: Channel, cuts: list[Divergence]) -> None:
         """Cut logs where the leader's answers say; whether they agree now shows in the next
         answer."""
         due: list[tuple[Followed, int]] = []
@@ -125,23 +134,30 @@ class Alignment:
                 followed.checked = cut is None or cut.agreed
                 at = followed.partition.high_watermark if cut is None else cut.offset
                 due.append((followed, at))
-        await self._truncate(due)
+        await self._truncate(channel, due)
 
-    async def _truncate(self, cuts: list[tuple[Followed, int]]) -> None:
-        due = [(f.partition, offset) for f, offset in cuts if self._may_cut(f, offset)]
+    async def _truncate(self, channel: Channel, cuts: list[tuple[Followed, int]]) -> None:
+        may: list[tuple[Followed, int]] = []
+        for followed, offset in cuts:
+            if not self._may_cut(followed, offset):
+                await self._stop_before(channel, followed)
+            elif followed.partition.stopped is None or await self._keep(followed, offset):
+                may.append((followed, offset))
+        due = [(f.partition, offset) for f, offset in may if self._is_current(f)]
         async with self._held([partition for partition, _ in due]), trio.open_nursery() as nursery:
             for partition, offset in due:
                 nursery.start_soon(self._truncate_one, partition, offset)
 
     def _may_cut(self, followed: Followed, offset: int) -> bool:
-        """Whether a log may be cut at `offset`; stops it where not."""
+        """Whether a log may be cut at `offset`."""
         partition = followed.partition
-        log, image = partition.log, partition.image
+        log, image, stopped = partition.log, partition.image, partition.stopped
         if offset >= min(partition.high_watermark, log.log_end_offset):
             return True
         given_up = image is not None and image.unclean_epoch > log.last_batch_epoch
-        unclean = partition.config.unclean_leader_election_enable
-        may_cut = unclean or given_up or log.mark is not None
+        may_cut = partition.config.unclean_leader_election_enable or given_up
+        if stopped is not None and not may_cut:
+            return stopped.may_cut and offset >= stopped.cut_offset
         logger.error(
             "%s ends at %d, and %d records below its high watermark %d are not in the log of its "
             "leader %d: %s",
@@ -150,31 +166,68 @@ class Alignment:
             partition.high_watermark - offset,
             partition.high_watermark,
             self._leader,
-            "they are cut off" if may_cut else "it keeps them, and follows no further",
+            "they are cut off" if may_cut else "it keeps them, and asks the controller",
         )
         self._state.metrics.committed_cut.value += 1
-        if not may_cut:
-            self._stop(followed)
         return may_cut
+
+    async def _stop_before(self, channel: Channel, followed: Followed) -> None:
+        """The log may not be cut now: find out how it goes beside its leader's, and stop."""
+        stop = Stop()
+        try:
+            stop = await self._compared(channel, followed)
+        except KafkaError as e:
+            logger.info("%s: its leader does not say how its log goes: %s", followed.key, e)
+        if self._is_current(followed):
+            self._stop(followed, stop)
+
+    async def _compared(self, channel: Channel, followed: Followed) -> Stop:
+        """Where the two logs part, and where the leader's ends. Raises PeerLost, KafkaError."""
+        log = followed.partition.log
+        epoch, end = log.epochs.end_offset(
+            min(log.latest_epoch, followed.leader_epoch), log.log_end_offset
+        )
+        cut: Cut | None = None
+        while epoch >= 0:
+            found = await self._leader_epoch_end(channel, followed, epoch)
+            cut = cut_at(log.epochs, end, *found)
+            if cut is None or cut.agreed:
+                break
+            epoch, end = log.epochs.end_offset(found.epoch, cut.offset)
+        before = await self._leader_epoch_end(channel, followed, followed.leader_epoch - 1)
+        leader_end = await self._leader_offset(channel, followed, LATEST_TIMESTAMP)
+        return Stop(
+            cut.offset if cut is not None and cut.agreed else NO_OFFSET,
+            leader_end,
+            before.epoch if before.end_offset == leader_end else followed.leader_epoch,
+        )
 
     @asynccontextmanager
     async def _held(self, partitions: list[Partition]) -> AsyncGenerator[None]:
         """No other task touches these logs from here on, also before the first task runs that cuts
         one. Where one was cut below its recovery point, or its start, that is noted before they are
         let go: nothing is appended to them sooner, under any leader."""
-        before = [(p, p.log.recovery_point, p.log.log_start_offset) for p in partitions]
+        before = [
+            (p, p.log.recovery_point, p.log.log_start_offset, p.high_watermark) for p in partitions
+        ]
         for partition in partitions:
             partition.busy = True
         try:
             yield
         finally:
             to_write: dict[Callable[[], None], LogDir] = {}
-            for p, recovery_point, start in before:
+            fallen: dict[LogDir, dict[TopicPartition, int]] = {}
+            for p, recovery_point, start, high_watermark in before:
                 directory = p.log.log_dir
                 if p.log.recovery_point < recovery_point:
                     to_write[directory.write_recovery_points] = directory
                 if p.log.log_start_offset < start:
                     to_write[directory.write_log_start_offsets] = directory
+                if p.high_watermark < high_watermark:
+                    # Else the next start finds that the log ends below what was committed.
+                    fallen.setdefault(directory, {})[p.tp] = p.high_watermark
+            for directory, marks in fallen.items():
+                to_write[partial(directory.write_high_watermarks, marks)] = directory
             for write, directory in to_write.items():
                 await self._note(write, directory)
             for partition in partitions:
@@ -201,6 +254,7 @@ class Alignment:
                 wait_s = min(2 * wait_s, NOTE_AGAIN_S_MAX)
 
     async def _truncate_one(self, partition: Partition, offset: int) -> None:
+        partition.stopped = None
         if offset >= partition.log.log_end_offset:
             try:
                 partition.log.truncate_to(offset)  # epochs at most, of which nothing was written
@@ -217,6 +271,20 @@ class Alignment:
             partition.high_watermark,
         )
         await self._replicas.off_loop(partition, partition.log.truncate_to, offset)
+
+    async def _keep(self, followed: Followed, offset: int) -> bool:
+        """Copy what is going to be cut off; whether that succeeded."""
+        partition, log = followed.partition, followed.partition.log
+        if offset >= partition.high_watermark:
+            return True
+        try:
+            await offload(log.keep_from, offset, directory=log.log_dir.path)
+        except StorageError as e:
+            if not e.is_passing:
+                self._replicas.failed(partition, e)
+            self._fail(followed, f"it is not cut, since its records cannot be kept: {e}")
+            return False
+        return True
 
     async def restart(self, followed: Followed, offset: int) -> None:
         """Restart the log, empty, at `offset`."""
@@ -243,9 +311,13 @@ class Alignment:
             return
         if not self._is_current(followed):
             return
-        ours = followed.partition.log.log_end_offset
-        if end < ours:
-            await self._truncate([(followed, end)])
+        log = followed.partition.log
+        ours = log.log_end_offset
+        if log.latest_epoch > followed.leader_epoch:
+            # No checksum covers a batch's leader epoch, and there has been none so high.
+            _, end = log.epochs.end_offset(followed.leader_epoch, ours)
+        if NO_OFFSET < end < ours:
+            await self._truncate(channel, [(followed, end)])
         elif start > ours:
             await self.restart(followed, start)
         else:
@@ -268,6 +340,25 @@ class Alignment:
             if data.error_code:
                 raise KafkaError(data.error_code)
             return data.offset
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
+
+    async def _leader_epoch_end(self, channel: Channel, followed: Followed, epoch: int) -> EpochEnd:
+        """Where the largest epoch not above `epoch` ends in the leader's log. Raises PeerLost,
+        KafkaError."""
+        name, number = followed.partition.tp
+        wish = OffsetForLeaderPartition(
+            partition=number, current_leader_epoch=followed.leader_epoch, leader_epoch=epoch
+        )
+        request = OffsetForLeaderEpochRequest(
+            replica_id=self._state.node_id,
+            topics=[OffsetForLeaderTopic(topic=name, partitions=[wish])],
+        )
+        timeout_ms = self._state.config.replica_socket_timeout_ms
+        answer = await channel.request(request, timeout_ms=timeout_ms)
+        for found in (one for topic in answer.topics for one in topic.partitions):
+            if found.error_code:
+                raise KafkaError(found.error_code)
+            return EpochEnd(found.leader_epoch, found.end_offset)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
 
     async def ask(self, channel: Channel, logs: Iterable[Followed]) -> None:
@@ -303,7 +394,7 @@ class Alignment:
                     logs.remove(followed)
                 else:
                     cuts.append((followed, end.leader_epoch, end.end_offset))
-            await self.cut(cuts)
+            await self.cut(channel, cuts)
 
     @staticmethod
     def _is_to_check(followed: Followed) -> bool:

@@ -21,6 +21,7 @@ such a partition more than a look at an empty dictionary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import trio
 
@@ -35,7 +36,7 @@ from pk.core.log.files import Data
 from pk.core.log.log import Appended, Log, Origin, Replicated
 from pk.core.meta.image import PartitionImage
 from pk.core.record.batch import BatchHeader, Timestamps, read_header
-from pk.core.values import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
+from pk.core.values import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition, Uuid
 
 READ_COMMITTED = 1
 PROPOSAL_BACKOFF_S = 0.1
@@ -50,6 +51,20 @@ class LogEnd:
     """The purgatory's key for requests that wait for the log end, not for the high watermark."""
 
     __slots__ = ()
+
+
+class Stop(NamedTuple):
+    """Why a follower stopped: its log would have to be cut below its own high watermark."""
+
+    cut_offset: int = NO_OFFSET
+    """From where on the leader's log has other records, or none; -1 while that is not known."""
+    leader_end_offset: int = NO_OFFSET
+    leader_last_epoch: int = NO_EPOCH
+    """The leader epoch of the last batch of the leader's log."""
+    may_cut: bool = False
+    """Whether the controller lets it go on."""
+    why: str = ""
+    """What the controller said."""
 
 
 class Partition:
@@ -117,9 +132,8 @@ class Partition:
         self.leads = False
         self.busy = False
         """Whether a thread is truncating the log: no other task reads or appends meanwhile."""
-        self.stopped = False
-        """Whether it follows no further, because its log would have to be cut below its own high
-        watermark: the controller's next word counts."""
+        self.stopped: Stop | None = None
+        """Why it follows no further, until the controller lets it, or elects another leader."""
         self.offline: KafkaError | None = None
         noted = log.log_start_offset if high_watermark is None else high_watermark
         self.high_watermark = min(max(noted, log.log_start_offset), log.log_end_offset)
@@ -156,7 +170,7 @@ class Partition:
             return
         self.image = image
         if image.leader_epoch != self.leader_epoch:
-            self.stopped = False
+            self.stopped = None
         leads = image.leader == self.node_id
         led, old_epoch = self.leads, self.leader_epoch
         if leads and image.leader_epoch != old_epoch:

@@ -29,7 +29,7 @@ import trio
 
 from pk.core.broker.peers import Channel, PeerLost, Peers
 from pk.core.broker.replication.alignment import Alignment, Divergence, Followed, Wish
-from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.partition import Partition, Stop
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import Quota, is_throttled
 from pk.core.broker.state import BrokerState
@@ -62,6 +62,10 @@ APPENDED_AT_ONCE: Final = 1 << 20
 VERSION_DIVERGING_EPOCH: Final = 12
 VERSION_REPLICA_STATE: Final = 15
 FETCH: Final = 1
+
+STOPPED_S_MIN: Final = 0.2
+STOPPED_S_MAX: Final = 5.0
+"""A follower that stopped tries again after so long."""
 
 SESSION_ERRORS: Final = frozenset(
     {
@@ -111,7 +115,8 @@ class ReplicaFetcher:
     ) -> None:
         """`index` says which of `num.replica.fetchers` it is; `quota` bounds what throttled
         replicas take; `lost(leader)` is called when the connection to the leader broke,
-        `stopped(partition)` when one is not followed any further (alignment.py)."""
+        `stopped(partition)` when the controller is to be told of one that stopped
+        (alignment.py)."""
         self.leader = leader
         self.index = index
         self.scope = trio.CancelScope()
@@ -426,7 +431,7 @@ class ReplicaFetcher:
                 if followed is not None and followed.since <= asked.number:
                     await self._take_one(followed, data, news)
         if news.cuts:
-            await self._alignment.cut(news.cuts)
+            await self._alignment.cut(channel, news.cuts)
         for followed in news.out_of_range:
             await self._alignment.start_over(channel, followed)
         if news.to_flush:
@@ -484,10 +489,12 @@ class ReplicaFetcher:
         )  # fmt: skip
         self.remove(partition)
 
-    def _stop(self, followed: Followed) -> None:
-        """Fetch it no more until its leader epoch is another one."""
-        followed.partition.stopped = True
-        self.remove(followed.partition)
+    def _stop(self, followed: Followed, stop: Stop) -> None:
+        """It may not be cut. Have the controller told, and try again later."""
+        before = followed.partition.stopped
+        followed.partition.stopped = stop._replace(why=before.why if before is not None else "")
+        followed.backoff_s = min(max(followed.backoff_s * 2, STOPPED_S_MIN), STOPPED_S_MAX)
+        self._pause(followed, followed.backoff_s)
         self._stopped(followed.partition)
 
     async def _append(self, followed: Followed, records: Any, news: _News) -> None:

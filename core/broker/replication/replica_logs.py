@@ -1,5 +1,6 @@
 """Reports logs to the controller: those of partitions without a leader, since the replica with the
-longest log leads next (core/meta/unclean_recovery.py), and those that were found damaged.
+longest log leads next (core/meta/unclean_recovery.py), those that were found damaged, and those of
+followers that stopped, since the controller decides whether they go on (alignment.py).
 
 This broker neither leads nor follows a partition without a leader, so the log stays as it was
 reported until another image comes. Each log is reported once to each controller, in each
@@ -22,8 +23,9 @@ from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.damaged import Damage
 from pk.core.meta.image import Changes
-from pk.core.values import NO_LEADER, NO_OFFSET, TopicIdPartition, Uuid
+from pk.core.values import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicIdPartition, Uuid
 from pk.core.wire.messages.pk_replica_logs import (
+    PartitionResult,
     PkReplicaLogsRequest,
     PkReplicaLogsResponse,
     ReplicaLog,
@@ -129,10 +131,32 @@ class ReplicaLogs:
             logger.info("%d logs could not be reported to the controller: %s", len(due), e)
             return False
         codes = {one.error_code for topic in answer.topics for one in topic.partitions}
+        for asked, answered in zip(request.topics, answer.topics, strict=False):
+            for log, result in zip(asked.partitions, answered.partitions, strict=False):
+                if log.stopped and result.error_code == ErrorCode.NONE:
+                    self._decided(
+                        TopicIdPartition(asked.topic_id, log.partition_index), log, result
+                    )
         refused = [code for code in (answer.error_code, *codes) if code not in FINAL]
         if refused:
             logger.info("the controller did not take %d logs: %s", len(due), error_name(refused[0]))
         return not refused
+
+    def _decided(self, key: TopicIdPartition, log: ReplicaLog, result: PartitionResult) -> None:
+        """The controller compared the log of a follower that stopped with its leader's."""
+        topic = self._state.image.topic_by_id(key.topic_id)
+        partition = self._replicas.find(topic.name, key.partition) if topic is not None else None
+        if partition is None or partition.leader_epoch != log.leader_epoch:
+            return
+        stopped = partition.stopped
+        if stopped is None or stopped.cut_offset != log.cut_offset:
+            return
+        if result.why != stopped.why:
+            then = (
+                "it goes on, and keeps what it cuts off" if result.may_cut else "it stays as it is"
+            )
+            logger.error("%s: %s: %s", partition.tp, then, result.why)
+        partition.stopped = stopped._replace(may_cut=result.may_cut, why=result.why)
 
     def _request(self, due: Iterable[TopicIdPartition]) -> PkReplicaLogsRequest:
         topics: dict[Uuid, TopicLogs] = {}
@@ -162,14 +186,18 @@ class ReplicaLogs:
             )
         if partition.image is None or partition.topic_id != key.topic_id:
             return None
-        if partition.leader != NO_LEADER and partition.log.mark is None and not partition.stopped:
+        if (
+            partition.leader != NO_LEADER
+            and partition.log.mark is None
+            and partition.stopped is None
+        ):
             return None
         return described(partition)
 
 
 def described(partition: Partition) -> ReplicaLog:
     """A partition's log as it is reported."""
-    log, mark = partition.log, partition.log.mark
+    log, mark, stopped = partition.log, partition.log.mark, partition.stopped
     return ReplicaLog(
         partition_index=partition.tp.partition,
         leader_epoch=partition.leader_epoch,
@@ -181,5 +209,8 @@ def described(partition: Partition) -> ReplicaLog:
         ),
         damage=mark.damage if mark is not None else Damage.NONE,
         kept_bytes=log.kept_bytes if mark is not None else 0,
-        stopped=partition.stopped,
+        stopped=stopped is not None,
+        cut_offset=stopped.cut_offset if stopped is not None else NO_OFFSET,
+        leader_end_offset=stopped.leader_end_offset if stopped is not None else NO_OFFSET,
+        leader_last_epoch=stopped.leader_last_epoch if stopped is not None else NO_EPOCH,
     )

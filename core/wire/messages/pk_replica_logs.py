@@ -1,5 +1,5 @@
 """Tells the controller how far a broker's logs go, and what was found wrong with them
-(core/meta/unclean_recovery.py).
+(core/meta/unclean_recovery.py), or why it follows no further (core/meta/stopped_followers.py).
 
 Api key 10001; pk only. KIP-966 has the controller ask for the same by GetReplicaLogInfo, which
 Apache Kafka does not serve.
@@ -30,6 +30,12 @@ class ReplicaLog(Struct):
     """How much recovery cut off and kept beside the log."""
     stopped: bool = False
     """Whether the broker follows no further, because it would have to cut what is committed."""
+    cut_offset: Int64 = -1
+    """Where such a follower would have to cut its log; -1 for others, as below."""
+    leader_end_offset: Int64 = -1
+    """The end of its leader's log, as the leader told it; -1 while that is not known."""
+    leader_last_epoch: Int32 = -1
+    """The leader epoch of the last batch of its leader's log."""
 
 
 @struct
@@ -55,6 +61,10 @@ class PartitionResult(Struct):
 
     partition_index: Int32 = 0
     error_code: Int16 = 0
+    may_cut: bool = False
+    """Whether a follower that stopped goes on: it cuts its log, and keeps what it cuts off."""
+    why: str = ""
+    """What the comparison of its log with its leader's came to, for people."""
 
 
 @struct

@@ -14,8 +14,11 @@ from pk.core.broker.replication import alignment
 from pk.core.broker.replication import replicas as replicas_module
 from pk.core.broker.replication.truncation import cut_at
 from pk.core.errors import ErrorCode
+from pk.core.log.damaged import Damage, Mark
 from pk.core.log.failures import StorageError
+from pk.core.log.log import Log
 from pk.core.meta.events import BROKER, PartitionChanged
+from pk.core.record.batch import iter_headers, read_header
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -451,12 +454,15 @@ class TestCutting:
             await cluster.change(leader=2, isr=(2,))
             assert await cluster.produce(2, b"c", acks=1) == NONE
             cluster.heal()
-            await cluster.until(lambda: cluster.partition(1).stopped)
+            await cluster.until(lambda: cluster.partition(1).stopped is not None)
             [log] = await told(cluster)
             assert (log.stopped, log.end_offset, log.high_watermark) == (True, 2, 2)
+            assert (log.cut_offset, log.leader_end_offset, log.leader_last_epoch) == (1, 2, 1)
             assert cluster.values(1) == [b"a", b"b"]
             await cluster.change(leader=2, isr=(2,))
-            await cluster.until(lambda: cluster.partition(1).stopped)
+            await cluster.until(lambda: cluster.partition(1).stopped is not None)
+            await trio.sleep(60)
+            assert cluster.values(1) == [b"a", b"b"] and len(cluster.reported) > 5
             await cluster.change(leader=2, isr=(2,), lossy=True)
             await cluster.until(lambda: cluster.values(1) == [b"a", b"c"])
 
@@ -477,6 +483,142 @@ class TestCutting:
             await cluster.until(lambda: cluster.values(1) == [])
             assert cluster.broker(1).metrics.committed_cut.value == 1
             assert any("they are cut off" in r.message for r in caplog.records)
+
+
+async def apart(cluster: Cluster) -> None:
+    """1 has committed a and b, and follows 2, which has a and c."""
+    await cluster.create(1, 2)
+    await cluster.produce(1, b"a")
+    await cluster.settled(1, 2)
+    cluster.part(2)
+    await cluster.fence(2)
+    await cluster.change(isr=(1,))
+    assert await cluster.produce(1, b"b") == NONE
+    cluster.part(1)
+    await cluster.change(leader=2, isr=(2,))
+    assert await cluster.produce(2, b"c", acks=1) == NONE
+
+
+def kept(cluster: Cluster, node: int) -> dict[str, bytes]:
+    """The files with what a follower cut off."""
+    disk, directory = cluster.disk(node), cluster.partition(node).log.directory
+    return {
+        name: disk.read(f"{directory}/{name}")
+        for name in disk.list(directory)
+        if name.endswith(".damaged")
+    }
+
+
+class TestStopped:
+    """The controller compares the follower's log with its leader's."""
+
+    @simulated
+    async def test_what_has_all_of_its_leaders_log_and_more_leads(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2)
+            for value in (b"a", b"b", b"c"):
+                await cluster.produce(1, value)
+            await cluster.settled(1, 2)
+            await cluster.crash(1)
+            await cluster.start(1)
+            assert cluster.partition(1).log.log_end_offset == 0, "the power took it"
+            await cluster.change(leader=1)
+            await cluster.until(lambda: cluster.partition(2).leads)
+            await cluster.settled(1, 2)
+            assert cluster.values(1) == [b"a", b"b", b"c"]
+            assert kept(cluster, 1) == kept(cluster, 2) == {}
+
+    @simulated
+    async def test_where_the_logs_part_is_asked_epoch_by_epoch_and_nothing_is_cut_meanwhile(
+        self,
+    ) -> None:
+        """Epochs of the follower 0 and 5, of the leader 0 and 3: the first answer is of neither."""
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2)
+            await cluster.produce(1, b"a")
+            await cluster.settled(1, 2)
+            cluster.part(2)
+            await cluster.fence(2)
+            for _ in range(4):
+                await cluster.change(leader=1, isr=(1,))
+            assert await cluster.produce(1, b"b") == NONE
+            assert await cluster.produce(1, b"b2") == NONE
+            log, batch = cluster.partition(2).log, build_batch([(0, None, b"x", ())])
+            log.assign_epoch_start(3)
+            log.append_as_leader(batch, read_header(batch), 3, 0)
+            cluster.part(1)
+            await cluster.change(leader=2, isr=(2,))
+            cluster.heal()
+            await cluster.until(lambda: cluster.partition(1).stopped is not None)
+            [report] = await told(cluster)
+            assert (report.cut_offset, report.leader_end_offset, report.leader_last_epoch) == (
+                1, 2, 3
+            )  # fmt: skip
+            assert cluster.values(1) == [b"a", b"b", b"b2"]
+
+    @simulated
+    async def test_a_damaged_log_is_cut_and_what_is_cut_off_is_kept(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await apart(cluster)
+            log = cluster.partition(1).log
+            log.mark = Mark(Damage.CORRUPT, 2, 3)
+            before = cluster.content(1)
+            cluster.heal()
+            await cluster.until(lambda: cluster.values(1) == [b"a", b"c"])
+            [(name, content)] = kept(cluster, 1).items()
+            assert name == "00000000000000000001.log.cut.damaged"
+            assert before.endswith(content) and b"b" in content
+            # What the next start finds is no damage: the high watermark was cut with the log.
+            marks = cluster.disk(1).read("/data/replication-offset-checkpoint")
+            assert b"t 0 1" in marks
+            await cluster.change(isr=(2, 1))
+            await cluster.until(lambda: cluster.partition(1).log.mark is None)
+            assert kept(cluster, 1) == {name: content}, "no other replica has it"
+
+    @simulated
+    async def test_nothing_is_cut_while_there_is_no_room_to_keep_it(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await apart(cluster)
+            log = cluster.partition(1).log
+            log.mark = Mark(Damage.CORRUPT, 2, 3)
+            full = StorageError(log.directory, "keep records", OSError(errno.ENOSPC, "full"))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Log, "keep_from", lambda *_: raise_(full))
+                cluster.heal()
+                await cluster.until(lambda: "cannot be kept" in caplog.text)
+                assert cluster.values(1) == [b"a", b"b"]
+            await cluster.until(lambda: cluster.values(1) == [b"a", b"c"])
+            assert not any(d.failed for d in cluster.broker(1).replicas.directories)
+
+    @simulated
+    async def test_a_leader_epoch_that_has_not_been_is_cut_off(self) -> None:
+        """A bit flipped in the epoch of the very last batch, which no checksum covers."""
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2)
+            for value in (b"a", b"b"):
+                await cluster.produce(1, value)
+            await cluster.settled(1, 2)
+            await cluster.stop(2)
+            [path] = [
+                f"/data/t-0/{name}"
+                for name in cluster.disk(2).list("/data/t-0")
+                if name[20:] == ".log"
+            ]
+            file = cluster.disk(2).open(path)
+            position, _ = list(iter_headers(file.pread(file.size(), 0)))[-1]
+            file.pwrite((64).to_bytes(4, "big"), position + 12)
+            cluster.disk(2).remove("/data/.kafka_cleanshutdown")
+            await cluster.start(2)
+            await cluster.produce(1, b"c")
+            await cluster.settled(1, 2)
+            assert cluster.values(2) == [b"a", b"b", b"c"]
+            assert len(kept(cluster, 2)) == 1
+
+
+def raise_(error: Exception) -> Any:
+    raise error
 
 
 async def told(cluster: Cluster) -> list[ReplicaLog]:
