@@ -39,8 +39,9 @@ def waiting(found: r.UncleanRecovery) -> str:
     return f"waits for the log of {brokers}: {found.why}"
 
 
-def log_words(state: r.ReplicaLogState) -> str:
-    """What is known of a log: `ends at 1,500, last batch of epoch 3`."""
+def log_words(state: r.ReplicaLogState, why: str = "") -> str:
+    """What is known of a log: `ends at 1500, last batch of epoch 3`. `why` is what the controller
+    says of a follower that stopped."""
     if not state.reported and not state.damage:
         return "not known"
     words: list[str] = []
@@ -50,6 +51,7 @@ def log_words(state: r.ReplicaLogState) -> str:
         words.append(f"damaged: {damage_words(state.damage)}")
     if state.stopped:
         words.append("stopped, since its leader lacks what it knows as committed")
+        words += [why] if why else []
     return "; ".join(words)
 
 

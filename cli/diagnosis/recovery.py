@@ -46,7 +46,8 @@ def stopped_replicas(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 ERROR,
                 f"{partition_name(tp)}: {brokers_named(stopped)} has committed records that its "
                 f"leader, broker {found.leader_id}, lacks.",
-                "It keeps them and follows no further, until an operator says whose log counts.",
+                f"It keeps them and follows no further{f' ({found.why})' if found.why else ''}. If "
+                "this does not end by itself, say whose log counts.",
                 f"pk partitions elect-leaders {topic_words([partition_name(tp)])} --unclean "
                 f"--from {stopped[0]} --dry-run",
                 (partition_name(tp),),

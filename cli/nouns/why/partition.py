@@ -189,7 +189,7 @@ def _logs_of(found: r.UncleanRecovery | None) -> dict[int, str]:
     known = () if found is None else found.replicas
     if not any(one.reported or one.damage for one in known):
         return {}
-    return {one.broker_id: log_words(one) for one in known}
+    return {one.broker_id: log_words(one, found.why if found else "") for one in known}
 
 
 def _replica(
