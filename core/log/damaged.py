@@ -144,6 +144,35 @@ def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
             disk.remove(path)
 
 
+def take_over(disk: Disk, directory: str, old_disk: Disk, old_directory: str) -> None:
+    """Mark the log in `directory`, a copy of the one in `old_directory`, as that one is, and have it
+    keep the same files. Raises OSError."""
+    wanted = {path.rpartition("/")[2]: path for path in kept_files(old_disk, old_directory)}
+    for path in kept_files(disk, directory):
+        if path.rpartition("/")[2] not in wanted:
+            disk.remove(path)
+    for name, path in wanted.items():
+        _copy_file(disk, f"{directory}/{name}", old_disk, path)
+    mark = read_mark(old_disk, old_directory)
+    if mark is not None:
+        write_mark(disk, directory, mark)
+    else:
+        unmark(disk, directory, keep=True)
+
+
+def _copy_file(disk: Disk, path: str, old_disk: Disk, old_path: str) -> None:
+    old, new, at = old_disk.open(old_path), disk.open(path), 0
+    try:
+        while piece := old.pread(READ_BYTES, at):
+            new.pwrite(piece, at)
+            at += len(piece)
+        new.truncate(at)
+        new.sync()
+    finally:
+        old.close()
+        new.close()
+
+
 class Keeper:
     """Sees to what recovery cuts off of one log."""
 

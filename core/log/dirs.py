@@ -310,6 +310,8 @@ class LogDirs:
             future.first_dirty_offset = log.first_dirty_offset
             old.leaving.add(log.tp)
             old.logs.pop(log.tp, None)
+            if (high_watermark := old.high_watermarks.get(log.tp)) is not None:
+                new.high_watermarks[log.tp] = high_watermark
             old.forget(log.tp)
             new.logs[log.tp] = self._logs[log.tp] = future
 
@@ -323,6 +325,7 @@ class LogDirs:
         try:
             directory.write_recovery_points()
             directory.write_log_start_offsets()
+            directory.write_high_watermarks({})
         except StorageError as e:
             if not e.is_passing:
                 raise

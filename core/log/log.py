@@ -27,7 +27,16 @@ from typing import Self
 from pk.core.log import aborted, lookup, recovery, swap
 from pk.core.log.appender import Appended, Appender, Origin, Replicated
 from pk.core.log.config import LogConfig
-from pk.core.log.damaged import Damage, Keeper, Known, Mark, kept_files, read_mark, unmark
+from pk.core.log.damaged import (
+    Damage,
+    Keeper,
+    Known,
+    Mark,
+    kept_files,
+    read_mark,
+    take_over,
+    unmark,
+)
 from pk.core.log.durability import Durability
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError, is_fault, storage_errors
@@ -675,6 +684,17 @@ class Log:
         """Begin where another log of the same partition does, which this one is a copy of."""
         self.state.log_start_offset = other.log_start_offset
         self.state.local_log_start_offset = other.local_log_start_offset
+
+    def take_damage(self, other: "Log") -> None:
+        """Be marked as another log of the same partition, which this one is a copy of, and keep
+        what was cut off it. Raises StorageError."""
+        with other.durability.lock, storage_errors(self.directory, "copy what was kept"):
+            take_over(self.disk, self.directory, other.disk, other.directory)
+            self.mark, self.kept_bytes = other.mark, other.kept_bytes
+
+    def has_damage_of(self, other: "Log") -> bool:
+        """Whether `take_damage` would change nothing."""
+        return (self.mark, self.kept_bytes) == (other.mark, other.kept_bytes)
 
     def take_epochs(self, other: "Log") -> None:
         """Take the leader epochs of another log of the same partition, which this one is a copy

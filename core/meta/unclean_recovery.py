@@ -39,24 +39,48 @@ the elected log; its (epoch, end) is not below that of W.
 The proof does not cover unclean elections that gave records up; the epoch that such an election
 begins is above the lost records.
 
-Cases:
+The cases; *needed* and the strategies as above:
 
-- A single replica leads at once, whatever its log holds. Its broker logs damage.
-- With min.insync.replicas=1 only the last leader is needed, unless that leader may not have known
-  yet that it was alone.
-- A needed replica never returns: Balanced waits, and says for which broker. An operator decides.
-- A replica outside the ISR has more than the others: it leads; by the proof it has everything.
-- All needed replicas are damaged, or all logs end below a known high watermark: records are lost.
-  The partition waits for its other replicas too; then the longest log leads, and the controller
-  logs an error. With the strategy None an operator decides.
-- Compaction keeps the end of a log and the epoch of its last batch. Damage in the middle of a
-  compacted log is cut there, as in any log.
-- Transactions: markers are records, so the elected log has those that were acknowledged.
-- Internal topics are like any topic. Their coordinators load from the elected log.
-- The metadata log has no ISR; its store knows what it holds (embedded: core/log/damage.py).
-- `unclean.leader.election.enable=true` promises nothing: the first replica that is there leads.
-- An operator elects (ElectLeaders, unclean): the longest of the reported logs leads, or the replica
-  that the operator named (PkUncleanRecovery).
+    case                           who leads, and when               what may be lost
+    -----------------------------  --------------------------------  -------------------------------
+    a single replica               it does, at once, whatever its    what its own log lost; its
+                                   log holds                         broker logs that
+    min.insync.replicas=1          the last leader; also others, if  what the last member of the ISR
+                                   it may not have known yet that    lost
+                                   it was alone in the ISR
+    a needed replica never         nobody, with Balanced; the        nothing while it waits; with
+    returns                        display names the broker, and an  Aggressive, or by the operator,
+                                   operator decides                  what it alone had
+    a replica out of the ISR has   that replica: by the proof it     nothing
+    more than the others           has everything
+    all needed replicas are        the longest log, after all other  what no log has; the controller
+    damaged, or all logs end       replicas have reported as well;   logs an error, and the epoch is
+    below a high watermark that    with None an operator decides     noted as unclean
+    is known
+    a compacted log                the longest: compaction keeps     nothing: the leader of a later
+                                   the end of a log and the epoch    epoch may have removed records
+                                   of its last batch                 that newer ones replace. Damage
+                                                                     is cut as in any log
+    transactions                   the longest: markers are records  nothing: an acknowledged end of
+                                                                     a transaction is on the log;
+                                                                     one without a marker is
+                                                                     completed by its coordinator
+    an internal topic              as for any topic; its             nothing: committed offsets and
+                                   coordinators load from the        transactions are acknowledged
+                                   elected log                       records
+    __cluster_metadata             its store, since it has no ISR:   embedded: see
+                                   embedded, the one directory       core/log/damage.py; etcd and
+                                   there is; etcd and ZooKeeper,     ZooKeeper: nothing while a
+                                   their majority                    majority keeps its disks
+    unclean.leader.election.       the first replica that is there   anything: it promises nothing
+    enable=true
+    an operator elects             the longest of the reported       what the others have beyond it;
+    (ElectLeaders, unclean)        logs, or the replica that the     the plan shows it before
+                                   operator named
+                                   (PkUncleanRecovery)
+
+A partition with a leader that lacks what a follower knows as committed is another case:
+stopped_followers.py.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -6,7 +6,8 @@ missing. Then, in one turn of the loop, the rest is copied and the future log ge
 one batch to the next the partition has another log. When that name is durable the old one is
 renamed away, and removed `file.delete.delay.ms` later, since readers may be at it. A future log
 that a stop, a crash or a full disk left is gone on with, from where the two agree: the log may have
-been cut and have grown since. What was synced where it came from (`flush.messages`) is synced where
+been cut and have grown since. The mark of a damaged log and what was cut off it go along
+(core/log/damaged.py). What was synced where it came from (`flush.messages`) is synced where
 it goes before it counts.
 
 How fast it goes is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`. Where the log is
@@ -191,6 +192,8 @@ class AlterLogDirsManager:
         partition, now_ms = move.partition, self._replicas.clock.now_ms
         log = partition.log
         future = move.future = await offload(self._dirs.open_future, log, move.directory, now_ms())
+        path = move.directory.path
+        await offload(future.take_damage, log, directory=path)
         await self._align(move, future)
         while self._is_here(partition):
             if move.cut is not None:
@@ -201,9 +204,11 @@ class AlterLogDirsManager:
                 continue
             if log.log_end_offset - future.log_end_offset and await self._catch_up(move, future):
                 continue
-            await offload(future.flush, directory=move.directory.path)
+            if not future.has_damage_of(log):
+                await offload(future.take_damage, log, directory=path)
+            await offload(future.flush, directory=path)
             await trio.lowlevel.checkpoint_if_cancelled()
-            if partition.busy or move.cut is not None:
+            if partition.busy or move.cut is not None or not future.has_damage_of(log):
                 continue
             missing = log.read_bytes(
                 max(future.log_end_offset, log.log_start_offset), COPY_BYTES, log.log_end_offset

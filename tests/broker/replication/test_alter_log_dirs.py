@@ -8,6 +8,7 @@ import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.errors import ErrorCode
+from pk.core.log.damaged import kept_files
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryDisk, MemoryFile
 from pk.core.record.batch import iter_headers, read_header, records
@@ -119,6 +120,41 @@ async def test_a_log_that_begins_inside_a_batch_moves_too() -> None:
     async with running_node(disk, **DIRS) as node:
         log = node.broker.replicas.partition("t", 0).log
         assert (log.log_dir.path, log.log_start_offset, log.log_end_offset) == (target, 5, 11)
+
+
+@trio_test
+async def test_a_damaged_logs_mark_and_what_was_cut_off_go_along() -> None:
+    """Also what is found, and what is mended, while it moves."""
+    disk = MemoryDisk()
+    async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
+        await make_topic(caller, "t", file__delete__delay__ms="1")
+        append(node, 20)
+        partition, target = node.broker.replicas.partition("t", 0), other(node)
+        partition.high_watermark = 20
+        partition.log.log_dir.write_high_watermarks({partition.tp: 20})
+        partition.log.keep_from(15)
+        partition.log.truncate_to(15)
+        mark = partition.log.mark
+        kept = disk.read(f"{partition.log.directory}/00000000000000000015.log.cut.damaged")
+        assert mark is not None and len(list(iter_headers(kept))) == 5
+        assert await ask(caller, target) == ErrorCode.NONE
+        await moved(node, target)
+        assert (partition.log.mark, partition.log.kept_bytes) == (mark, len(kept))
+        while [n for d in "ab" for n in disk.list(f"/{d}") if n.endswith("-delete")]:  # noqa: ASYNC110
+            await trio.sleep(0.001)
+        assert partition.log.log_dir.high_watermarks[partition.tp] == 20
+    async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
+        partition = node.broker.replicas.partition("t", 0)
+        assert (partition.log.log_dir.path, partition.log.mark) == (target, mark)
+        directory = partition.log.directory
+        assert disk.read(f"{directory}/00000000000000000015.log.cut.damaged") == kept
+        partition.log.mend()
+        assert await ask(caller, other(node)) == ErrorCode.NONE
+        await moved(node, other(node))
+        assert partition.log.mark is None
+        assert len(kept_files(disk, partition.log.directory)) == 1
+    async with running_node(disk, **DIRS) as node:
+        assert node.broker.replicas.partition("t", 0).log.mark is None
 
 
 class Waiting(MemoryDisk):
