@@ -145,8 +145,8 @@ def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
 
 
 def take_over(disk: Disk, directory: str, old_disk: Disk, old_directory: str) -> None:
-    """Mark the log in `directory`, a copy of the one in `old_directory`, as that one is, and have it
-    keep the same files. Raises OSError."""
+    """Mark the log in `directory`, a copy of the one in `old_directory`, as that one is, and keep
+    copies of what was cut off that one. Raises OSError."""
     wanted = {path.rpartition("/")[2]: path for path in kept_files(old_disk, old_directory)}
     for path in kept_files(disk, directory):
         if path.rpartition("/")[2] not in wanted:

@@ -68,10 +68,12 @@ The cases; *needed* and the strategies as above:
     an internal topic              as for any topic; its             nothing: committed offsets and
                                    coordinators load from the        transactions are acknowledged
                                    elected log                       records
-    __cluster_metadata             its store, since it has no ISR:   embedded: see
-                                   embedded, the one directory       core/log/damage.py; etcd and
-                                   there is; etcd and ZooKeeper,     ZooKeeper: nothing while a
-                                   their majority                    majority keeps its disks
+    __cluster_metadata             it has no ISR: its store says     embedded: the torn end of a
+                                   what it holds. Embedded that is   write nobody was told of; with
+                                   one directory, and a controller   damage before the end
+                                   that finds it damaged does not    (core/log/damage.py) nothing is
+                                   start; etcd and ZooKeeper have    cut. etcd, ZooKeeper: nothing
+                                   a majority                        while most have their disks
     unclean.leader.election.       the first replica that is there   anything: it promises nothing
     enable=true
     an operator elects             the longest of the reported       what the others have beyond it;
