@@ -11,8 +11,9 @@ In a stream the ids of a batch are known when the batch is: call these functions
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from pk.core.schemas.framing import FramingError, SchemaId, decode
 from pk.core.schemas.schema import AVRO, Resolved, SchemaError, UnfitValue
@@ -72,8 +73,16 @@ def decoded(
     from pyspark.sql import functions as F
 
     from pk.spark.schemas.avro_types import ddl_of
+    from pk.spark.text.json_columns import ERROR, VALUE, json_parser
 
-    return done.withColumn(column, F.from_json(column, ddl_of(wanted)))
+    # Spark's from_json makes nulls of what does not fit.
+    parse = json_parser(frame.sparkSession, ddl_of(wanted))
+    read = done.withColumn(column, parse(F.encode(column, "utf-8")))
+    value, error = F.col(column)[VALUE], F.col(column)[ERROR]
+    if on_error == "fail":
+        said = F.concat(F.lit("a record cannot be decoded: "), error)
+        value = F.when(error.isNull(), value).otherwise(F.raise_error(said))
+    return read.withColumn(column, value)
 
 
 def encoded(
@@ -165,7 +174,7 @@ class _Decoding:
                 found.append(None)
                 continue
             try:
-                found.append(json.dumps(read(bytes(each)), ensure_ascii=False))
+                found.append(json.dumps(_finite(read(bytes(each))), ensure_ascii=False))
             except (FramingError, UnfitValue, SchemaError) as e:
                 if self._on_error == "fail":
                     raise SchemaColumnError(f"a record cannot be decoded: {e}") from None
@@ -179,6 +188,17 @@ class _Decoding:
         if self._wanted is None:
             return Deserializer(ask).decode
         return _AvroReader(self._known, self._wanted)
+
+
+def _finite(value: Any) -> Any:
+    """A value whose NaN and infinities are texts, as Spark writes them: JSON has none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in cast("list[Any]", value)]
+    return value
 
 
 class _AvroReader:

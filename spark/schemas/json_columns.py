@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -22,8 +23,10 @@ from pk.core.schemas.json_schema.documents import checker
 from pk.core.schemas.json_schema.nodes import Documents, Node, load
 from pk.core.schemas.schema import Resolved, SchemaError, UnfitValue
 from pk.spark.schemas.shapes import Convert, Shape, many
+from pk.spark.text.json_reader import Number, Unfit, json_text, load_value
 
 _LONGS: Final = range(-(1 << 63), 1 << 63)
+_LONG_DIGITS: Final = 19
 
 
 def shape(schema: Resolved) -> Shape:
@@ -39,19 +42,24 @@ def read_with(wanted: Resolved) -> Callable[[bytes], Any]:
 
     def read(payload: bytes) -> Any:
         try:
-            value = json.loads(payload)
-        except (ValueError, RecursionError) as e:
-            raise UnfitValue(f"not JSON: {e}") from None
+            value = load_value(payload)
+        except Unfit as e:
+            raise UnfitValue(str(e)) from None
         return column.converted(value)
 
     return read
 
 
-def _json_text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+def _whole_text(value: Any) -> str:
+    text = json_text(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise UnfitValue(f"the text is not Unicode: {e.reason}") from None
+    return text
 
 
-_ANYTHING: Final = Shape(t.StringType(), _json_text)
+_ANYTHING: Final = Shape(t.StringType(), _whole_text)
 """What has no one type."""
 
 
@@ -82,7 +90,7 @@ def _shape(node: Node, within: tuple[Node, ...]) -> Shape:
 
 def _must_be(kind: type, what: str) -> Convert:
     def convert(value: Any) -> Any:
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) or type(value) is Number:
             raise UnfitValue(f"{_short(value)} is not {what}")
         return value
 
@@ -90,26 +98,34 @@ def _must_be(kind: type, what: str) -> Convert:
 
 
 def _short(value: Any) -> str:
-    return _json_text(value)[:100]
+    return json_text(value)[:100]
 
 
 def _integer() -> Shape:
     def convert(value: Any) -> int:
-        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        if isinstance(value, bool) or not whole or int(value) not in _LONGS:
+        if type(value) is Number:
+            exact = decimal.Decimal(value)
+            small = exact.adjusted() < _LONG_DIGITS  # 1e999999999 has as many digits
+            found = int(exact) if small and exact == exact.to_integral_value() else None
+        else:
+            found = value if type(value) is int else None
+        if found is None or found not in _LONGS:
             raise UnfitValue(f"{_short(value)} is not a whole number of 64 bits")
-        return int(value)
+        return found
 
     return Shape(t.LongType(), convert)
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) not in (int, Number):
         raise UnfitValue(f"{_short(value)} is not a number")
     try:
-        return float(value)
+        found = float(value)
     except OverflowError:
-        raise UnfitValue(f"{_short(value)} is too large a number") from None
+        found = math.inf
+    if math.isinf(found):
+        raise UnfitValue(f"{_short(value)} is too large a number")
+    return found
 
 
 def _object(node: Node, within: tuple[Node, ...]) -> Shape:
@@ -217,47 +233,75 @@ def writer(schema: Resolved, column: t.DataType) -> Callable[[Any], bytes]:
     """What writes a column's values and checks them against the schema; it raises UnfitValue. A
     field that is null is left out. Raises SchemaError."""
     check = checker(schema.text, schema.dependencies)
-    convert = _plain(column)
+    # The check needs numbers; what is written has all digits of a decimal.
+    checked, written = _plain(column, _rounded), _plain(column, _digits)
 
     def write(value: Any) -> bytes:
-        plain = convert(value)
-        check(plain)
-        return _json_text(plain).encode()
+        check(checked(value))
+        return _whole_text(written(value)).encode()
 
     return write
 
 
-def _plain(column: t.DataType) -> Convert:
+def text_writer(schema: Resolved) -> Callable[[str], bytes]:
+    """What checks texts of JSON against the schema and writes them as they are; it raises
+    UnfitValue. Raises SchemaError."""
+    check = checker(schema.text, schema.dependencies)
+
+    def write(text: str) -> bytes:
+        data = text.encode()
+        try:
+            load_value(data)
+        except Unfit as e:
+            raise UnfitValue(str(e)) from None
+        check(json.loads(text))
+        return data
+
+    return write
+
+
+def _plain(column: t.DataType, decimals: Convert) -> Convert:
     """A value of Arrow → one of JSON."""
     match column:
         case t.StructType():
-            fields = {each.name: _plain(each.dataType) for each in column.fields}
+            fields = {each.name: _plain(each.dataType, decimals) for each in column.fields}
             return lambda row: {
                 name: convert(row[name])
                 for name, convert in fields.items()
                 if row[name] is not None
             }
         case t.ArrayType():
-            inner = _plain(column.elementType)
+            inner = _plain(column.elementType, decimals)
             return lambda values: [None if each is None else inner(each) for each in values]
         case t.MapType() if isinstance(column.keyType, t.StringType):
-            inner = _plain(column.valueType)
+            inner = _plain(column.valueType, decimals)
             return lambda pairs: {k: None if v is None else inner(v) for k, v in pairs}
         case t.DecimalType():
-            return _decimal
+            return decimals
         case t.DateType() | t.TimestampType() | t.TimestampNTZType():
             return _iso
         case t.BooleanType() | t.StringType() | t.NullType() | t.IntegralType():
             return lambda value: value
         case t.FloatType() | t.DoubleType():
-            return lambda value: value
+            return _finite
         case _:
             raise SchemaError(f"JSON has no type for {column.simpleString()}")
 
 
-def _decimal(value: decimal.Decimal) -> int | float:
+def _rounded(value: decimal.Decimal) -> int | float:
     whole = value.to_integral_value()
     return int(whole) if whole == value else float(value)
+
+
+def _digits(value: decimal.Decimal) -> int | Number:
+    whole = value.to_integral_value()
+    return int(whole) if whole == value else Number(format(value, "f"))
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise UnfitValue(f"JSON has no number {value}")
+    return value
 
 
 def _iso(value: datetime.date) -> str:

@@ -45,6 +45,12 @@ class ColumnEncoder:
 
     def writer(self) -> Callable[[Any], bytes]:
         """What writes one value, framed; it raises UnfitValue. Raises SchemaError."""
+        if self._is_json_text and self.schema.schema.type == JSON:
+            head, write_text = (
+                framing.encode_id(self.schema_id),
+                json_columns.text_writer(self.schema),
+            )
+            return lambda text: head + write_text(text)
         if self._is_json_text:
             write_json = encoder(self.schema, self.schema_id, self.name)
             return lambda text: write_json(_loaded(text))

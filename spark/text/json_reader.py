@@ -74,8 +74,16 @@ def fields_of(schema: t.StructType) -> list[Field]:
 
 def load(text: bytes) -> dict[str, Any]:
     """The object that a text is. Raises Unfit."""
+    value = load_value(text, _not_object)
+    if not isinstance(value, dict):
+        raise Unfit("the value is not a JSON object")
+    return cast("dict[str, Any]", value)
+
+
+def load_value(text: bytes, said: Callable[[bytes, ValueError], str] | None = None) -> Any:
+    """The value that a text is. Raises Unfit; `said` makes its message of the decoder's error."""
     try:
-        value = _DECODER.decode(text.decode())
+        return _DECODER.decode(text.decode())
     except UnicodeDecodeError as e:
         raise Unfit(f"the value is not UTF-8: {e.reason} at byte {e.start}") from None
     except RecursionError:
@@ -83,10 +91,7 @@ def load(text: bytes) -> dict[str, Any]:
     except Unfit:
         raise
     except ValueError as e:
-        raise Unfit(_not_json(text, e)) from None
-    if not isinstance(value, dict):
-        raise Unfit("the value is not a JSON object")
-    return cast("dict[str, Any]", value)
+        raise Unfit((said or _not_json)(text, e)) from None
 
 
 def load_all(
@@ -109,9 +114,13 @@ def load_all(
     return rows, reasons
 
 
-def _not_json(text: bytes, error: ValueError) -> str:
+def _not_object(text: bytes, error: ValueError) -> str:
     if not text.lstrip(b" \t\r\n").startswith(b"{"):
         return "the value is not a JSON object"
+    return _not_json(text, error)
+
+
+def _not_json(text: bytes, error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
         if error.msg == "Extra data":
             return f"the value is not JSON: more text after the object, at character {error.pos}"

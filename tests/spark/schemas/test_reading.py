@@ -300,9 +300,25 @@ def test_json_keeps_as_text_what_has_no_type_and_refuses_what_has_another() -> N
         "n": 2,
         "more": 1.0,
     }
-    for bad in (b'{"n": "2"}', b'{"n": true}', b'{"n": 9223372036854775808}', b"[]", b"{"):
+    for bad in (
+        *(b'{"n": "2"}', b'{"n": true}', b'{"n": 9223372036854775808}', b"[]", b"{"),
+        *(b'{"n": 1, "n": 2}', b'{"n": 1} x', b'{"n": 1.5}', b'{"n": 1e999999999}'),
+        *(b'{"more": 1e400}', b'{"more": NaN}', b'{"any": "\\ud800"}', b'{"any": "\xff"}'),
+    ):
         with pytest.raises(ValueError):
             read_one(bad)
+    exact = b'{"any":{"b":1.10,"a":0.12345678901234567890},"n":12345678901234567.0}'
+    assert read_one(exact) == {
+        "any": '{"b":1.10,"a":0.12345678901234567890}',
+        "n": 12345678901234567,
+    }
+
+
+def test_a_number_of_json_is_no_text() -> None:
+    schema = {"type": "object", "properties": {"s": {"type": "string"}}}
+    read_one = json_columns.read_with(Resolved(Schema(json.dumps(schema), "JSON")))
+    with pytest.raises(ValueError):
+        read_one(b'{"s": 1.5}')
 
 
 @pytest.mark.parametrize(

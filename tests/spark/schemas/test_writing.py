@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import pickle
 from collections.abc import Iterator
 from decimal import Decimal
@@ -218,3 +219,37 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     options = {"value.format": "json", "auto.register.schemas": "true"}
     [found] = write(str(tmp_path), "t", kind, [{"a": Decimal("1.5")}], **options)
     assert found is not None and found[5:] == b'{"a":1.5}'
+
+
+def test_numbers_of_json_schema_have_all_their_digits(tmp_path: Path) -> None:
+    options = {"value.format": "json", "auto.register.schemas": "true"}
+    decimals = t.StructType(
+        [
+            t.StructField("a", t.DecimalType(38, 20)),
+            t.StructField("b", t.ArrayType(t.DecimalType(38, 20))),
+            t.StructField("c", t.MapType(t.StringType(), t.DecimalType(38, 20))),
+        ]
+    )
+    texts = ("123456789012345678.12345678901234567890", "0.1", "7", "-0.00000000000000000001")
+    for text in texts:
+        number = Decimal(text)
+        row = {"a": number, "b": [number], "c": [("k", number)]}
+        [found] = write(str(tmp_path), "t", decimals, [row], **options)
+        assert found is not None
+        read = json.loads(found[5:], parse_float=Decimal, parse_int=Decimal)
+        assert read == {"a": number, "b": [number], "c": {"k": number}}
+    floats = t.StructType([t.StructField("f", t.DoubleType())])
+    for value in (math.nan, math.inf):
+        with pytest.raises(Unencodable, match="JSON has no number"):
+            write(str(tmp_path), "f", floats, [{"f": value}], **options)
+
+
+def test_text_is_written_as_it_is_if_it_fits(tmp_path: Path) -> None:
+    limits = {"type": "object", "properties": {"a": {"type": "number", "maximum": 3}}}
+    Schemas(str(tmp_path)).register("j-value", Schema(json.dumps(limits), "JSON"))
+    text = '{"a" : 1.10, "b":[1e400, 0.12345678901234567890]}'
+    [found] = write(str(tmp_path), "j", t.StringType(), [text], value_format="json")
+    assert found is not None and found[5:] == text.encode()
+    for bad in ('{"a": 4}', '{"a": NaN}', '{"a": 1, "a": 2}', '{"a": 1} x', '"a"'):
+        with pytest.raises(Unencodable):
+            write(str(tmp_path), "j", t.StringType(), [bad], value_format="json")
