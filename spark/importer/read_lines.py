@@ -22,11 +22,11 @@ from pk.spark.text.csv_reader import (
     Dialect,
     FirstRow,
     first_row,
-    without_bom,
 )
 from pk.spark.text.csv_types import CsvColumns
 from pk.spark.text.json_inference import infer
 from pk.spark.text.json_reader import Field, JsonReader, load_all
+from pk.spark.text.lines import json_lines, without_bom
 
 LINE: Final = "_pk_line"
 """The column that has a JSON line as it is."""
@@ -93,18 +93,6 @@ class ReadJson:
             made = pa.RecordBatch.from_arrays([*columns, *line, *batch.columns[1:]], names)
             # What is null here was empty.
             yield made if not kept.null_count else made.filter(kept.is_valid())
-
-
-def json_lines(lines: Iterable[bytes], *, first: bool) -> list[bytes | None]:
-    """Lines without what ends them; an empty one is None. `first`: the first may begin a file."""
-    found: list[bytes | None] = []
-    for line in lines:
-        text = line.removesuffix(b"\r")
-        if first:
-            text = without_bom(text)
-            first = False
-        found.append(text if text.strip() else None)
-    return found
 
 
 @dataclass(frozen=True)

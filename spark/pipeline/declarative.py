@@ -45,7 +45,7 @@ from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pk.spark.pipeline.csv_files import csv_parser
+from pk.spark.pipeline.text_files import file_parser
 from pk.spark.text.json_columns import json_parser
 from pk.spark.text.json_writing import MICROSECONDS
 
@@ -141,12 +141,12 @@ def _relation(pipeline: Pipeline, places: Places, relation: Relation) -> str:
 
 
 def _parser(source: Relation) -> list[str]:
-    """What parses JSON or CSV, made outside of the view, in which Spark is not to be asked."""
+    """What parses values or files, made outside of the view, in which Spark is not to be asked."""
     if isinstance(source, TopicSource) and source.value == "json":
         made = f"json_parser(spark(), {' '.join((source.fields or '').split())!r})"
-    elif isinstance(source, FileSource) and source.format == "csv":
+    elif isinstance(source, FileSource) and source.format in ("csv", "json"):
         fields, options = " ".join((source.fields or "").split()), dict(source.options)
-        made = f"csv_parser(spark(), {fields!r}, {options!r})"
+        made = f"file_parser(spark(), {source.format!r}, {fields!r}, {options!r})"
     else:
         return []
     return [f"parse_{source.name} = {made}", "", ""]
@@ -183,13 +183,15 @@ def _topic(pipeline: Pipeline, source: TopicSource) -> list[str]:
 def _files(pipeline: Pipeline, places: Places, source: FileSource) -> list[str]:
     reader = "readStream" if source in pipeline.sources else "read"
     fields = " ".join((source.fields or "").split())
-    if source.format == "csv":
-        options = {"wholetext": "true", **text_options("csv", source.options)[0]}
+    if source.format in ("csv", "json"):
+        options = {"wholetext": "true", **text_options(source.format, source.options)[0]}
         return [
             f"    rows = spark().{reader}.format('text').options(**{options!r})",
             f"    rows = rows.load({places.url(source.files)!r})",
-            "    path, content = f.col('_metadata.file_path'), f.col('value').cast('binary')",
-            f"    rows = rows.select(f.inline(parse_{source.name}(path, content)))",
+            "    rows = rows.withColumnRenamed('value', '_pk_content')",
+            "    path, content = f.col('_metadata.file_path'), f.col('_pk_content').cast('binary')",
+            f"    rows = rows.select(f.inline(parse_{source.name}(path, content)), '*')",
+            "    rows = rows.drop('_pk_content')  # what is left names directories",
         ]
     return [
         f"    rows = spark().{reader}.format({source.format!r}).schema({fields!r})",

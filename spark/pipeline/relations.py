@@ -21,7 +21,6 @@ from pyspark.sql.types import StructType
 from pk.net.client.errors import ConfigError
 from pk.spark.errors import OptionError
 from pk.spark.pipeline import json_values
-from pk.spark.pipeline.csv_files import csv_files
 from pk.spark.pipeline.definition import (
     FileSource,
     JdbcSource,
@@ -35,6 +34,7 @@ from pk.spark.pipeline.document import Problem
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import has_bytes, source_options
 from pk.spark.pipeline.status import READ
+from pk.spark.pipeline.text_files import text_files
 from pk.spark.read.options import parse_options
 from pk.spark.reasons import jdbc_sentence, sentence
 from pk.spark.schemas.options import split_options
@@ -261,9 +261,11 @@ class Builder:
         where = self._places.url(source.files)
         spark, fields = self._spark, source.fields
         try:
-            if source.format == "csv":
+            if source.format in ("csv", "json"):
                 schema = None if fields is None else parse_fields(self._pipeline, source, fields)
-                return csv_files(spark, where, source.options, schema, stream=stream)
+                return text_files(
+                    spark, source.format, where, source.options, schema, stream=stream
+                )
             if fields is None and stream:
                 found = spark.read.format(source.format).options(**source.options).load(where)
                 schema = found.schema

@@ -20,6 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pk.spark.text.lines import without_bom
+
 ROW_BYTES_MAX: Final = 1 << 28
 """The longest row. It limits the memory that a quote without an end can take."""
 
@@ -101,11 +103,6 @@ def first_row(lines: Iterable[bytes], dialect: Dialect) -> FirstRow | None:
     if begun:
         raise BadCsv(1, _OPEN)
     return None
-
-
-def without_bom(line: bytes) -> bytes:
-    """A file's first line without the mark that it is UTF-8."""
-    return line.removeprefix(codecs.BOM_UTF8)
 
 
 class CsvReader:

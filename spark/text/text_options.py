@@ -17,8 +17,11 @@ _LISTING: Final = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "m
 
 _CSV: Final = ("delimiter", "header", "encoding", "nullvalue")
 _SYNONYMS: Final = {"sep": "delimiter", "charset": "encoding"}
-_AS_IT_IS: Final = {"mode": "failfast", "multiline": "true"}
-"""Options of Spark's readers with the value that always holds here."""
+_AS_IT_IS: Final = {
+    "csv": {"mode": "failfast", "multiline": "true"},
+    "json": {"mode": "failfast", "multiline": "false", "encoding": "utf-8"},
+}
+"""By format, options of Spark's readers with the value that always holds here."""
 
 
 def text_options(kind: str, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -31,7 +34,7 @@ def text_options(kind: str, given: Mapping[str, str]) -> tuple[dict[str, str], d
         key = _SYNONYMS.get(name.lower(), name.lower())
         if key in known:
             (listing if key in _LISTING else own)[key] = value
-        elif _AS_IT_IS.get(key) != value.lower():
+        elif _AS_IT_IS.get(kind, {}).get(key) != value.lower():
             shown = ", ".join(known)
             raise OptionError(f"{kind} has no option {name}={value}; it has {shown}")
     if kind == "csv":

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +23,13 @@ from clients.pk_broker import PkBroker, pk_command, pk_environment
 from confluent_kafka import Consumer, TopicPartition
 from pipeline_examples import (
     EXAMPLES,
-    Record,
-    append,
-    committed,
     counts_of,
     data,
     duckdb,
     good_orders,
 )
+from pipeline_world import World
 
-from pk.spark.pipeline.check import check_in
 from pk.spark.pipeline.definition import Pipeline, WrongPipeline, parse_pipeline
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.run import PipelineFailed, RunOptions, run_pipeline, settings
@@ -64,44 +61,6 @@ def spark() -> Iterator[SparkSession]:
     conf = settings(parse_pipeline(EMPTY, "p.toml")) | {"spark.sql.shuffle.partitions": "2"}
     with launch(cores=2, conf=conf, jars=[str(sqlite_driver())]) as own:
         yield own.session()
-
-
-class World:
-    """A broker of its own, whose topics have the names that the examples say, and a directory."""
-
-    def __init__(self, bootstrap: str, spark: SparkSession, directory: Path) -> None:
-        self.bootstrap = bootstrap
-        self.spark = spark
-        self.directory = directory
-
-    def topic(self, name: str, values: Iterable[str | bytes] = (), partitions: int = 2) -> None:
-        append(self.bootstrap, name, values, partitions)
-
-    def committed(self, topic: str) -> list[Record]:
-        return committed(self.bootstrap, topic)
-
-    def rows(self, topic: str) -> list[dict[str, Any]]:
-        return [json.loads(value or b"null") for _, value, _ in self.committed(topic)]
-
-    def pipeline(self, text: str, file: str = "p.toml") -> Pipeline:
-        path = self.directory / file
-        path.write_text(text)
-        return parse_pipeline(text, str(path))
-
-    def run(self, pipeline: Pipeline, *, once: bool = True) -> Status:
-        options = RunOptions({"kafka.bootstrap.servers": self.bootstrap}, once=once)
-        return run_pipeline(pipeline, options, self.spark).status
-
-    def check(self, pipeline: Pipeline) -> dict[str, str]:
-        kafka = {"kafka.bootstrap.servers": self.bootstrap}
-        return {each.name: each.columns for each in check_in(self.spark, pipeline, kafka)}
-
-    def example(self, name: str) -> Pipeline:
-        """An example, with the data beside it."""
-        if not (self.directory / "data").exists():
-            shutil.copytree(EXAMPLES / "data", self.directory / "data")
-        text = (EXAMPLES / f"{name}.toml").read_text()
-        return self.pipeline(text, f"{name}.toml")
 
 
 @pytest.fixture
@@ -337,21 +296,38 @@ def test_what_passes_is_exact_and_what_cannot_be_is_a_dead_letter(world: World) 
     assert sorted(v.decode() for _, v, _ in world.committed("dead") if v is not None) == sorted(bad)
 
 
-def test_csv_files_arrive_as_they_are_or_stop_the_pipeline(world: World) -> None:
+FILES = {
+    "csv": (
+        'id,text,price\n1,"said ""hi"",\n twice",1.10\n2,"",\n',
+        "id,text,price\n3,three,1.00\n4,four,1.005\n",
+        r"b\.csv, line 3: price is not DECIMAL\(12,2\): 1.005",
+    ),
+    "json": (
+        '{"id": 1, "text": "said \\"hi\\",\\n twice", "price": 1.10}\r\n\n{"id": 2, "text": ""}',
+        '{"id": 3, "price": 1.00}\n{"id": 4, "price": 1.005}\n',
+        r"b\.json, line 2: price is not DECIMAL\(12,2\): 1.005",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_files_arrive_as_they_are_or_stop_the_pipeline(world: World, kind: str) -> None:
+    good, bad, said = FILES[kind]
     folder = world.directory / "in" / "hour=05"
     folder.mkdir(parents=True)
-    (folder / "a.csv").write_text('id,text,price\n1,"said ""hi"",\n twice",1.10\n2,"",\n')
+    (folder / f"a.{kind}").write_bytes(good.encode())
     world.topic("good")
-    text = """
+    text = f"""
         name = "p"
         checkpoint = "cp"
         [[source]]
         name = "rows"
         files = "in"
-        format = "csv"
+        format = "{kind}"
         fields = "id BIGINT, text STRING, price DECIMAL(12,2)"
         [[sink]]
         from = "rows"
+        name = "out"
         topic = "good"
     """
     pipeline = world.pipeline(text)
@@ -361,15 +337,19 @@ def test_csv_files_arrive_as_they_are_or_stop_the_pipeline(world: World) -> None
         (1, 'said "hi",\n twice', 1.1),
         (2, "", None),
     ]
-    (folder / "b.csv").write_text("id,text,price\n3,three,1.00\n4,four,1.005\n")
-    with pytest.raises(
-        PipelineFailed, match=r"b\.csv, line 3: price is not DECIMAL\(12,2\): 1.005"
-    ):
+    assert all("hour" in row for row in rows)
+    (folder / f"b.{kind}").write_text(bad)
+    with pytest.raises(PipelineFailed, match=said):
         world.run(pipeline)
     assert len(world.rows("good")) == 2
-    wrong = text.replace('format = "csv"', 'format = "csv"\noptions = { escape = "x" }')
-    with pytest.raises(WrongPipeline, match="csv has no option escape=x"):
-        world.check(world.pipeline(wrong))
+    for option in ('escape = "x"', *(["multiLine = true"] if kind == "json" else [])):
+        wrong = text.replace(f'"{kind}"', f'"{kind}"\noptions = {{ {option} }}')
+        with pytest.raises(WrongPipeline, match=f"{kind} has no option"):
+            world.check(world.pipeline(wrong))
+    if kind == "json":
+        (folder / f"b.{kind}").unlink()
+        found = world.check(world.pipeline(re.sub("fields = .*", "", text)))
+        assert found["rows"] == "id bigint, price double, text string, hour int"
 
 
 def test_a_new_field_appears_in_a_delta_table_and_a_wrong_one_follows_on_error(

@@ -1,0 +1,57 @@
+"""Where the pipelines of a test run: topics, a directory, a Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_examples import EXAMPLES, Record, append, committed
+
+from pk.spark.pipeline.check import check_in
+from pk.spark.pipeline.definition import Pipeline, parse_pipeline
+from pk.spark.pipeline.run import RunOptions, run_pipeline
+from pk.spark.pipeline.status import Status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class World:
+    """A broker of its own, whose topics have the names that the examples say, and a directory."""
+
+    def __init__(self, bootstrap: str, spark: SparkSession, directory: Path) -> None:
+        self.bootstrap = bootstrap
+        self.spark = spark
+        self.directory = directory
+
+    def topic(self, name: str, values: Iterable[str | bytes] = (), partitions: int = 2) -> None:
+        append(self.bootstrap, name, values, partitions)
+
+    def committed(self, topic: str) -> list[Record]:
+        return committed(self.bootstrap, topic)
+
+    def rows(self, topic: str) -> list[dict[str, Any]]:
+        return [json.loads(value or b"null") for _, value, _ in self.committed(topic)]
+
+    def pipeline(self, text: str, file: str = "p.toml") -> Pipeline:
+        path = self.directory / file
+        path.write_text(text)
+        return parse_pipeline(text, str(path))
+
+    def run(self, pipeline: Pipeline, *, once: bool = True) -> Status:
+        options = RunOptions({"kafka.bootstrap.servers": self.bootstrap}, once=once)
+        return run_pipeline(pipeline, options, self.spark).status
+
+    def check(self, pipeline: Pipeline) -> dict[str, str]:
+        kafka = {"kafka.bootstrap.servers": self.bootstrap}
+        return {each.name: each.columns for each in check_in(self.spark, pipeline, kafka)}
+
+    def example(self, name: str) -> Pipeline:
+        """An example, with the data beside it."""
+        if not (self.directory / "data").exists():
+            shutil.copytree(EXAMPLES / "data", self.directory / "data")
+        text = (EXAMPLES / f"{name}.toml").read_text()
+        return self.pipeline(text, f"{name}.toml")
