@@ -248,7 +248,7 @@ class Pipeline:
     group: str
     on_error: OnError = "stop"
     dead_letters: str | None = None
-    """The topic for what does not parse, with on_error = "dlq"."""
+    """The topic for records that fail, with on_error = "dlq"."""
 
     schema: Schema = "evolve"
     every: str | None = None
@@ -506,8 +506,8 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
         if not found:
             table.wrong(None, f"a pipeline needs at least one {what}")
     _check_names(table, pipeline)
-    if on_error != "stop" and not any(s.may_fail for s in pipeline.topics):
-        table.wrong("on_error", 'on_error has no effect without a topic whose value = "json"')
+    if on_error != "stop" and not pipeline.topics:
+        table.wrong("on_error", "on_error has no effect without a source that is a topic")
     sinks = (s for s in pipeline.sinks if isinstance(s, TopicSink))
     if pipeline.registry and not any(each.formats for each in (*pipeline.topics, *sinks)):
         table.wrong("schema_registry", f"no source or sink has keys or values in {_FORMATS}")

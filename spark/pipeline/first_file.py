@@ -149,7 +149,7 @@ on_error = "dlq"
 dead_letters = "{topic}-dead-letters"\
 """
 _NO_ERRORS: Final = """\
-# on_error = "dlq"  # for sources with value = "json"
+# on_error = "dlq"
 # dead_letters = "{topic}-dead-letters"\
 """
 
@@ -160,7 +160,8 @@ _FILE: Final = '''\
 name = "{name}"
 # What was read and written, so that the next run goes on there. Without it the pipeline begins again.
 checkpoint = "{name}.checkpoint"
-# What to do with records that do not parse: stop, skip, or dlq, which writes them to a topic of dead letters.
+# What to do with records that do not parse, or with which a step fails: stop, skip, or dlq, which writes them to
+# a topic of dead letters.
 {errors}
 # Fields that are new in JSON values: evolve takes them over, fixed leaves them out.
 schema = "evolve"

@@ -1,7 +1,7 @@
 """Where a pipeline keeps what: paths in its file are relative to the file's directory.
 
 CHECKPOINT/sinks/NAME     Spark's checkpoint of the query that feeds a sink
-CHECKPOINT/pk/            what pk itself remembers: schemas, status, spools of changes
+CHECKPOINT/pk/            what pk itself remembers: schemas, status, failed records, spools
 """
 
 from pathlib import Path
@@ -20,6 +20,7 @@ class Places:
         self.own = self.checkpoint / "pk"
         self.schemas = self.own / "schemas.json"
         self.versions = self.own / "versions.json"
+        self.failed_records = self.own / "failed-records.json"
         self.identity = self.own / "pipeline.json"
         self.status = self.own / "status.json"
         self.lock = self.own / "lock"

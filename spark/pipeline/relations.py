@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from pk.net.client.errors import ConfigError
 from pk.spark.errors import OptionError
 from pk.spark.pipeline import json_values
+from pk.spark.pipeline.dead_letters import letters, size_limit
 from pk.spark.pipeline.definition import (
     FileSource,
     JdbcSource,
@@ -31,8 +32,10 @@ from pk.spark.pipeline.definition import (
     WrongPipeline,
 )
 from pk.spark.pipeline.document import Problem
+from pk.spark.pipeline.failed_records import FailedRecord
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import has_bytes, source_options
+from pk.spark.pipeline.row_filters import is_one_of
 from pk.spark.pipeline.status import READ
 from pk.spark.pipeline.text_files import text_files
 from pk.spark.read.options import parse_options
@@ -42,10 +45,6 @@ from pk.spark.text.json_columns import json_parser
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-HEADER: Final = "__pk.errors."
-"""What the names of a dead letter's headers begin with, as those of Kafka Streams begin with
-`__streams.errors.`"""
 
 _POSITION: Final = re.compile(r"line (\d+),? pos (\d+)")
 _JSON: Final = "_pk_json"
@@ -82,6 +81,9 @@ class Builder:
         kafka: Mapping[str, str],
         schemas: Mapping[str, StructType],
         versions: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        without: Sequence[FailedRecord] = (),
+        records: "Mapping[str, DataFrame] | None" = None,
     ) -> None:
         self._spark = spark
         self._pipeline = pipeline
@@ -95,6 +97,12 @@ class Builder:
 
         self._versions = versions or {}
         """By source, the options that say which version of its schema it is read with."""
+
+        self._without = without
+        """Records that are left out, because a step fails with them."""
+
+        self._records = records or {}
+        """By source, the records of a batch, in place of the stream."""
 
         self._built = Relations()
 
@@ -169,11 +177,17 @@ class Builder:
         options = {name.lower(): value for name, value in source.options.items()}
         headers = options.get("includeheaders", "false") == "true"
         dead = self._pipeline.on_error == "dlq" and source.may_fail
-        reader = self._spark.readStream.format("pk").options(**given)
-        reader = reader.option("startingOffsets", source.start)
-        raw = reader.option("includeHeaders", str(headers or dead).lower()).load()
-        # Offsets would count the marks of transactions, and what compaction removed.
-        raw = raw.observe(f"{READ}{source.name}", f.count(f.lit(1)).alias("records"))
+        if source.name in self._records:
+            raw = self._records[source.name]
+        else:
+            reader = self._spark.readStream.format("pk").options(**given)
+            reader = reader.option("startingOffsets", source.start)
+            raw = reader.option("includeHeaders", str(headers or dead).lower()).load()
+            # Offsets would count the marks of transactions, and what compaction removed.
+            raw = raw.observe(f"{READ}{source.name}", f.count(f.lit(1)).alias("records"))
+        left_out = [each for each in self._without if each.topic == source.topic]
+        if left_out:
+            raw = raw.where(~is_one_of(left_out))
         columns = {name: f.col(name) for name in _RECORD}
         if headers:
             columns["headers"] = f.col("headers")
@@ -222,8 +236,8 @@ class Builder:
             raised = json_values.raise_bad_record(why)
             return raw.where(f.when(bad, raised).otherwise(f.lit(True)))
         if self._pipeline.on_error == "dlq":
-            letters = self._letters(source, raw.where(bad), why)
-            self._built.dead_letters[source.name] = letters.observe(
+            found_bad = self._letters(source, raw.where(bad), why)
+            self._built.dead_letters[source.name] = found_bad.observe(
                 f"dead_letters_{source.name}", f.count(f.lit(1)).alias("records")
             )
             return raw.where(~bad)
@@ -239,23 +253,8 @@ class Builder:
         if source.format is not None:
             kept = has_bytes(self._pipeline, source)
             value = f.col("value_bytes") if kept else f.col("value_error")["bytes"]
-        says = {
-            "pipeline": f.lit(self._pipeline.name),
-            "topic": f.col("topic"),
-            "partition": f.col("partition").cast("string"),
-            "offset": f.col("offset").cast("string"),
-            "message": why,
-        }
-        more = f.array(
-            *(
-                f.struct(f.lit(HEADER + name).alias("key"), f.encode(text, "utf-8").alias("value"))
-                for name, text in says.items()
-            )
-        )
-        nothing = f.array().cast("array<struct<key:string,value:binary>>")
-        headers = f.concat(f.coalesce(f.col("headers"), nothing), more)
-        topic = f.lit(self._pipeline.dead_letters).alias("topic")
-        return raw.select(key.alias("key"), value.alias("value"), headers.alias("headers"), topic)
+        says = {"pipeline": f.lit(self._pipeline.name), "message": why}
+        return letters(raw, self._pipeline.dead_letters, key, value, says, size_limit(self._kafka))
 
     def _files(self, source: FileSource, stream: bool) -> "DataFrame":
         where = self._places.url(source.files)

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -19,6 +19,7 @@ from pk.spark.errors import SparkFailed
 from pk.spark.pipeline.atomic_json import write_json
 from pk.spark.pipeline.checkpoints import last_batch
 from pk.spark.pipeline.definition import JdbcSource, Pipeline
+from pk.spark.pipeline.failed_records import FailedRecord, FailedRecords
 from pk.spark.pipeline.group_offsets import GroupOffsets
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import Lock, Status, StatusFile, rows_of
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
+    from pk.spark.pipeline.fields import Fields
+    from pk.spark.pipeline.relations import Relations
     from pk.spark.pipeline.sinks import Query
 
 _POLL_S: Final = 0.2
@@ -43,12 +46,22 @@ _CONNECT_BACK: Final = "Python worker failed to connect back"
 """Spark gives the process of a stream's reader ten seconds to start, which a busy machine may not
 have."""
 
+_GOES_ON: Final = "on_error = 'skip' or 'dlq' goes on without it"
 _CONNECT_ATTEMPTS: Final = 6
 _GROWN_ATTEMPTS: Final = 6
 
 
 class PipelineFailed(SparkFailed):
     """A pipeline ended because a record, a step or a sink failed."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """Why queries ended."""
+
+    said: str
+    query: "Query | None" = None
+    """The one that failed; None if it did not start."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +225,7 @@ class _Run:
         self._seen: dict[str, int] = {}
         """The last batch of each query whose report was taken over."""
 
+        self._failed = FailedRecords(places.failed_records)
         self._connects = 0
         self._grown = 0
         self._written = 0.0
@@ -240,7 +254,10 @@ class _Run:
                 failure = self._round(spark, schemas, watchers)
                 if failure is None:
                     return self._asked
-                schemas = self._after(failure, spark, schemas, fields)
+                found = self._after(failure, spark, schemas, fields)
+                if found is None:
+                    return True
+                schemas = found
         finally:
             for watcher in watchers:
                 watcher.stop()
@@ -265,7 +282,7 @@ class _Run:
         spark: "SparkSession",
         schemas: Mapping[str, "StructType"],
         watchers: list["_Watcher"],
-    ) -> str | None:
+    ) -> _Failure | None:
         """Runs the queries until they end; why one failed."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -279,8 +296,15 @@ class _Run:
         versions = RegistryVersions(self._pipeline, self._places, kafka)
         chosen = versions.options()
         versions.remember()
-        builder = Builder(spark, self._pipeline, self._places, kafka, schemas, chosen)
-        planned = queries(self._pipeline, self._places, builder.build(), kafka)
+
+        def built(without: Sequence[FailedRecord] = ()) -> "Relations":
+            given = (spark, self._pipeline, self._places, kafka, schemas, chosen)
+            return Builder(*given, without=without).build()
+
+        names = [sink.name for sink in self._pipeline.sinks]
+        own = {name: built(without) for name in names if (without := self._failed.of(name))}
+        planned = queries(self._pipeline, self._places, built(), kafka, own)
+        self._write_letters(spark, planned)
         complete_shared_variables(spark)
         running: dict[str, StreamingQuery] = {}
         once = self._options.once
@@ -292,7 +316,7 @@ class _Run:
             self._status.write("running")
             return self._watch(planned, running, watchers)
         except (PySparkException, Py4JError) as e:
-            return str(e)  # now: a Java exception's text is still in its JVM
+            return _Failure(str(e))  # now: a Java exception's text is still in its JVM
         finally:
             for query in running.values():
                 if not self._killed and query.isActive:
@@ -307,7 +331,7 @@ class _Run:
         planned: list["Query"],
         running: Mapping[str, "StreamingQuery"],
         watchers: list["_Watcher"],
-    ) -> str | None:
+    ) -> _Failure | None:
         from pk.spark.pipeline.shared_variables import HAS_GROWN, has_grown
 
         while True:
@@ -318,9 +342,10 @@ class _Run:
                     continue
                 error = query.exception()
                 if error is not None:
-                    return HAS_GROWN if has_grown(error) else str(error)
+                    said = HAS_GROWN if has_grown(error) else str(error)
+                    return _Failure(said, next(each for each in planned if each.name == name))
                 if not self._options.once:
-                    return f"the query {name} ended"
+                    return _Failure(f"the query {name} ended")
             if not active:
                 return None
             if self._asked:
@@ -376,40 +401,103 @@ class _Run:
 
     def _after(
         self,
-        failure: str,
+        failure: _Failure,
         spark: "SparkSession",
-        schemas: Mapping[str, "StructType"],
-        fields: Any,
-    ) -> dict[str, "StructType"]:
-        """The schemas with which to start again. Raises PipelineFailed if that would not help."""
+        schemas: "Mapping[str, StructType]",
+        fields: "Fields",
+    ) -> "dict[str, StructType] | None":
+        """The schemas with which to start again; None if it was asked to stop meanwhile. Raises
+        PipelineFailed if that would not help."""
         from pk.spark.pipeline import json_values
+        from pk.spark.pipeline.failed_steps import is_of_values
         from pk.spark.pipeline.registry_sources import is_new_version
         from pk.spark.pipeline.shared_variables import HAS_GROWN
 
         if self._killed:
             raise KeyboardInterrupt
-        if is_new_version(failure):
+        said = failure.said
+        if is_new_version(said):
             return dict(schemas)
-        new = json_values.said_new_fields(failure)
+        new = json_values.said_new_fields(said)
         if new is not None:
             name, seen = new
             [source] = [s for s in self._pipeline.topics if s.name == name]
             found = {**schemas, name: fields.widen(spark, schemas[name], source, seen)}
             fields.remember(found)
             return found
-        bad = json_values.said_bad_record(failure)
+        bad = json_values.said_bad_record(said)
         if bad is not None:
-            raise PipelineFailed(
-                f"a record does not parse: {bad}; on_error = 'skip' or 'dlq' goes on without it"
-            )
-        if _CONNECT_BACK in failure and self._connects < _CONNECT_ATTEMPTS:
+            raise PipelineFailed(f"a record does not parse: {bad}; {_GOES_ON}")
+        if _CONNECT_BACK in said and self._connects < _CONNECT_ATTEMPTS:
             self._connects += 1
             return dict(schemas)
-        if failure == HAS_GROWN and self._grown < _GROWN_ATTEMPTS:
+        if said == HAS_GROWN and self._grown < _GROWN_ATTEMPTS:
             self._grown += 1
-            self._options.say(f"{failure}; it starts again from its checkpoint.")
+            self._options.say(f"{said}; it starts again from its checkpoint.")
             return dict(schemas)
-        raise PipelineFailed(reason(failure))
+        if failure.query is not None and failure.query.sink is not None and is_of_values(said):
+            return self._without_failing(failure.query, said, spark, schemas, fields)
+        raise PipelineFailed(reason(said))
+
+    def _without_failing(
+        self,
+        query: "Query",
+        said: str,
+        spark: "SparkSession",
+        schemas: "Mapping[str, StructType]",
+        fields: "Fields",
+    ) -> "dict[str, StructType] | None":
+        """Finds the records with which a step fails, and leaves them out from here on, as
+        `on_error` says. Raises PipelineFailed if there are none, or if it says stop."""
+        from pk.spark.pipeline.failed_steps import MOST, Interrupted, Search, Unsearchable
+        from pk.spark.pipeline.registry_sources import RegistryVersions
+
+        pipeline, kafka = self._pipeline, self._options.kafka
+        versions = RegistryVersions(pipeline, self._places, kafka).options()
+        search = Search(
+            spark, pipeline, self._places, kafka, schemas, versions, lambda: self._asked
+        )
+        stops = pipeline.on_error == "stop"
+        if not stops:
+            self._options.say(
+                f"{query.name}: {reason(said)}. The batch runs again in parts, to find the records."
+            )
+        try:
+            batch, found, other = search.find(
+                query, self._failed.of(query.name), 1 if stops else MOST + 1
+            )
+        except Interrupted:
+            return None
+        except Unsearchable as e:
+            raise PipelineFailed(f"{reason(said)}; with which record is unknown: {e}") from e
+        if other is not None:
+            return self._after(_Failure(other), spark, schemas, fields)
+        if not found:
+            why = "no record of the batch fails by itself"
+            raise PipelineFailed(f"{reason(said)}; {why}")
+        if stops:
+            [first] = found
+            raise PipelineFailed(f"a step fails: {first.place}: {first.why}; {_GOES_ON}")
+        if len(found) > MOST:
+            raise PipelineFailed(
+                f"a step fails with more than {MOST:,} records of a batch, the first of them"
+                f" {found[0].place}: {found[0].why}"
+            )
+        self._failed.add(query.name, batch, found)
+        if pipeline.on_error == "skip":
+            self._failed.written(query.name)
+        self._status.dead_letters += len(found)
+        return dict(schemas)
+
+    def _write_letters(self, spark: "SparkSession", planned: list["Query"]) -> None:
+        """Makes sure that the failed records are in the topic of dead letters before their batch is
+        done without them."""
+        from pk.spark.pipeline.failed_steps import StepLetters
+
+        if self._pipeline.on_error == "dlq":
+            given = (spark, self._pipeline, self._places, self._options.kafka, self._identity)
+            for query in planned:
+                StepLetters(*given).write(query, self._failed)
 
 
 def _batch(query: "StreamingQuery") -> int | None:

@@ -62,12 +62,18 @@ class Query:
 
 
 def queries(
-    pipeline: Pipeline, places: Places, relations: Relations, kafka: Mapping[str, str]
+    pipeline: Pipeline,
+    places: Places,
+    shared: Relations,
+    kafka: Mapping[str, str],
+    own: Mapping[str, Relations] | None = None,
 ) -> list[Query]:
-    """What is to run. Raises WrongPipeline, also if a sink's target cannot be written."""
-    waiting = dict(relations.dead_letters)
+    """What is to run. `own` has, by sink, the relations of a query that leaves records out. Raises
+    WrongPipeline, also if a sink's target cannot be written."""
+    waiting = set(shared.dead_letters)
     found: list[Query] = []
     for sink in pipeline.sinks:
+        relations = (own or {}).get(sink.name, shared)
         frame = relations.frames[sink.source]
         uses = relations.uses[sink.source]
         if not frame.isStreaming:
@@ -76,19 +82,21 @@ def queries(
         check_target(pipeline, places, sink, frame)
         if isinstance(sink, TopicSink):
             try:
-                options = _topic_options(pipeline, kafka, sink)
+                options = topic_options(pipeline, kafka, sink)
                 parse_sink_options(split_options(options, sink=True)[0])
             except (OptionError, ConfigError) as e:
                 raise pipeline.problem((*sink.path, "options"), str(e)) from e
-            frame = _records(pipeline, sink, frame)
+            frame = records(pipeline, sink, frame)
             check_encoders(pipeline, sink, options, frame.schema)
             # Complete takes no rows that are not aggregated, and a schema only those that it is of.
             if sink.mode != "complete" and not sink.formats:
-                for name in sorted(uses & waiting.keys()):
-                    frame = frame.unionByName(waiting.pop(name), allowMissingColumns=True)
+                for name in sorted(uses & waiting):
+                    waiting.remove(name)
+                    letters = relations.dead_letters[name]
+                    frame = frame.unionByName(letters, allowMissingColumns=True)
         found.append(Query(sink.name, frame, sink.mode, uses, sink))
     if waiting:
-        frames = list(waiting.values())
+        frames = [shared.dead_letters[name] for name in sorted(waiting)]
         letters = frames[0]
         for other in frames[1:]:
             letters = letters.unionByName(other)
@@ -96,7 +104,7 @@ def queries(
     return found
 
 
-def _records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFrame":
+def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFrame":
     """The rows as records of the topic."""
     columns = {
         name: f.col(name) for name in ("key", "headers", "partition") if name in frame.columns
@@ -164,14 +172,14 @@ def start(
         writer = writer.trigger(processingTime=pipeline.every)
     sink = query.sink
     if sink is None or isinstance(sink, TopicSink):
-        topic_options = _topic_options(pipeline, kafka, sink)
+        options = topic_options(pipeline, kafka, sink)
         if query.mode == "append":
-            return writer.format("pk").options(**topic_options).start()
+            return writer.format("pk").options(**options).start()
         # Spark's Python sinks take only what is appended, so each batch is a job; known by its
         # number, it is exact too.
         staging = {"stagingLocation": str(places.query(query.name) / "pk-staging")}
-        known = {**staging, **topic_options, "queryId": f"{identity}-{query.name}"}
-        return writer.foreachBatch(partial(_write_batch, known)).start()
+        known = {**staging, **options, "queryId": f"{identity}-{query.name}"}
+        return writer.foreachBatch(partial(write_batch, known)).start()
     if isinstance(sink, ParquetSink) and scheme(sink.parquet) is not None:
         # Spark's own sink, for file systems on which a rename is no single step; its list of files
         # is for Spark's readers.
@@ -179,12 +187,14 @@ def start(
     return writer.foreachBatch(_writer(places, sink, f"{identity}-{query.name}")).start()
 
 
-def _write_batch(options: Mapping[str, str], frame: "DataFrame", batch: int) -> None:
+def write_batch(options: Mapping[str, str], frame: "DataFrame", batch: int) -> None:
+    """Writes rows to topics, unless the batch of this number was written. Raises
+    PySparkException."""
     writer = frame.write.format("pk").options(**options)
     writer.option("batchId", str(batch)).mode("append").save()
 
 
-def _topic_options(
+def topic_options(
     pipeline: Pipeline, kafka: Mapping[str, str], sink: TopicSink | None
 ) -> dict[str, str]:
     """The options of a topic's sink: those of all topics that a producer has too, and its own."""

@@ -50,7 +50,7 @@ class Status(TypedDict):
     started_ms: int
     updated_ms: int
     dead_letters: int
-    """Records that did not parse, in this run: with on_error = "skip" those left out."""
+    """Records that failed, in this run: with on_error = "skip" those left out."""
 
     queries: list[QueryStatus]
 

@@ -55,5 +55,5 @@ def _progress(status: "Status") -> str:
     if lags:
         said += f", lag {sum(lags):,}"
     if status["dead_letters"]:
-        said += f", {count(status['dead_letters'], 'record')} that did not parse"
+        said += f", {count(status['dead_letters'], 'record')} left out"
     return f"{said}; Ctrl-C stops."

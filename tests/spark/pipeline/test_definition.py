@@ -104,7 +104,6 @@ def test_a_file_becomes_a_pipeline() -> None:
         ('"dead"', '"de ad"', "4:1: 'de ad' is not a name of a topic"),
         ('topic = "orders"', 'topik = "orders"', "10:1: a [[source]] needs one of topic, files or jdbc"),
         ('value = "json"', 'valu = "json"', "13:1: valu is not a key of a [[source]] of this kind; did you mean value?"),
-        ('value = "json"', 'value = "bytes"', "3:1: on_error has no effect without a topic"),
         ('column = "timestamp", ', "", "14:1: column is missing: the column that has the time"),
         ("maxOffsetsPerTrigger = 100", "max = [1]", "15:13: max must be a text, a number or true or false, is an array"),
         ('changes = ["at", "id"]', "", "17:1: changes is missing: columns that grow"),

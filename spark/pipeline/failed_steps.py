@@ -1,0 +1,288 @@
+"""What becomes of the records with which a step fails, as a cast or a division does.
+
+Spark says that a batch failed, not with which record. So the records of the batch are read once
+more and run through the same steps in parts, until those are found that fail by themselves. Nothing
+of this runs while batches succeed.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+from pyspark.storagelevel import StorageLevel
+
+from pk.spark.pipeline import json_values
+from pk.spark.pipeline.checkpoints import planned
+from pk.spark.pipeline.dead_letters import letters, size_limit
+from pk.spark.pipeline.definition import Pipeline, TopicSink, TopicSource, WrongPipeline
+from pk.spark.pipeline.failed_records import FailedRecord, FailedRecords
+from pk.spark.pipeline.halving import failing
+from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.registry_sources import source_options
+from pk.spark.pipeline.relations import Builder
+from pk.spark.pipeline.row_filters import is_in_ranges, is_one_of
+from pk.spark.pipeline.sinks import Query, records, topic_options, write_batch
+from pk.spark.read.ranges import OffsetRange
+from pk.spark.reasons import reason
+from pk.spark.schemas.options import split_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+MOST: Final = 1_000
+"""More records of one batch than this are not left out: then the step is wrong, not the records."""
+
+_OF_VALUES: Final = re.compile(
+    # Classes of SQL: data, calls of functions, what a query raises; Spark has formats under syntax.
+    r"SQLSTATE: (?:2[0-9]|38|39|42|P0)"
+    r"|PythonException|Traceback \(most recent call last\)"
+    r"|java\.lang\.\w*(?:Arithmetic|Argument|NumberFormat|Bounds)Exception"
+    r"|java\.time\.\w+\.?\w*Exception"
+)
+_NOT_OF_VALUES: Final = re.compile(
+    r"\bpk\.(?:core|net|spark)\.[\w.]+: |OutOfMemoryError|MemoryError"  # errors of pk's own
+    r"|OSError|No space left"
+)
+_OF_STREAMS: Final = frozenset(
+    (
+        *("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"),
+        *("subscribe", "includeheaders", "schema.on.new.version"),
+    )
+)
+"""Options that say which records a stream reads, and when; here it is said otherwise."""
+
+_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+
+
+class Interrupted(Exception):
+    """The search was asked to end."""
+
+
+class Unsearchable(Exception):
+    """The records of the batch cannot run by themselves; the message says why."""
+
+
+class Found(NamedTuple):
+    """What a search found."""
+
+    batch: list[OffsetRange]
+    records: list[FailedRecord]
+    other: str | None = None
+    """Why the batch fails before its steps have a say: a schema that is to grow first."""
+
+
+def is_of_values(failure: str) -> bool:
+    """Whether a failure may be one of a record's values, not of a place that Spark reads or
+    writes."""
+    return _OF_VALUES.search(failure) is not None and _NOT_OF_VALUES.search(failure) is None
+
+
+class Search:
+    """Looks for the failing records of a query's newest batch."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        pipeline: Pipeline,
+        places: Places,
+        kafka: Mapping[str, str],
+        schemas: "Mapping[str, StructType]",
+        versions: Mapping[str, Mapping[str, str]],
+        asked: Callable[[], bool],
+    ) -> None:
+        """`asked` says whether the pipeline is to stop."""
+        self._spark = spark
+        self._pipeline = pipeline
+        self._places = places
+        self._kafka = kafka
+        self._schemas = schemas
+        self._versions = versions
+        self._asked = asked
+
+    def find(self, query: Query, left_out: Sequence[FailedRecord], most: int) -> Found:
+        """The failing records; none if only several together fail, or those of batches before.
+        Raises Interrupted, Unsearchable."""
+        sources = [s for s in self._pipeline.topics if s.name in query.sources]
+        if len(sources) < len([s for s in self._pipeline.sources if s.name in query.sources]):
+            raise Unsearchable("it also reads a stream of files or of a database")
+        batch = self._batch(query, sources)
+        kept: dict[str, DataFrame] = {}
+        # An adaptive plan may leave out what there are no rows for, and with it its failure.
+        adaptive = self._spark.conf.get(_ADAPTIVE)
+        self._spark.conf.set(_ADAPTIVE, "false")
+        try:
+            for source in sources:
+                read = read_ranges(self._spark, self._options(source), _of(batch, source.topic))
+                kept[source.name] = read.persist(StorageLevel.DISK_ONLY)
+            return self._find(query, kept, batch, left_out, most)
+        except (PySparkException, Py4JJavaError, WrongPipeline) as e:
+            raise Unsearchable(reason(e)) from e
+        finally:
+            self._spark.conf.set(_ADAPTIVE, adaptive or "true")
+            for frame in kept.values():
+                frame.unpersist()
+
+    def _find(
+        self,
+        query: Query,
+        kept: "Mapping[str, DataFrame]",
+        batch: list[OffsetRange],
+        left_out: Sequence[FailedRecord],
+        most: int,
+    ) -> Found:
+        def fails(part: Sequence[OffsetRange]) -> str | None:
+            if self._asked():
+                raise Interrupted
+            chosen = {name: each.where(is_in_ranges(part)) for name, each in kept.items()}
+            rows = self._rows(query, chosen, left_out)
+            try:
+                rows.write.format("noop").mode("overwrite").save()
+            except (PySparkException, Py4JJavaError) as e:
+                said = str(e)
+                if json_values.said_new_fields(said) or not is_of_values(said):
+                    raise _Other(said) from e
+                return json_values.said_bad_record(said) or reason(said)
+            return None
+
+        try:
+            said = fails(batch)
+            # What fails without records too, such as a table, is not one of them.
+            alone = said is not None and fails([]) is None
+            found = failing(batch, said, fails, most) if said is not None and alone else []
+        except _Other as e:
+            return Found(batch, [], str(e))
+        named = [FailedRecord(r.topic, r.partition, r.begin, why) for r, why in found]
+        return Found(batch, named)
+
+    def _rows(
+        self, query: Query, chosen: "Mapping[str, DataFrame]", left_out: Sequence[FailedRecord]
+    ) -> "DataFrame":
+        """What the query would write of the chosen records."""
+        builder = Builder(
+            self._spark,
+            self._pipeline,
+            self._places,
+            self._kafka,
+            self._schemas,
+            self._versions,
+            without=left_out,
+            records=chosen,
+        )
+        sink = query.sink
+        assert sink is not None
+        frame = builder.build().frames[sink.source]
+        return records(self._pipeline, sink, frame) if isinstance(sink, TopicSink) else frame
+
+    def _batch(self, query: Query, sources: Sequence[TopicSource]) -> list[OffsetRange]:
+        found: dict[tuple[str, int], OffsetRange] = {}
+        for topic in {source.topic for source in sources}:
+            for each in planned(self._places.query(query.name), topic):
+                # A query that uses a topic twice may be at two places there.
+                other = found.get((topic, each.partition), each)
+                begin, end = min(each.begin, other.begin), max(each.end, other.end)
+                found[topic, each.partition] = OffsetRange(
+                    topic, each.partition, begin, end, each.topic_id
+                )
+        return [found[place] for place in sorted(found)]
+
+    def _options(self, source: TopicSource) -> dict[str, str]:
+        given = source_options(self._pipeline, source, self._kafka)
+        return {**given, **self._versions.get(source.name, {})}
+
+
+class _Other(Exception):
+    """The batch fails for a reason that is none of a record's values."""
+
+
+def _of(ranges: Sequence[OffsetRange], topic: str) -> list[OffsetRange]:
+    return [each for each in ranges if each.topic == topic]
+
+
+def read_ranges(
+    spark: "SparkSession", options: Mapping[str, str], ranges: Sequence[OffsetRange]
+) -> "DataFrame":
+    """The records of some ranges of a topic, with headers."""
+    begins: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for each in ranges:
+        begins.setdefault(each.topic, {})[str(each.partition)] = each.begin
+        ends.setdefault(each.topic, {})[str(each.partition)] = each.end
+    assigned = {topic: [int(partition) for partition in given] for topic, given in begins.items()}
+    plain = {k: v for k, v in options.items() if k.lower() not in _OF_STREAMS}
+    given = {
+        **plain,
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(begins),
+        "endingOffsets": json.dumps(ends),
+        "includeHeaders": "true",
+    }
+    return spark.read.format("pk").options(**given).load()
+
+
+class StepLetters:
+    """Writes the records with which steps fail to the topic of dead letters."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        pipeline: Pipeline,
+        places: Places,
+        kafka: Mapping[str, str],
+        identity: str,
+    ) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._places = places
+        self._kafka = kafka
+        self._identity = identity
+
+    def write(self, query: Query, known: FailedRecords) -> None:
+        """Writes those of a query that may not be there; each is there once, whenever this dies.
+        Raises PySparkException, OSError."""
+        number, found = known.unwritten(query.name)
+        if not found:
+            return
+        rows: DataFrame | None = None
+        for source in {s.topic: s for s in self._pipeline.topics}.values():
+            part = [each for each in found if each.topic == source.topic]
+            if part:
+                made = self._letters(query, source, part)
+                rows = made if rows is None else rows.union(made)
+        assert rows is not None, "a query's records are of its sources"
+        options = {
+            **topic_options(self._pipeline, self._kafka, None),
+            "queryId": f"{self._identity}-{query.name}-failed",
+            "stagingLocation": str(self._places.own / "staged-dead-letters"),
+        }
+        write_batch(options, rows, number)
+        known.written(query.name)
+
+    def _letters(
+        self, query: Query, source: TopicSource, found: Sequence[FailedRecord]
+    ) -> "DataFrame":
+        given = source_options(self._pipeline, source, self._kafka)
+        options = split_options(given)[0]  # a letter has the bytes that the record had
+        spans: dict[int, OffsetRange] = {}
+        for each in found:
+            span = spans.get(each.partition)
+            begin = each.offset if span is None else min(span.begin, each.offset)
+            end = each.offset + 1 if span is None else max(span.end, each.offset + 1)
+            spans[each.partition] = OffsetRange(each.topic, each.partition, begin, end)
+        raw = read_ranges(self._spark, options, list(spans.values())).where(is_one_of(found))
+        reasons = self._spark.createDataFrame(
+            [(each.partition, each.offset, each.why) for each in found],
+            "partition INT, offset BIGINT, _pk_why STRING",
+        )
+        raw = raw.join(f.broadcast(reasons), ["partition", "offset"])
+        says = {
+            "pipeline": f.lit(self._pipeline.name),
+            "sink": f.lit(query.name),
+            "message": f.col("_pk_why"),
+        }
+        topic, limit = self._pipeline.dead_letters, size_limit(self._kafka)
+        return letters(raw, topic, f.col("key"), f.col("value"), says, limit)
