@@ -29,8 +29,9 @@ import trio
 
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
+from pk.core.broker.upkeep.put_in_place import put_in_place
 from pk.core.errors import KafkaError
-from pk.core.log.compaction.compact import Cleaned, Done, Step, Worked, clean, remove_cleaned
+from pk.core.log.compaction.compact import Cleaned, Done, Step, Worked, clean
 from pk.core.log.compaction.job import (
     Cleanable,
     CompactionConfig,
@@ -43,7 +44,6 @@ from pk.core.log.compaction.job import (
 from pk.core.log.compaction.keymap import keys_max
 from pk.core.log.failures import StorageError, Unforeseen, is_fault, of_one_log
 from pk.core.log.files import Disk
-from pk.core.log.log import Log
 
 if TYPE_CHECKING:
     from pk.core.broker.replication.replicas import Replicas
@@ -220,8 +220,9 @@ class Cleaner:
                 if not self._is_here(partition):
                     return False
                 if isinstance(step, Cleaned):
-                    if not await self._swap(partition, log, step):
-                        await offload(remove_cleaned, log.disk, log.directory, step.base_offset)
+                    if not await put_in_place(
+                        self._replicas, partition, log, step.base_offset, step.replaced, step.sizes
+                    ):
                         return False
                 elif isinstance(step, Done):
                     log.first_dirty_offset = step.first_dirty_offset
@@ -252,21 +253,6 @@ class Cleaner:
             config.log_cleaner_io_buffer_size // max(threads, 1) // 2, BUFFER_BYTES_MIN
         )
         return make_job(log, still, settings, now_ms, keys, buffer_bytes)
-
-    async def _swap(self, partition: Partition, log: Log, group: Cleaned) -> bool:
-        """Put a group in its place; False where the log has changed too much for that, or another
-        one has its place."""
-        if partition.busy or partition.log is not log:
-            return False
-        if not log.swap_in(group.base_offset, group.replaced, group.sizes):
-            return False
-        with trio.CancelScope(shield=True):  # what is begun is ended: a few renames and syncs
-            await offload(log.sync_names, directory=log.log_dir.path)
-            while not partition.busy and log.step_swap():  # who cuts the log ends it as well
-                await offload(log.sync_names, directory=log.log_dir.path)
-        if self._is_here(partition):
-            self._replicas.dropped(partition)
-        return True
 
     def _failed(self, partition: Partition, error: StorageError) -> None:
         if error.undone or error.is_passing:

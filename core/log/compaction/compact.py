@@ -30,21 +30,12 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import zip_longest
 from typing import Final, NamedTuple, TypeAlias
 
+from pk.core.log.cleaned_segment import CleanedSegment, remove_cleaned
 from pk.core.log.compaction.batch_filter import Entry, emptied, entries, filtered
 from pk.core.log.compaction.job import Job
 from pk.core.log.compaction.keymap import KeyMap
 from pk.core.log.files import Disk, File
-from pk.core.log.segment import (
-    INDEX,
-    LOG,
-    TIME_INDEX,
-    TXN_INDEX,
-    BatchPlace,
-    Part,
-    Segment,
-    file_name,
-)
-from pk.core.log.swap import CLEANED
+from pk.core.log.segment import LOG, Part, file_name
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import (
     CONTROL_BIT,
@@ -220,7 +211,10 @@ def _clean_group(
 ) -> Iterator[Step]:
     base = group[0].base_offset
     remove_cleaned(disk, job.directory, base)
-    writer, ends = _Writer(disk, job, base), _ends(job)
+    ends = _ends(job)
+    writer = CleanedSegment(
+        disk, job.directory, base, job.now_ms, job.index_interval_bytes, job.buffer_bytes
+    )
     try:
         for part in group:
             unpaced = 0
@@ -302,59 +296,6 @@ def _is_last_of_producer(job: Job, header: BatchHeader) -> bool:
 def _marker(batch: bytes, header: BatchHeader) -> ControlType | None:
     record = next(records(batch, header), None)
     return control_type(record) if record is not None else None
-
-
-class _Writer:
-    """The segment that comes of a group, under names that end in `.cleaned`."""
-
-    def __init__(self, disk: Disk, job: Job, base: int) -> None:
-        self._disk = disk
-        self._directory = job.directory
-        self._interval = job.index_interval_bytes
-        self._buffer_bytes = job.buffer_bytes
-        self.segment = Segment(disk, job.directory, base, {}, job.now_ms, CLEANED)
-        self.segment.activate()
-        self.segment.txn_index.file.pwrite(b"", 0)  # one without entries: see swap.py
-        self._buffer = bytearray()
-
-    def add(self, batch: bytes | bytearray) -> None:
-        segment = self.segment
-        header = read_header(batch)
-        place = BatchPlace(header.last_offset, header.base_offset, segment.size + len(self._buffer))
-        segment.note(place, header.size, header.max_timestamp, self._interval)
-        self._buffer += batch
-        if len(self._buffer) >= self._buffer_bytes:
-            self._write()
-
-    def index_aborted(self, aborted: AbortedTxn) -> None:
-        self.segment.txn_index.append(aborted)
-
-    def finish(self) -> dict[str, int]:
-        """Make it durable; the sizes of its files."""
-        segment = self.segment
-        self._write()
-        segment.seal()
-        segment.write_indexes()
-        files = dict(zip((LOG, INDEX, TIME_INDEX, TXN_INDEX), segment.files, strict=True))
-        for file in files.values():
-            file.sync()
-        self._disk.sync_dir(self._directory)
-        return {suffix: file.size() for suffix, file in files.items()}
-
-    def close(self) -> None:
-        self.segment.close()
-
-    def _write(self) -> None:
-        self.segment.file.pwrite(self._buffer, self.segment.size)
-        self.segment.size += len(self._buffer)
-        self._buffer = bytearray()
-
-
-def remove_cleaned(disk: Disk, directory: str, base: int) -> None:
-    """Remove what a round that was given up left of a group. Raises OSError."""
-    for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
-        with contextlib.suppress(FileNotFoundError):
-            disk.remove(f"{directory}/{file_name(base, suffix)}{CLEANED}")
 
 
 @contextlib.contextmanager

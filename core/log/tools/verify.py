@@ -24,6 +24,7 @@ from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pk.core.log.producers import CorruptSnapshot, Producers
 from pk.core.log.recovery import EPOCHS_FILE
 from pk.core.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
+from pk.core.log.tools.batch_check import BatchCheck
 from pk.core.log.tools.inspect import (
     Again,
     Batch,
@@ -43,7 +44,6 @@ from pk.core.record.batch import (
     LOG_APPEND_TIME_BIT,
     MAGIC,
     TRANSACTIONAL_BIT,
-    BatchHeader,
     body,
     records,
 )
@@ -130,10 +130,7 @@ class PartitionCheck:
         self._again = again
         self._progress = progress
         self._logs = logs
-        self._epochs: LeaderEpochs | None = None
-        self._epoch = -1
-        self._reported_epochs: set[int] = set()
-        self._end = -1
+        self._check = BatchCheck(None)
         self._open: dict[int, int] = {}
         """Producer → first offset of its open transaction, as far as its beginning was seen."""
         self.report = Report()
@@ -154,7 +151,7 @@ class PartitionCheck:
             except FileNotFoundError:
                 continue  # retention was quicker
             report.segments += 1
-        report.end_offset = self._end
+        report.end_offset = self._check.next_offset
         self._check_orphans()
         return report
 
@@ -166,7 +163,7 @@ class PartitionCheck:
         if not content:  # Kafka makes it empty, before the first epoch
             return
         try:
-            self._epochs = LeaderEpochs.parse(content)
+            self._check.epochs = LeaderEpochs.parse(content)
         except ValueError as e:
             self.report.add([Finding(path, 0, -1, str(e))])
 
@@ -236,7 +233,7 @@ class PartitionCheck:
         path = partition.segment_path(segment.base_offset, LOG)
         walked, reported = _Walked(), 0
         findings: list[Finding] = []
-        self._end = max(self._end, segment.base_offset)
+        self._check.next_offset = max(self._check.next_offset, segment.base_offset)
         for batch in scan:
             walked.note(batch)
             report.batches += 1
@@ -244,7 +241,6 @@ class PartitionCheck:
                 Finding(path, batch.position, batch.header.base_offset, what)
                 for what in self._check_batch(batch, walked, following)
             ]
-            self._end = max(self._end, batch.header.next_offset)
             if scan.end_position - reported >= 1 << 22:
                 self._progress(scan.end_position - reported)
                 reported = scan.end_position
@@ -257,45 +253,19 @@ class PartitionCheck:
         self._check_txn_index(segment, beside, walked)
 
     def _check_batch(self, batch: Batch, walked: _Walked, following: int | None) -> list[str]:
-        header = batch.header
-        wrong: list[str] = []
-        if header.last_offset_delta < 0:
-            wrong.append(f"its last offset delta is {header.last_offset_delta}")
-        if header.base_offset < self._end:
-            wrong.append(f"begins at offset {header.base_offset}, but {self._end} is due")
-        elif following is not None and header.last_offset >= following:
-            wrong.append(
-                f"goes to offset {header.last_offset}, but the next segment begins at {following}"
-            )
-        wrong += self._check_epoch(header)
+        wrong = self._check.check(batch.header, following)
         if not self._logs:
             return wrong
         if (error := batch.crc_error) is not None:
             return [*wrong, error]
         try:
-            if header.magic != MAGIC:
+            if batch.header.magic != MAGIC:
                 self.report.records += len(batch.records())
             else:
                 wrong += self._check_inside(batch, walked)
         except KafkaError as e:
             wrong.append(f"what is inside cannot be read: {e.message}")
         return wrong
-
-    def _check_epoch(self, header: BatchHeader) -> list[str]:
-        epoch, epochs = header.leader_epoch, self._epochs
-        if epoch < 0 or epoch in self._reported_epochs:
-            return []
-        if epoch < self._epoch:
-            self._reported_epochs.add(epoch)
-            return [f"leader epoch {epoch} comes after epoch {self._epoch}"]
-        self._epoch = epoch
-        if epochs is None or not epochs.entries or epoch > epochs.latest:
-            return []
-        said = epochs.epoch_of(header.base_offset)
-        if said not in (-1, epoch):
-            self._reported_epochs.add(epoch)
-            return [f"leader epoch {epoch}, but {EPOCHS_FILE} says {said} at this offset"]
-        return []
 
     def _check_inside(self, batch: Batch, walked: _Walked) -> list[str]:
         header = batch.header

@@ -1,0 +1,40 @@
+"""Puts a segment that was written beside others in their place (core/log/swap.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.broker.replication.partition import Partition
+from pk.core.log.cleaned_segment import remove_cleaned
+from pk.core.log.log import Log
+from pk.core.log.segment import Part
+
+if TYPE_CHECKING:
+    from pk.core.broker.replication.replicas import Replicas
+
+
+async def put_in_place(
+    replicas: Replicas,
+    partition: Partition,
+    log: Log,
+    base_offset: int,
+    replaced: Sequence[Part],
+    sizes: dict[str, int],
+) -> bool:
+    """Put the `.cleaned` segment of `base_offset`, whose files have `sizes` in bytes, in the place
+    of `replaced`; or remove it, and return False, where the log has changed too much for that, or
+    another one has its place. Raises StorageError, OSError."""
+    if partition.busy or partition.log is not log or not log.swap_in(base_offset, replaced, sizes):
+        await offload(remove_cleaned, log.disk, log.directory, base_offset)
+        return False
+    with trio.CancelScope(shield=True):  # what is begun is ended: a few renames and syncs
+        await offload(log.sync_names, directory=log.log_dir.path)
+        while not partition.busy and log.step_swap():  # who cuts the log ends it as well
+            await offload(log.sync_names, directory=log.log_dir.path)
+    if replicas.find(*partition.tp) is partition and partition.offline is None:
+        replicas.dropped(partition)
+    return True

@@ -1,0 +1,80 @@
+"""A segment that will take the place of others: its files, under names that end in `.cleaned`.
+
+swap.py puts it in their place.
+"""
+
+import contextlib
+from typing import Final
+
+from pk.core.log.files import Disk
+from pk.core.log.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, BatchPlace, Segment, file_name
+from pk.core.log.swap import CLEANED
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.record.batch import read_header
+
+_FILES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+
+
+class CleanedSegment:
+    """Writes the segment. Methods raise OSError."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base: int,
+        now_ms: int,
+        index_interval_bytes: int,
+        buffer_bytes: int,
+    ) -> None:
+        """`base` is its base offset; `buffer_bytes` are written at a time."""
+        self._disk = disk
+        self._directory = directory
+        self._interval = index_interval_bytes
+        self._buffer_bytes = buffer_bytes
+        self.segment = Segment(disk, directory, base, {}, now_ms, CLEANED)
+        self.segment.activate()
+        self.segment.txn_index.file.pwrite(b"", 0)  # one without entries: see swap.py
+        self._buffer = bytearray()
+
+    def add(self, batch: bytes | bytearray | memoryview) -> None:
+        """Write a whole batch. Raises CorruptBatch where its header is none."""
+        segment = self.segment
+        header = read_header(batch)
+        place = BatchPlace(header.last_offset, header.base_offset, segment.size + len(self._buffer))
+        segment.note(place, header.size, header.max_timestamp, self._interval)
+        self._buffer += batch
+        if len(self._buffer) >= self._buffer_bytes:
+            self._write()
+
+    def index_aborted(self, aborted: AbortedTxn) -> None:
+        """Enter an aborted transaction into its index."""
+        self.segment.txn_index.append(aborted)
+
+    def finish(self) -> dict[str, int]:
+        """Make it durable; the sizes in bytes of its files, by suffix."""
+        segment = self.segment
+        self._write()
+        segment.seal()
+        segment.write_indexes()
+        files = dict(zip(_FILES, segment.files, strict=True))
+        for file in files.values():
+            file.sync()
+        self._disk.sync_dir(self._directory)
+        return {suffix: file.size() for suffix, file in files.items()}
+
+    def close(self) -> None:
+        """Let its files go."""
+        self.segment.close()
+
+    def _write(self) -> None:
+        self.segment.file.pwrite(self._buffer, self.segment.size)
+        self.segment.size += len(self._buffer)
+        self._buffer = bytearray()
+
+
+def remove_cleaned(disk: Disk, directory: str, base: int) -> None:
+    """Remove the files of a segment that will not be put in place. Raises OSError."""
+    for suffix in _FILES:
+        with contextlib.suppress(FileNotFoundError):
+            disk.remove(f"{directory}/{file_name(base, suffix)}{CLEANED}")

@@ -1,0 +1,51 @@
+"""What no CRC covers of a batch, its offset and its leader epoch, held against the batches around
+it."""
+
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.recovery import EPOCHS_FILE
+from pk.core.record.batch import BatchHeader
+
+
+class BatchCheck:
+    """Checks headers in the order in which they lie in a log."""
+
+    def __init__(self, epochs: LeaderEpochs | None, next_offset: int = -1) -> None:
+        """`epochs` are the log's leader epochs, where they are known; no batch begins before
+        `next_offset`."""
+        self.epochs = epochs
+        self.next_offset = next_offset
+        """After the batches that were checked."""
+        self._epoch = -1
+        self._reported_epochs: set[int] = set()
+
+    def check(self, header: BatchHeader, following: int | None) -> list[str]:
+        """What is wrong with the next batch, in words. `following` is the base offset of the next
+        segment."""
+        wrong: list[str] = []
+        if header.last_offset_delta < 0:
+            wrong.append(f"its last offset delta is {header.last_offset_delta}")
+        if header.base_offset < self.next_offset:
+            wrong.append(f"begins at offset {header.base_offset}, but {self.next_offset} is due")
+        elif following is not None and header.last_offset >= following:
+            wrong.append(
+                f"goes to offset {header.last_offset}, but the next segment begins at {following}"
+            )
+        wrong += self._check_epoch(header.leader_epoch, header.base_offset)
+        self.next_offset = max(self.next_offset, header.next_offset)
+        return wrong
+
+    def _check_epoch(self, epoch: int, offset: int) -> list[str]:
+        epochs = self.epochs
+        if epoch < 0 or epoch in self._reported_epochs:
+            return []
+        if epoch < self._epoch:
+            self._reported_epochs.add(epoch)
+            return [f"leader epoch {epoch} comes after epoch {self._epoch}"]
+        self._epoch = epoch
+        if epochs is None or not epochs.entries or epoch > epochs.latest:
+            return []
+        said = epochs.epoch_of(offset)
+        if said not in (-1, epoch):
+            self._reported_epochs.add(epoch)
+            return [f"leader epoch {epoch}, but {EPOCHS_FILE} says {said} at this offset"]
+        return []
