@@ -42,11 +42,13 @@ def waiting(found: r.UncleanRecovery) -> str:
 def log_words(state: r.ReplicaLogState, why: str = "") -> str:
     """What is known of a log: `ends at 1500, last batch of epoch 3`. `why` is what the controller
     says of a follower that stopped."""
-    if not state.reported and not state.damage:
+    if not (state.reported or state.damage or state.damaged_segments):
         return "not known"
     words: list[str] = []
     if state.end_offset >= 0:
         words.append(f"ends at {state.end_offset}, last batch of epoch {state.last_epoch}")
+    if state.damaged_segments:
+        words.append(f"{count(state.damaged_segments, 'closed segment')} damaged")
     if state.damage:
         words.append(f"damaged: {damage_words(state.damage)}")
     if state.stopped:

@@ -61,6 +61,7 @@ def damaged_replicas(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         for one in found.replicas:
             if one.damage:
                 by_broker.setdefault((one.broker_id, one.damage), []).append(tp)
+    yield from _damaged_segments(snapshot)
     for (broker, damage), tps in sorted(by_broker.items()):
         yield Finding(
             "damaged-replicas",
@@ -70,4 +71,30 @@ def damaged_replicas(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "disk if it happens again.",
             f"pk isr {topic_words({tp.topic for tp in tps})}",
             tuple(partition_name(tp) for tp in sorted(tps)),
+        )
+
+
+def _damaged_segments(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Those that a broker found while it ran: another replica replaces them, if there is one."""
+    found: dict[tuple[int, bool], dict[TopicPartition, int]] = {}
+    for tp, recovery in snapshot.recoveries.items():
+        for one in recovery.replicas:
+            if one.damaged_segments:
+                alone = len(recovery.replicas) == 1
+                found.setdefault((one.broker_id, alone), {})[tp] = one.damaged_segments
+    for (broker, alone), segments in sorted(found.items()):
+        yield Finding(
+            "damaged-replicas",
+            ERROR if alone else WARNING,
+            f"Broker {broker} found {count(sum(segments.values()), 'closed segment')} damaged.",
+            f"{partitions_counted(list(segments))} there. "
+            + (
+                "It has the only replica, so nothing can replace them: restore them from a backup, "
+                "or copy what is readable."
+                if alone
+                else "They are replaced by what another replica has; look at the disk if it "
+                "happens again."
+            ),
+            f"pk isr {topic_words({tp.topic for tp in segments})}",
+            tuple(partition_name(tp) for tp in sorted(segments)),
         )

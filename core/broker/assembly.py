@@ -103,7 +103,7 @@ def assemble(
             peers,
             quotas.follower,
             lost_leaders.lost,
-            replica_logs.stopped,
+            replica_logs.changed,
         )
 
     assignments = AssignmentsManager(state, replicas, link)

@@ -77,6 +77,9 @@ class BrokerMetrics:
         """How long syncs of logs took, in ms."""
         self.isr_shrinks = Counter()
         self.isr_expands = Counter()
+        self.scrubbed_bytes = Counter()
+        self.damaged_segments = Counter()
+        self.replaced_segments = Counter()
         self.committed_cut = Counter()
         """Times that a follower's log was below its high watermark not its leader's."""
 

@@ -71,6 +71,24 @@ def metrics_of(broker: Broker) -> Turns[list[Metric]]:
             [Sample(counted.committed_cut.value)],
         ),
         Metric(
+            "kafka.log:type=LogScrubber,name=ScrubbedBytesPerSec",
+            "counter",
+            "Bytes of closed segments that were checked for damage.",
+            [Sample(counted.scrubbed_bytes.value)],
+        ),
+        Metric(
+            "kafka.log:type=LogScrubber,name=DamagedSegmentsPerSec",
+            "counter",
+            "Closed segments that were found damaged.",
+            [Sample(counted.damaged_segments.value)],
+        ),
+        Metric(
+            "kafka.log:type=LogScrubber,name=ReplacedSegmentsPerSec",
+            "counter",
+            "Damaged segments that were replaced by the leader's.",
+            [Sample(counted.replaced_segments.value)],
+        ),
+        Metric(
             "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
             "histogram",
             "How long syncs of logs take, in ms.",
@@ -162,7 +180,8 @@ def _partitions(broker: Broker) -> Turns[list[Metric]]:
     for partition in list(broker.replicas):
         tally["PartitionCount"] += 1
         tally["OfflineReplicaCount"] += partition.offline is not None
-        tally["DamagedReplicaCount"] += partition.log.mark is not None
+        log = partition.log
+        tally["DamagedReplicaCount"] += log.mark is not None or bool(log.damaged_segments)
         tally["StoppedReplicaCount"] += partition.stopped is not None
         if partition.leads:
             known = image.partition(*partition.tp)
@@ -185,7 +204,7 @@ def _partitions(broker: Broker) -> Turns[list[Metric]]:
             ("UnderMinIsrPartitionCount", "Led partitions with fewer than min.insync.replicas."),
             ("AtMinIsrPartitionCount", "Led partitions with exactly min.insync.replicas."),
             ("OfflineReplicaCount", "Replicas whose log directory has failed."),
-            ("DamagedReplicaCount", "Replicas whose log was found damaged at the start."),
+            ("DamagedReplicaCount", "Replicas whose log is damaged."),
             ("StoppedReplicaCount", "Replicas that would have to cut what is committed."),
         )
     ]

@@ -48,6 +48,7 @@ from pk.core.broker.state import BrokerState
 from pk.core.broker.upkeep.cleaner import Cleaner, Compactor, InThread
 from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.broker.upkeep.scheduled_tasks import ScheduledTasks
+from pk.core.broker.upkeep.scrubber import Scrubber
 from pk.core.config import BrokerConfig
 from pk.core.config.roles import EMBEDDED
 from pk.core.errors import KafkaError
@@ -201,6 +202,10 @@ class Runtime:
             directory_failed=self.lifecycle.directory_failed,
             followers=[self.lifecycle.follow],
             faults=faults,
+        )
+        broker = self.broker
+        self._scrubber = Scrubber(
+            state, broker.replicas, peers, broker.replica_logs, lambda: broker.config
         )
         self._upkeep = ScheduledTasks(self.broker.replicas, dirs, config)
         self._compactor = compactor if compactor is not None else InThread(disk)
@@ -467,6 +472,7 @@ class Runtime:
         if broker.faults is not None:
             broker.faults.clock_moved += [retention.check, self._upkeep.expire_producers]
         nursery.start_soon(Cleaner(broker.replicas, lambda: broker.config, self._compactor).run)
+        nursery.start_soon(self._scrubber.run)
 
     async def _register(self) -> None:
         """Raises StartError."""

@@ -271,6 +271,12 @@ pk.decompressed.bytes.max LONG 134217728 valid=1048576..2147483647
     To how many bytes the records of one compressed batch may expand. A producer's batch that
     expands to more is refused with MESSAGE_TOO_LARGE; to find out takes about so much memory.
 
+pk.log.scrub.bytes.per.second LONG 4194304 valid=1.. dynamic=cluster
+    How much a broker reads and fetches to find and replace damaged segments, in bytes a second.
+
+pk.log.scrub.interval.ms LONG 604800000 valid=0.. dynamic=cluster
+    How often the closed segments of each log are read and their checksums compared, in ms; 0 never.
+
 pk.loop.slice.us INT 1000 valid=1..
     How long one connection is served without a look at the others, in microseconds.
 

@@ -244,6 +244,8 @@ class BrokerConfig:
     pk_faults_enable = Setting[bool]("pk.faults.enable")
     telemetry_max_bytes = Setting[int]("telemetry.max.bytes")
     pk_log_format = Setting[str]("pk.log.format")
+    pk_log_scrub_bytes_per_second = Setting[int]("pk.log.scrub.bytes.per.second")
+    pk_log_scrub_interval_ms = Setting[int]("pk.log.scrub.interval.ms")
     pk_loop_slice_us = Setting[int]("pk.loop.slice.us")
     pk_memory_bytes_max = Setting[int]("pk.memory.bytes.max")
     pk_metadata_log_bytes_between_snapshots = Setting[int](

@@ -9,6 +9,8 @@ and written.
                                         log-start-offset-checkpoint,
                                         replication-offset-checkpoint (high watermarks),
                                         cleaner-offset-checkpoint (up to where logs are compacted)
+    pk-scrub-time-checkpoint            the same with the time in ms when a log was last read for
+                                        damage (pk only)
 
 All of them are replaced whole and atomically (`Disk.write`).
 """
@@ -27,6 +29,7 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+SCRUB_TIMES: Final = "pk-scrub-time-checkpoint"
 
 UNKNOWN_BROKER_EPOCH: Final = -1
 

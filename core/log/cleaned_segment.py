@@ -45,7 +45,7 @@ class CleanedSegment:
         segment.note(place, header.size, header.max_timestamp, self._interval)
         self._buffer += batch
         if len(self._buffer) >= self._buffer_bytes:
-            self._write()
+            self.flush()
 
     def index_aborted(self, aborted: AbortedTxn) -> None:
         """Enter an aborted transaction into its index."""
@@ -54,7 +54,7 @@ class CleanedSegment:
     def finish(self) -> dict[str, int]:
         """Make it durable; the sizes in bytes of its files, by suffix."""
         segment = self.segment
-        self._write()
+        self.flush()
         segment.seal()
         segment.write_indexes()
         files = dict(zip(_FILES, segment.files, strict=True))
@@ -67,7 +67,8 @@ class CleanedSegment:
         """Let its files go."""
         self.segment.close()
 
-    def _write(self) -> None:
+    def flush(self) -> None:
+        """Write what was added, without syncing it."""
         self.segment.file.pwrite(self._buffer, self.segment.size)
         self.segment.size += len(self._buffer)
         self._buffer = bytearray()

@@ -66,11 +66,13 @@ class Log:
         "__weakref__",
         "appender",
         "closed_as",
+        "damaged_segments",
         "durability",
         "kept_bytes",
         "log_dir",
         "mark",
         "recovered",
+        "rewriting",
         "shape",
         "snapshot_bytes",
         "state",
@@ -92,6 +94,11 @@ class Log:
         that."""
         self.mark: Mark | None = None
         """What was found wrong with it, until it is in sync again."""
+        self.damaged_segments: dict[int, str] = {}
+        """Base offsets of closed segments that were found damaged since it was opened, and what is
+        wrong with each."""
+        self.rewriting = False
+        """Whether somebody writes `.cleaned` segments for it: only one may at a time."""
         self.kept_bytes = 0
         """How much of it was cut off and kept, when it was opened with a mark."""
         self.snapshot_bytes = 0

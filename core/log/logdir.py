@@ -16,6 +16,7 @@ from pk.core.log.checkpoints import (
     LOG_START_OFFSETS,
     META_PROPERTIES,
     RECOVERY_POINTS,
+    SCRUB_TIMES,
     UNKNOWN_BROKER_EPOCH,
     MetaProperties,
 )
@@ -97,6 +98,8 @@ class LogDir:
         """Of the logs that were closed and are not open yet, what they were closed as."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where logs are compacted."""
+        self.scrub_times: dict[TopicPartition, int] = {}
+        """When logs were last read for damage, in ms; 0 for those that are damaged."""
         self._outdated: dict[str, set[TopicPartition]] = {
             name: set() for name, _ in self._offsets_noted()
         }
@@ -199,6 +202,7 @@ class LogDir:
         self.log_start_offsets = self._offsets(LOG_START_OFFSETS, names)
         self.high_watermarks = self._offsets(HIGH_WATERMARKS, names)
         self.cleaner_offsets = self._offsets(CLEANER_OFFSETS, names)
+        self.scrub_times = self._offsets(SCRUB_TIMES, names)
         if CLEAN_SHUTDOWN in names:
             path = f"{self.path}/{CLEAN_SHUTDOWN}"
             self.clean = True
@@ -268,6 +272,11 @@ class LogDir:
                     if self.logs.get(tp) is log:
                         self.cleaner_offsets[tp] = offset
 
+    def write_scrub_times(self) -> None:
+        """Bring `pk-scrub-time-checkpoint` up to date. Raises StorageError."""
+        with self._checkpoints:
+            self._write(SCRUB_TIMES, self.scrub_times)
+
     def write_log_start_offsets(self) -> None:
         """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises
         StorageError."""
@@ -309,6 +318,7 @@ class LogDir:
             (LOG_START_OFFSETS, self.log_start_offsets),
             (HIGH_WATERMARKS, self.high_watermarks),
             (CLEANER_OFFSETS, self.cleaner_offsets),
+            (SCRUB_TIMES, self.scrub_times),
         )
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:

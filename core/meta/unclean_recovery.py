@@ -65,6 +65,11 @@ The cases; *needed* and the strategies as above:
                                                                      a transaction is on the log;
                                                                      one without a marker is
                                                                      completed by its coordinator
+    a closed segment was found     as if it were whole, after equal  what only that segment held
+    damaged while the broker ran   logs that are: its end is. With
+    (core/broker/upkeep/           a leader it stays in the ISR,
+    scrubber.py)                   and hands leadership to another
+                                   one that has no damage
     an internal topic              as for any topic; its             nothing: committed offsets and
                                    coordinators load from the        transactions are acknowledged
                                    elected log                       records
@@ -127,6 +132,7 @@ class Report(NamedTuple):
 Reports = Mapping[TopicIdPartition, Mapping[int, Report]]
 """By partition and broker."""
 NO_REPORTS: Final[Mapping[int, Report]] = {}
+NOTHING_KNOWN: Final[Reports] = {}
 
 
 class Verdict(NamedTuple):
@@ -175,7 +181,7 @@ def best(partition: PartitionImage, logs: Mapping[int, ReplicaLog]) -> int:
     def key(node: int) -> tuple[int, int, bool, int, bool, int]:
         log = logs[node]
         rank = -partition.replicas.index(node)
-        sound = not log.damage
+        sound = not (log.damage or log.damaged_segments)
         return log.last_epoch, log.end_offset, sound, -log.start_offset, node in last, rank
 
     readable = (node for node, log in logs.items() if _is_readable(partition, log))
@@ -253,15 +259,21 @@ def _leaderless(
 
 
 def report(
-    image: MetadataImage, request: PkReplicaLogsRequest, config: BrokerConfig
+    image: MetadataImage,
+    request: PkReplicaLogsRequest,
+    config: BrokerConfig,
+    reports: Reports = NOTHING_KNOWN,
 ) -> Decision[Event]:
-    """Decide a PkReplicaLogs request; the reply is its response.
+    """Decide a PkReplicaLogs request; the reply is its response. `reports` are what is known
+    already.
 
     STALE_BROKER_EPOCH for all of it; for each partition UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where the broker has no replica of it,
-    FENCED_LEADER_EPOCH where the report is of another leader epoch. A replica that was found
-    damaged is in no ISR, and eligible for nothing by virtue of its past. The log of a follower that
-    stopped is compared with its leader's.
+    FENCED_LEADER_EPOCH where there is no leader, or the replica stopped, and the report is of
+    another leader epoch. A replica that was found damaged is in no ISR, and eligible for nothing by
+    virtue of its past. One with damaged segments stays in it, since its end is whole, but does not
+    lead where another one may that has none. The log of a follower that stopped is compared with
+    its leader's.
     """
     node = request.broker_id
     if stale(image, node, request.broker_epoch):
@@ -288,12 +300,21 @@ def report(
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif node not in partition.replicas:
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif log.damage and len(partition.replicas) > 1:
-                event = _damaged(rules, topic, partition, node)
+            elif len(partition.replicas) > 1 and (log.damage or log.damaged_segments):
+                if log.damage:
+                    event = _damaged(rules, topic, partition, node)
+                else:
+                    known = reports.get(key, NO_REPORTS)
+                    event = _resigned(rules, topic, partition, node, known)
                 if event is not None:
                     decision.records.append(event)
                     partition = changed[key] = after(partition, event)
-            if partition is not None and not code and log.leader_epoch != partition.leader_epoch:
+            if (
+                partition is not None
+                and not code
+                and log.leader_epoch != partition.leader_epoch
+                and (partition.leader == NO_LEADER or log.stopped)
+            ):
                 code = ErrorCode.FENCED_LEADER_EPOCH
             result.error_code = code
             if topic is None or partition is None or code or not _is_stopped(partition, node, log):
@@ -319,6 +340,35 @@ def _damaged(
     if node in partition.elr or (node in partition.isr and node != partition.leader):
         return change(rules, topic, partition, lost=node)
     return None
+
+
+def _resigned(
+    rules: Rules,
+    topic: TopicImage,
+    partition: PartitionImage,
+    node: int,
+    reports: Mapping[int, Report],
+) -> PartitionChanged | None:
+    """The broker leads with a damaged segment: another one does from now on that is in sync and has
+    reported no damage. None where there is none, or another one leads."""
+    if partition.leader != node:
+        return None
+    for other in partition.isr:
+        if (
+            other != node
+            and rules.may_lead(other, partition.directory(other))
+            and not _has_damage(rules, other, reports)
+        ):
+            return PartitionChanged(topic.topic_id, partition.partition, leader=other)
+    return None
+
+
+def _has_damage(rules: Rules, node: int, reports: Mapping[int, Report]) -> bool:
+    """Whether the broker has reported damage in this incarnation."""
+    report = reports.get(node)
+    if report is None or report.broker_epoch != rules.image.brokers[node].broker_epoch:
+        return False
+    return bool(report.log.damage or report.log.damaged_segments)
 
 
 def describe(
@@ -372,7 +422,9 @@ def _asked(
     for topic in image.topics.values():
         for p in topic.partitions:
             logs = reports.get(TopicIdPartition(topic.topic_id, p.partition), NO_REPORTS)
-            if p.leader == NO_LEADER or any(r.log.stopped or r.log.damage for r in logs.values()):
+            if p.leader == NO_LEADER or any(
+                r.log.stopped or r.log.damage or r.log.damaged_segments for r in logs.values()
+            ):
                 yield topic.name, p.partition
 
 
@@ -402,7 +454,7 @@ def _show(
             log = logs[node] = _as_told(stopped.values())
         state.replicas.append(
             ReplicaState(broker_id=node)
-            if log is None or (node not in logs and not log.damage)
+            if log is None or (node not in logs and not log.damage and not log.damaged_segments)
             else ReplicaState(
                 broker_id=node,
                 reported=node in logs,
@@ -413,6 +465,7 @@ def _show(
                 damage=log.damage,
                 kept_bytes=log.kept_bytes,
                 stopped=log.stopped,
+                damaged_segments=log.damaged_segments,
             )
         )
 

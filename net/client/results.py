@@ -238,6 +238,9 @@ class ReplicaLogState:
     stopped: bool = False
     """Whether it follows no further, as it would have to cut off what is committed."""
 
+    damaged_segments: int = 0
+    """How many of its closed segments its broker found damaged while it ran."""
+
 
 @dataclass(frozen=True, slots=True)
 class UncleanRecovery:

@@ -30,6 +30,7 @@ from pk.core.broker.peers import Answered, PeerLost
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.broker.state import BrokerState
+from pk.core.broker.upkeep.scrubber import Scrubber
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.dirs import LogDirs
@@ -173,6 +174,20 @@ class Cluster:
                 task_status.started()
                 await trio.sleep_forever()
         member.ended.set()
+
+    def scrubber(self, node: int) -> Scrubber:
+        """One for a broker that runs, at work until that ends; it repairs at once, and reads what
+        is due when it is asked to `check`."""
+        broker = self.broker(node)
+        scrubber = Scrubber(
+            broker.state,
+            broker.replicas,
+            _Peers(self, node),
+            broker.replica_logs,
+            lambda: broker.config,
+        )
+        broker.background.start_soon(scrubber.run)
+        return scrubber
 
     async def crash(self, node: int, *, power: bool = True) -> None:
         """End a broker at once; with `power`, what it had not synced is lost."""

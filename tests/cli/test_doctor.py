@@ -221,6 +221,16 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
         WARNING,
         "Broker 2 found 1 log damaged: a batch in its middle is damaged",
     ),
+    "damaged-replicas more": (
+        recovering(r.UncleanRecovery(1, (), (), "", (log(1), log(2, damaged_segments=3)))),
+        WARNING,
+        "Broker 2 found 3 closed segments damaged",
+    ),
+    "damaged-replicas alone": (
+        recovering(r.UncleanRecovery(2, (), (), "", (log(2, damaged_segments=1),))),
+        ERROR,
+        "It has the only replica",
+    ),
     "under-min-isr": (
         snapshot(topics=topics(orders=topic(whole(1, 2, 3, isr=(1,)), *THREE[1:]))),
         ERROR,

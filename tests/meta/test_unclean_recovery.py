@@ -287,7 +287,12 @@ def test_a_report_of_another_incarnation_or_leader_epoch_counts_for_nothing() ->
 # --- what brokers report ---
 
 
-def tell(image: MetadataImage, node: int, **fields: Any) -> tuple[MetadataImage, ErrorCode | int]:
+def tell(
+    image: MetadataImage,
+    node: int,
+    reports: dict[TopicIdPartition, dict[int, Report]] | None = None,
+    **fields: Any,
+) -> tuple[MetadataImage, ErrorCode | int]:
     """The image after a broker reported its log, and the code."""
     broker_epoch = fields.pop("broker_epoch", image.brokers[node].broker_epoch)
     topic_id = fields.pop("topic_id", key(image).topic_id)
@@ -297,7 +302,7 @@ def tell(image: MetadataImage, node: int, **fields: Any) -> tuple[MetadataImage,
         broker_epoch=broker_epoch,
         topics=[TopicLogs(topic_id=topic_id, partitions=[log])],
     )
-    decision = unclean_recovery.report(image, request, CONFIG)
+    decision = unclean_recovery.report(image, request, CONFIG, reports or {})
     after, reply = image.apply(decision.records), decision.reply
     return after, reply.error_code or reply.topics[0].partitions[0].error_code
 
@@ -317,6 +322,63 @@ def test_each_report_is_answered(node: int, fields: dict, code: ErrorCode) -> No
     image = all_back(world(), 1, 2, 3)
     after, found = tell(image, node, **fields)
     assert (found, after.offset) == (code, image.offset)
+
+
+def damaged_segments(
+    image: MetadataImage, *nodes: int
+) -> dict[TopicIdPartition, dict[int, Report]]:
+    """Reports of logs with a damaged segment."""
+    epochs = {node: image.brokers[node].broker_epoch for node in nodes}
+    return {key(image): {n: Report(e, ReplicaLog(damaged_segments=1)) for n, e in epochs.items()}}
+
+
+def test_a_leader_with_a_damaged_segment_hands_over_and_stays_in_sync() -> None:
+    image = world()
+    after, code = tell(image, 1, damaged_segments=1)
+    assert (first(after).leader, first(after).isr, code) == (2, (1, 2, 3), ErrorCode.NONE)
+    assert first(after).leader_epoch == first(image).leader_epoch + 1
+
+
+def test_not_to_one_that_has_damage_itself_or_may_not_lead() -> None:
+    image = world()
+    after, _ = tell(image, 1, damaged_segments(image, 2), damaged_segments=1)
+    assert first(after).leader == 3
+    fenced = fence(image, 3)
+    after, _ = tell(fenced, 1, damaged_segments(image, 2), damaged_segments=1)
+    assert first(after).leader == 1
+    after, _ = tell(world(1), 1, damaged_segments=1)
+    assert first(after).leader == 1
+
+
+def test_damage_of_an_earlier_incarnation_says_nothing() -> None:
+    image = world()
+    reports = damaged_segments(image, 2, 3)
+    reports[key(image)][2] = reports[key(image)][2]._replace(broker_epoch=-5)
+    after, _ = tell(image, 1, reports, damaged_segments=1)
+    assert first(after).leader == 2
+
+
+def test_a_follower_with_a_damaged_segment_stays_in_sync() -> None:
+    image = world()
+    after, code = tell(image, 2, damaged_segments=1)
+    assert (after.offset, code) == (image.offset, ErrorCode.NONE)
+
+
+def test_that_all_is_well_again_is_taken_under_any_leader() -> None:
+    image = world()
+    assert tell(image, 2, leader_epoch=first(image).leader_epoch - 1)[1] == ErrorCode.NONE
+
+
+def test_the_end_of_a_log_with_a_damaged_segment_counts() -> None:
+    image = all_back(world(), 1, 2, 3)
+    reports = known(image, {1: (0, 5), 2: (0, 9), 3: (0, 9)})
+    reports[key(image)][2].log.damaged_segments = 1
+    decision = unclean_recovery.recover(image, reports, CONFIG)
+    verdict = decision.reply[key(image)]
+    assert (verdict.leader, verdict.lossy) == (3, False)
+    reports[key(image)][3].log.damaged_segments = 1
+    decision = unclean_recovery.recover(image, reports, CONFIG)
+    assert not decision.reply[key(image)].lossy
 
 
 def test_a_damaged_replica_is_eligible_for_nothing_though_it_was_shut_down_cleanly() -> None:

@@ -12,7 +12,9 @@ async def handle(context: Context, request: PkReplicaLogsRequest) -> PkReplicaLo
     """Take it in. Raises KafkaError(NOT_CONTROLLER)."""
     controller, config = the_controller(context), context.broker.config
     response: PkReplicaLogsResponse = await controller.submit(
-        lambda image: unclean_recovery.report(image, request, config)
+        lambda image: unclean_recovery.report(
+            image, request, config, controller.unclean_recovery.reports()
+        )
     )
     controller.unclean_recovery.take(request, response)
     return response

@@ -362,9 +362,14 @@ class Fetch:
 
     def _look_at(self, fetched: FetchedPartition) -> PartitionData | None:
         """The answer for one partition; None where a session's client knows it all already."""
+        partition = None
         try:
-            return self._found_in(self._partition(fetched), fetched)
+            partition = self._partition(fetched)
+            return self._found_in(partition, fetched)
         except KafkaError as e:
+            if e.code == ErrorCode.CORRUPT_MESSAGE and partition is not None:
+                for tell in self.context.broker.replicas.damage_met:
+                    tell(partition)
             answer = PartitionData(
                 partition_index=fetched.partition,
                 error_code=self.code_of(e),
@@ -487,6 +492,10 @@ class Fetch:
         context = self.context
         if self.replica_id >= 0:
             may_read = allows_cluster(context, Operation.CLUSTER_ACTION)
+        elif self.replica_id == DEBUGGING_CONSUMER and allows_cluster(
+            context, Operation.CLUSTER_ACTION
+        ):
+            may_read = True  # a broker that replaces a damaged segment
         else:
             may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic)
         if not may_read:

@@ -115,7 +115,8 @@ class UncleanRecovery:
 
     def _forget(self) -> None:
         """Drop reports that say nothing any more: those of other leader epochs, and those on
-        partitions with a leader, unless a follower stopped, or is damaged and not in sync again."""
+        partitions with a leader, unless a follower stopped, or is damaged and not in sync again, or
+        a replica has damaged segments."""
         image = self._controller.image
         for key, logs in list(self._reports.items()):
             topic = image.topic_by_id(key.topic_id)
@@ -127,7 +128,9 @@ class UncleanRecovery:
                 log, broker = report.log, image.brokers.get(node)
                 if broker is None or broker.broker_epoch != report.broker_epoch:
                     del logs[node]
-                elif log.damage and node in partition.replicas and node not in partition.isr:
+                elif node in partition.replicas and (
+                    log.damaged_segments or (log.damage and node not in partition.isr)
+                ):
                     continue
                 elif log.leader_epoch < partition.leader_epoch or (
                     partition.leader != NO_LEADER and not log.stopped

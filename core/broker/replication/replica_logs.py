@@ -1,6 +1,7 @@
 """Reports logs to the controller: those of partitions without a leader, since the replica with the
-longest log leads next (core/meta/unclean_recovery.py), those that were found damaged, and those of
-followers that stopped, since the controller decides whether they go on (alignment.py).
+longest log leads next (core/meta/unclean_recovery.py), those that were found damaged, when the
+broker started or while it runs, and those of followers that stopped, since the controller decides
+whether they go on (alignment.py).
 
 This broker neither leads nor follows a partition without a leader, so the log stays as it was
 reported until another image comes. Each log is reported once to each controller, in each
@@ -62,6 +63,8 @@ class ReplicaLogs:
         self._told: tuple[int, int] = (-1, -1)
         """The controller's and this broker's epoch under which everything was reported."""
         self._more = trio.Event()
+        self._damaged: set[TopicIdPartition] = set()
+        """Those that the controller knows to have damaged segments."""
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
         """An image is in force: report what has no leader in it."""
@@ -86,7 +89,9 @@ class ReplicaLogs:
             self._more.set()
 
     def _look(self, partition: Partition) -> None:
-        if partition.leader == NO_LEADER and partition.image is not None:
+        if partition.image is not None and (
+            partition.leader == NO_LEADER or partition.log.damaged_segments
+        ):
             self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
 
     async def report_damage(self) -> None:
@@ -100,8 +105,9 @@ class ReplicaLogs:
             while not await self._report(due[start : start + LOGS_MAX]):  # noqa: ASYNC110
                 await trio.sleep(RETRY_S)
 
-    def stopped(self, partition: Partition) -> None:
-        """A follower stopped: tell the controller."""
+    def changed(self, partition: Partition) -> None:
+        """A follower stopped, or it is known of other segments that they are damaged: tell the
+        controller."""
         self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
         self._more.set()
 
@@ -138,7 +144,15 @@ class ReplicaLogs:
                         TopicIdPartition(asked.topic_id, log.partition_index), log, result
                     )
         refused = [code for code in (answer.error_code, *codes) if code not in FINAL]
-        if refused:
+        if not refused:
+            self._damaged.difference_update(due)
+            self._damaged.update(
+                TopicIdPartition(topic.topic_id, log.partition_index)
+                for topic in request.topics
+                for log in topic.partitions
+                if log.damaged_segments
+            )
+        else:
             logger.info("the controller did not take %d logs: %s", len(due), error_name(refused[0]))
         return not refused
 
@@ -186,10 +200,13 @@ class ReplicaLogs:
             )
         if partition.image is None or partition.topic_id != key.topic_id:
             return None
+        log = partition.log
         if (
             partition.leader != NO_LEADER
-            and partition.log.mark is None
+            and log.mark is None
+            and not log.damaged_segments
             and partition.stopped is None
+            and key not in self._damaged
         ):
             return None
         return described(partition)
@@ -213,4 +230,5 @@ def described(partition: Partition) -> ReplicaLog:
         cut_offset=stopped.cut_offset if stopped is not None else NO_OFFSET,
         leader_end_offset=stopped.leader_end_offset if stopped is not None else NO_OFFSET,
         leader_last_epoch=stopped.leader_last_epoch if stopped is not None else NO_EPOCH,
+        damaged_segments=len(log.damaged_segments),
     )

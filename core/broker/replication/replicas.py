@@ -128,6 +128,8 @@ class Replicas:
         self._propose = propose
         self._directory_failed = directory_failed
         self._log_flushed = log_flushed
+        self.damage_met: list[Callable[[Partition], None]] = []
+        """Called with a partition in whose log a read has met damage."""
         self.was_cut: list[Callable[[Partition, int], None]] = []
         """Called with each partition whose log was cut, and where it ends now."""
         self._by_topic: dict[str, dict[int, Partition]] = {}

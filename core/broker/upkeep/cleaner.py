@@ -107,7 +107,6 @@ class Cleaner:
         self._replicas = replicas
         self._config = config
         self._compactor = compactor
-        self._at_work: set[Partition] = set()
         self._set_aside: set[Partition] = set()
         self._given_up: dict[Partition, int] = {}
         """Those whose last round was given up, and how many were in a row."""
@@ -139,7 +138,8 @@ class Cleaner:
         if chosen is None:
             return False
         partition, found = chosen
-        self._at_work.add(partition)
+        log = partition.log
+        log.rewriting = True
         try:
             if await self._clean(partition, found):
                 self._given_up.pop(partition, None)
@@ -154,7 +154,7 @@ class Cleaner:
             undone = not is_fault(e)
             self._failed(partition, StorageError(partition.log.directory, "compact", e, undone))
         finally:
-            self._at_work.discard(partition)
+            log.rewriting = False
         self._given_up[partition] = self._given_up.get(partition, 0) + 1
         return False
 
@@ -171,7 +171,7 @@ class Cleaner:
             if partition.config.compact
             and partition.offline is None
             and not partition.busy
-            and partition not in self._at_work
+            and not partition.log.rewriting
             and partition not in self._set_aside
         ]
         now_ms = self._replicas.clock.now_ms()
@@ -181,7 +181,7 @@ class Cleaner:
         for partition, found in await offload(_plan, candidates, now_ms):
             if isinstance(found, Unforeseen):
                 self._put_aside(partition, found)
-            elif partition not in self._at_work and self._is_here(partition):
+            elif not partition.log.rewriting and self._is_here(partition):
                 due.append((partition, found))
         self._set_aside = {p for p in self._set_aside if self._is_here(p)}
         given_up = self._given_up = {p: n for p, n in self._given_up.items() if self._is_here(p)}

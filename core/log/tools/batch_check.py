@@ -9,10 +9,13 @@ from pk.core.record.batch import BatchHeader
 class BatchCheck:
     """Checks headers in the order in which they lie in a log."""
 
-    def __init__(self, epochs: LeaderEpochs | None, next_offset: int = -1) -> None:
-        """`epochs` are the log's leader epochs, where they are known; no batch begins before
-        `next_offset`."""
+    def __init__(
+        self, epochs: LeaderEpochs | None, next_offset: int = -1, *, all_epochs: bool = False
+    ) -> None:
+        """`epochs` are the log's leader epochs, where they are known, and with `all_epochs` there
+        is no newer one; no batch begins before `next_offset`."""
         self.epochs = epochs
+        self._all_epochs = all_epochs
         self.next_offset = next_offset
         """After the batches that were checked."""
         self._epoch = -1
@@ -42,7 +45,9 @@ class BatchCheck:
             self._reported_epochs.add(epoch)
             return [f"leader epoch {epoch} comes after epoch {self._epoch}"]
         self._epoch = epoch
-        if epochs is None or not epochs.entries or epoch > epochs.latest:
+        if epochs is None or not epochs.entries:
+            return []
+        if epoch > epochs.latest and not self._all_epochs:
             return []
         said = epochs.epoch_of(offset)
         if said not in (-1, epoch):

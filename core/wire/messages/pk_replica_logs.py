@@ -36,6 +36,9 @@ class ReplicaLog(Struct):
     """The end of its leader's log, as the leader told it; -1 while that is not known."""
     leader_last_epoch: Int32 = -1
     """The leader epoch of the last batch of its leader's log."""
+    damaged_segments: Int32 = 0
+    """Closed segments that the broker found damaged while it ran, and has not replaced yet; the end
+    of the log is whole all the same."""
 
 
 @struct

@@ -46,6 +46,7 @@ class ReplicaState(Struct):
     damage: Int8 = 0
     kept_bytes: Int64 = 0
     stopped: bool = False
+    damaged_segments: Int32 = 0
 
 
 @struct

@@ -210,6 +210,7 @@ def _recovery(p: Any) -> r.UncleanRecovery:
                 one.damage,
                 one.kept_bytes,
                 one.stopped,
+                one.damaged_segments,
             )
             for one in p.replicas
         ),

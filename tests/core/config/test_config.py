@@ -408,7 +408,9 @@ def test_scopes_are_kafkas() -> None:
     assert BROKER_KEYS["node.id"].scope is Scope.READ_ONLY
     assert BROKER_KEYS["listeners"].scope is Scope.PER_BROKER
     assert BROKER_KEYS["log.retention.ms"].scope is Scope.CLUSTER_WIDE
-    assert sum(key.dynamic for key in BROKER_KEYS.values()) == 99 + 2  # ours: unclean.recovery.*
+    assert (
+        sum(key.dynamic for key in BROKER_KEYS.values()) == 99 + 4
+    )  # ours: unclean.recovery.*, pk.log.scrub.*
 
 
 @pytest.mark.parametrize(

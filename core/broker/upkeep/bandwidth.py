@@ -1,0 +1,47 @@
+"""Reads in threads that keep to a bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+import trio
+
+from pk.core.broker.offload import offload
+
+T = TypeVar("T")
+
+
+class Bandwidth:
+    """What several tasks may read and fetch together."""
+
+    def __init__(self, bytes_per_s: Callable[[], float]) -> None:
+        """`bytes_per_s` gives the limit in force."""
+        self._bytes_per_s = bytes_per_s
+        self._free_at = float("-inf")
+
+    async def used(self, used_bytes: int) -> None:
+        """Wait as long as the limit says after so many bytes."""
+        now = trio.current_time()
+        self._free_at = max(self._free_at, now) + used_bytes / self._bytes_per_s()
+        await trio.sleep_until(self._free_at)
+
+    async def run(self, steps: Generator[int, None, T], directory: str) -> T:
+        """Take `steps`, each of which gives the bytes that it has read, in threads of the log
+        directory `directory`; what they come to."""
+        try:
+            while True:
+                step_bytes, found = await offload(_step, steps, directory=directory)
+                if step_bytes is None:
+                    return found[0]
+                await self.used(step_bytes)
+        finally:
+            steps.close()
+
+
+def _step(steps: Generator[int, None, T]) -> tuple[int | None, list[T]]:
+    """The next step's bytes; at the end None, and what it all came to."""
+    try:
+        return next(steps), []
+    except StopIteration as e:
+        return None, [e.value]

@@ -1,0 +1,327 @@
+"""Looks for damage in closed segments before a reader meets it, and has it repaired: once in
+`pk.log.scrub.interval.ms`, no faster than `pk.log.scrub.bytes.per.second`.
+
+A disk may lose a bit of what was written long ago. A read finds that (core/log/checked_bytes.py),
+but old records may not be read until the other replicas are gone. So each log is read in turn, the
+one first that has waited longest; when that was is noted in each log directory
+(`pk-scrub-time-checkpoint`). A damaged log is noted as never read, so that the next start reads it
+first. A segment in which a read has met damage is checked at once, whatever the interval is.
+
+What is done about a damaged segment depends on who leads the partition:
+
+- Another broker leads: the segment is fetched from there (segment_repair.py).
+- This broker leads: it tells the controller, which gives the leadership to a replica that is in
+  sync and has reported no damage (core/meta/unclean_recovery.py). Then this one follows.
+- There is no such replica: the segment stays as it is, and is tried again.
+
+The controller knows of damaged segments as long as there are any: `pk doctor` shows them. The
+replica stays in the ISR, because the end of its log is whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pk.core.broker.broker_metrics import BrokerMetrics
+from pk.core.broker.offload import offload
+from pk.core.broker.pauses import in_turns
+from pk.core.broker.peers import Peers
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replica_logs import ReplicaLogs
+from pk.core.broker.state import BrokerState
+from pk.core.broker.upkeep.bandwidth import Bandwidth
+from pk.core.broker.upkeep.segment_repair import NotRepaired, SegmentRepair
+from pk.core.errors import KafkaError
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.failures import StorageError, is_fault, of_one_log
+from pk.core.log.log import Log
+from pk.core.log.logdir import LogDir
+from pk.core.log.scrub import Damaged, damage_of
+from pk.core.log.segment import Segment
+
+if TYPE_CHECKING:
+    from pk.core.broker.replication.replicas import Replicas
+    from pk.core.config import BrokerConfig
+
+logger = logging.getLogger("pk.broker.scrubber")
+
+FIRST_CHECK_S: Final = 30.0
+"""After the start, if the interval is not shorter."""
+CHECK_S: Final = 60.0
+"""How often it is looked for logs that are due, and noted which were read."""
+RETRY_S_MIN: Final = 1.0
+"""The first wait after a repair that was not possible; it doubles."""
+RETRY_S_MAX: Final = 60.0
+
+
+class Scrubber:
+    """See the top of this file. One for each broker; `run` is its task."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        replicas: Replicas,
+        peers: Peers,
+        replica_logs: ReplicaLogs,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        """`config` gives the keys that are in force."""
+        self._state = state
+        self._replicas = replicas
+        self._reports = replica_logs
+        self._config = config
+        self._bandwidth = Bandwidth(lambda: config().pk_log_scrub_bytes_per_second)
+        self._repair = SegmentRepair(state, replicas, peers, self._bandwidth)
+        self._suspects: dict[Partition, None] = {}
+        self._suspected = trio.Event()
+        self._damaged: dict[Partition, _Retry] = {}
+        self._found = trio.Event()
+        replicas.damage_met.append(self.suspect)
+
+    @property
+    def _metrics(self) -> BrokerMetrics:
+        return self._state.metrics
+
+    def suspect(self, partition: Partition) -> None:
+        """A read has met damage in this log."""
+        if _suspected(partition.log):
+            self._suspects[partition] = None
+            self._suspected.set()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._scrub)
+            nursery.start_soon(self._scrub_suspects)
+            nursery.start_soon(self._repair_all)
+
+    # --- looking ---
+
+    async def _scrub(self) -> None:
+        await trio.sleep(min(self._interval_ms / 1000 or FIRST_CHECK_S, FIRST_CHECK_S))
+        while True:
+            await self.check()
+            await trio.sleep(min(self._interval_ms / 1000 or CHECK_S, CHECK_S))
+
+    @property
+    def _interval_ms(self) -> int:
+        return self._config().pk_log_scrub_interval_ms
+
+    async def check(self) -> None:
+        """Read what is due now."""
+        noted = trio.current_time()
+        read: set[LogDir] = set()
+        async for partition in in_turns(await self._due()):
+            if not self._interval_ms:
+                break
+            log = partition.log
+            if not self._is_here(partition, log):
+                continue
+            await self._check_log(partition, log, log.segments[:-1])
+            if self._is_here(partition, log):
+                if not log.damaged_segments:
+                    now_ms = self._replicas.clock.now_ms()
+                    log.log_dir.scrub_times[partition.tp] = now_ms
+                read.add(log.log_dir)
+            if trio.current_time() - noted >= CHECK_S:
+                await self._note(read)
+                noted = trio.current_time()
+        await self._note(read)
+
+    async def _note(self, directories: set[LogDir]) -> None:
+        for directory in directories:
+            try:
+                await offload(directory.write_scrub_times, directory=directory.path)
+            except StorageError as e:
+                self._replicas.storage_failed(e)
+        directories.clear()
+
+    async def _due(self) -> list[Partition]:
+        """The logs to read now, those first that have waited longest."""
+        interval_ms, now_ms = self._interval_ms, self._replicas.clock.now_ms()
+        due: list[tuple[int, Partition]] = []
+        if not interval_ms:
+            return []
+        async for partition in in_turns(list(self._replicas)):
+            log = partition.log
+            if partition.offline is not None or log.damaged_segments:
+                continue
+            last_ms = log.log_dir.scrub_times.get(partition.tp, 0)
+            if not now_ms - interval_ms < last_ms <= now_ms:
+                due.append((last_ms, partition))
+        due.sort(key=lambda one: one[0])
+        return [partition for _, partition in due]
+
+    async def _scrub_suspects(self) -> None:
+        while True:
+            await self._suspected.wait()
+            self._suspected = trio.Event()
+            while self._suspects:
+                partition = next(iter(self._suspects))
+                del self._suspects[partition]
+                log = partition.log
+                await self._check_log(partition, log, _suspected(log))
+                await self._note({log.log_dir})
+
+    async def _check_log(self, partition: Partition, log: Log, segments: list[Segment]) -> None:
+        """Read some segments of a log."""
+        try:
+            with of_one_log("look for damage"):
+                for segment in segments:
+                    await self._check_segment(partition, log, segment)
+        except StorageError as e:
+            self._failed(partition, e)
+        except KafkaError as e:
+            logger.error("%s could not be checked for damage: %s", partition.tp, e)
+        except OSError as e:
+            self._failed(
+                partition, StorageError(log.directory, "look for damage", e, not is_fault(e))
+            )
+
+    async def _check_segment(self, partition: Partition, log: Log, segment: Segment) -> None:
+        following, size = self._following(partition, log, segment), segment.size
+        if following is None or not size or segment.base_offset in log.damaged_segments:
+            return
+        epochs = LeaderEpochs(log.epochs.entries)
+        try:
+            damaged = await self._bandwidth.run(
+                damage_of(segment, size, following, epochs), log.log_dir.path
+            )
+        except FileNotFoundError:
+            damaged = Damaged(0, "the file is missing")
+        self._metrics.scrubbed_bytes.value += size
+        if damaged is None or segment.size != size:
+            return
+        if self._following(partition, log, segment) != following:
+            return  # compacted, deleted or cut meanwhile
+        if segment.base_offset in log.damaged_segments:
+            return  # the other task was quicker
+        segment.checked.forget(damaged.position, size)  # whoever reads it looks at it again
+        log.damaged_segments[segment.base_offset] = damaged.what
+        log.log_dir.scrub_times[partition.tp] = 0
+        self._metrics.damaged_segments.value += 1
+        logger.error(
+            "%s: %s is damaged at position %d: %s",
+            partition.tp, segment.file.path, damaged.position, damaged.what,
+        )  # fmt: skip
+        self._damaged[partition] = _Retry()
+        self._reports.changed(partition)
+        self._found.set()
+
+    def _following(self, partition: Partition, log: Log, segment: Segment) -> int | None:
+        """The base offset of the segment after this one; None where it is no closed segment of the
+        partition's log, or the log is being cut."""
+        if not self._is_here(partition, log) or partition.busy:
+            return None
+        segments = log.segments
+        for i, one in enumerate(segments[:-1]):
+            if one is segment:
+                return segments[i + 1].base_offset
+        return None
+
+    # --- repairing ---
+
+    async def _repair_all(self) -> None:
+        while True:
+            if not self._damaged:
+                await self._found.wait()
+            self._found = trio.Event()
+            for partition, retry in list(self._damaged.items()):
+                if not retry.is_due(partition):
+                    continue
+                await self._repair_log(partition, retry)
+                if not partition.log.damaged_segments:
+                    del self._damaged[partition]
+            with trio.move_on_after(RETRY_S_MIN):
+                await self._found.wait()
+
+    async def _repair_log(self, partition: Partition, retry: _Retry) -> None:
+        log = partition.log
+        if not self._is_here(partition, log):
+            log.damaged_segments.clear()
+            return
+        known = dict(log.damaged_segments)
+        for base in known:
+            i = next((i for i, s in enumerate(log.segments[:-1]) if s.base_offset == base), None)
+            if i is None:  # deleted, or merged by compaction
+                log.damaged_segments.pop(base, None)
+            elif not partition.leads:
+                await self._repair_one(partition, log, i, retry)
+                if not self._is_here(partition, log):
+                    return
+        retry.tried(partition)
+        if partition.leads or log.damaged_segments != known:
+            self._reports.changed(partition)
+
+    async def _repair_one(self, partition: Partition, log: Log, i: int, retry: _Retry) -> None:
+        segment, following = log.segments[i], log.segments[i + 1].base_offset
+        leader = partition.leader
+        try:
+            await self._repair.repair(partition, segment, following)
+        except NotRepaired as e:
+            if str(e) != retry.why:
+                retry.why = str(e)
+                logger.warning("%s cannot be replaced now: %s", segment.file.path, e)
+            return
+        except StorageError as e:
+            self._failed(partition, e)
+            return
+        except OSError as e:
+            error = StorageError(log.directory, "replace a segment", e, not is_fault(e))
+            self._failed(partition, error)
+            return
+        log.damaged_segments.pop(segment.base_offset, None)
+        self._metrics.replaced_segments.value += 1
+        logger.warning(
+            "%s: the damaged segment at offset %d was replaced by that of broker %d",
+            partition.tp, segment.base_offset, leader,
+        )  # fmt: skip
+
+    def _failed(self, partition: Partition, error: StorageError) -> None:
+        if error.undone or error.is_passing:
+            logger.warning("%s was not scrubbed: %s", partition.tp, error)
+        elif self._is_here(partition, partition.log):
+            self._replicas.failed(partition, error)
+
+    def _is_here(self, partition: Partition, log: Log) -> bool:
+        return (
+            self._replicas.find(*partition.tp) is partition
+            and partition.offline is None
+            and partition.log is log
+        )
+
+
+def _suspected(log: Log) -> list[Segment]:
+    """The closed segments in which a read has met damage, and that are not known for it."""
+    return [
+        segment
+        for segment in log.segments[:-1]
+        if segment.checked.damaged and segment.base_offset not in log.damaged_segments
+    ]
+
+
+class _Retry:
+    """When the damaged segments of a partition are tried again."""
+
+    __slots__ = ("_at", "_epoch", "_wait_s", "why")
+
+    def __init__(self) -> None:
+        self._at = trio.current_time()
+        self._epoch = -1
+        self._wait_s = RETRY_S_MIN
+        self.why = ""
+        """Why the last try failed."""
+
+    def is_due(self, partition: Partition) -> bool:
+        """Whether the time has come, or another broker leads."""
+        return trio.current_time() >= self._at or partition.leader_epoch != self._epoch
+
+    def tried(self, partition: Partition) -> None:
+        """What could be done now was done."""
+        self._epoch = partition.leader_epoch
+        self._at = trio.current_time() + self._wait_s
+        self._wait_s = min(self._wait_s * 2, RETRY_S_MAX)

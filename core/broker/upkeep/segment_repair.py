@@ -1,0 +1,213 @@
+"""Replaces a damaged segment of a follower by what its leader has there.
+
+The range is read by fetches of a debugging consumer (replica id -2): those of a follower would tell
+the leader that this one has fallen back to there. What comes is written beside the log as a
+`.cleaned` segment and compared with the damaged one (`flaw_of` in core/log/scrub.py) before it
+takes its place, as a compacted segment does. The follower stays in sync meanwhile, and the damaged
+files stay until the others are durable.
+
+Only what is committed is replaced, under one leader epoch: the leader's log has it then, whatever
+comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.broker.peers import Channel, PeerLost, Peers
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.state import BrokerState
+from pk.core.broker.upkeep.bandwidth import Bandwidth
+from pk.core.broker.upkeep.put_in_place import put_in_place
+from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.log.cleaned_segment import CleanedSegment, remove_cleaned
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.log import Log
+from pk.core.log.scrub import Replaced, aborted_in, flaw_of
+from pk.core.log.segment import Part, Segment
+from pk.core.record.batch import BatchHeader, iter_headers
+from pk.core.values import NO_LEADER
+from pk.core.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
+
+if TYPE_CHECKING:
+    from pk.core.broker.replication.replicas import Replicas
+
+CONNECT_MS: Final = 5_000
+FETCH_MS: Final = 30_000
+FETCH_BYTES: Final = 1 << 20
+"""Asked for at a time."""
+BUFFER_BYTES: Final = 1 << 18
+FETCH: Final = 1
+VERSION_REPLICA_STATE: Final = 15
+DEBUGGING_CONSUMER: Final = -2
+
+
+class NotRepaired(Exception):
+    """A segment could not be replaced now; the message says why."""
+
+
+class SegmentRepair:
+    """See the top of this file."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        replicas: Replicas,
+        peers: Peers,
+        bandwidth: Bandwidth,
+    ) -> None:
+        """`bandwidth` bounds what is fetched and read."""
+        self._state = state
+        self._replicas = replicas
+        self._peers = peers
+        self._bandwidth = bandwidth
+
+    async def repair(self, partition: Partition, segment: Segment, following: int) -> None:
+        """Replace a damaged segment, behind which the next one begins at `following`. Raises
+        NotRepaired; StorageError, OSError where this broker's disk fails."""
+        log = partition.log
+        if partition.leader in (NO_LEADER, self._state.node_id):
+            raise NotRepaired("there is no leader to fetch it from")
+        if following > partition.high_watermark:
+            raise NotRepaired("not all of it is committed")
+        if log.rewriting:
+            raise NotRepaired("the log is being compacted")
+        log.rewriting = True
+        try:
+            await self._replace(partition, log, segment, following)
+        except (PeerLost, KafkaError) as e:
+            if isinstance(e, KafkaError) and e.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            raise NotRepaired(str(e)) from e
+        finally:
+            log.rewriting = False
+
+    async def _replace(
+        self, partition: Partition, log: Log, segment: Segment, following: int
+    ) -> None:
+        config, epoch, base = partition.config, partition.leader_epoch, segment.base_offset
+        replaced = Replaced(
+            segment,
+            segment.size,
+            following,
+            max(base, log.log_start_offset),
+            config.compact or log.first_dirty_offset is not None,
+        )
+        path = log.log_dir.path
+        now_ms = self._replicas.clock.now_ms()
+
+        def begin() -> CleanedSegment:
+            remove_cleaned(log.disk, log.directory, base)
+            interval = log.config.index_interval_bytes
+            return CleanedSegment(log.disk, log.directory, base, now_ms, interval, BUFFER_BYTES)
+
+        writer = await offload(begin, directory=path)
+        in_place = False
+        try:
+            markers = await self._copy(partition, replaced, writer)
+
+            def finish() -> dict[str, int]:
+                for aborted in aborted_in(log, segment, writer, markers):
+                    writer.index_aborted(aborted)
+                return writer.finish()
+
+            sizes = await offload(finish, directory=path)
+            epochs = LeaderEpochs(log.epochs.entries)
+            flaw = await self._bandwidth.run(flaw_of(writer.segment, replaced, epochs), path)
+            if flaw is not None:
+                raise NotRepaired(f"what broker {partition.leader} has there does not fit: {flaw}")
+            if partition.log is not log or partition.leader_epoch != epoch or partition.leads:
+                raise NotRepaired("there is another leader")
+            in_place = True
+            part = Part(base, replaced.size, 0, 0)
+            if segment not in log.segments or not await put_in_place(
+                self._replicas, partition, log, base, [part], sizes
+            ):
+                in_place = False
+                raise NotRepaired("the log was cut there")
+        finally:
+            writer.close()
+            if not in_place:
+                with trio.CancelScope(shield=True):
+                    await offload(remove_cleaned, log.disk, log.directory, base, directory=path)
+
+    async def _copy(
+        self, partition: Partition, replaced: Replaced, writer: CleanedSegment
+    ) -> set[int]:
+        """Write what the leader has there; the offsets of the markers in it."""
+        endpoint = self._state.inter_broker_endpoint(partition.leader)
+        if endpoint is None:
+            raise NotRepaired(f"no address of broker {partition.leader} is known")
+        epoch, path = partition.leader_epoch, partition.log.log_dir.path
+        markers: set[int] = set()
+        channel = await self._peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
+        try:
+            offset = replaced.start_offset
+            while offset < replaced.following:
+                records = await self._fetch(channel, partition, epoch, offset)
+                batches = list(_whole_batches(records, offset))
+                if not batches:
+                    break  # the check of the copy says whether something is missing
+                within = [b for b in batches if b[1].base_offset < replaced.following]
+                markers.update(h.last_offset for _, h in within if h.is_control)
+                await offload(_write, writer, records, within, directory=path)
+                offset = batches[-1][1].next_offset
+                await self._bandwidth.used(len(records))
+        finally:
+            channel.close()
+        return markers
+
+    async def _fetch(
+        self, channel: Channel, partition: Partition, epoch: int, offset: int
+    ) -> bytes:
+        """What the leader of that epoch has from `offset` on."""
+        topic = FetchTopic(
+            topic=partition.tp.topic,
+            topic_id=partition.topic_id,
+            partitions=[
+                FetchPartition(
+                    partition=partition.tp.partition,
+                    current_leader_epoch=epoch,
+                    fetch_offset=offset,
+                    partition_max_bytes=FETCH_BYTES,
+                )
+            ],
+        )
+        request = FetchRequest(max_bytes=FETCH_BYTES, topics=[topic])
+        if channel.version_of(FETCH) >= VERSION_REPLICA_STATE:
+            request.replica_state = ReplicaState(replica_id=DEBUGGING_CONSUMER)
+        else:
+            request.replica_id = DEBUGGING_CONSUMER
+        answer: FetchResponse = await channel.request(request, timeout_ms=FETCH_MS)
+        data = answer.responses[0].partitions[0] if answer.responses else None
+        code = answer.error_code or (data.error_code if data is not None else 0)
+        if code:
+            raise NotRepaired(
+                f"broker {partition.leader} answers {error_name(code)} at offset {offset}"
+            )
+        return bytes(data.records or b"") if data is not None else b""
+
+
+def _whole_batches(records: bytes, offset: int) -> Generator[tuple[int, BatchHeader]]:
+    """The batches in a fetch from `offset` on: the first holds it. Raises CorruptBatch."""
+    for position, header in iter_headers(records):
+        if header.next_offset <= offset:
+            raise NotRepaired(f"the leader sent offset {header.base_offset} again")
+        offset = header.next_offset
+        yield position, header
+
+
+def _write(writer: CleanedSegment, records: bytes, batches: list[tuple[int, BatchHeader]]) -> None:
+    with memoryview(records) as view:
+        for position, header in batches:
+            writer.add(view[position : position + header.size])

@@ -1,0 +1,153 @@
+"""Reads closed segments for damage, and judges what is to take the place of a damaged one.
+
+Both are generators over blocking reads, for a thread: each step gives the number of bytes that were
+read since the last one, so that the caller can pace them. The checks are those of `pk log verify`,
+without a look at records and indexes: a broker finds a wrong index when it uses it.
+"""
+
+from collections.abc import Collection, Generator
+from typing import Final, NamedTuple
+
+from pk.core.log import recovery
+from pk.core.log.cleaned_segment import CleanedSegment
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.log import Log
+from pk.core.log.segment import Segment
+from pk.core.log.tools.batch_check import BatchCheck
+from pk.core.log.tools.inspect import Scan
+from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
+from pk.core.record.batch import MAGIC, CorruptBatch, check_crc, read_header
+
+STEP_BYTES: Final = 1 << 16
+"""Read in one step, where a batch is not larger: of small batches some 2 ms of work."""
+_UNCOVERED_BYTES: Final = 16
+"""Of a batch's begin: its offset, length and leader epoch, which no CRC covers."""
+
+
+class Damaged(NamedTuple):
+    """Where a segment is damaged first."""
+
+    position: int
+    what: str
+    """In words."""
+
+
+def damage_of(
+    segment: Segment, size: int, following: int, epochs: LeaderEpochs
+) -> Generator[int, None, Damaged | None]:
+    """Read the first `size` bytes of a closed segment: where it is damaged, if it is. `following`
+    is the base offset of the next one, `epochs` are the log's. Raises OSError."""
+    scan, told = Scan(segment.file, size=size), 0
+    check = BatchCheck(epochs, segment.base_offset, all_epochs=True)
+    for batch in scan:
+        wrong = check.check(batch.header, following)
+        if (error := batch.crc_error) is not None:
+            wrong.append(error)
+        if wrong:
+            return Damaged(batch.position, wrong[0])
+        if scan.end_position - told >= STEP_BYTES:
+            yield scan.end_position - told
+            told = scan.end_position
+    if scan.problems:
+        return Damaged(scan.problems[0].position, scan.problems[0].what)
+    yield scan.end_position - told
+    return None
+
+
+class Replaced(NamedTuple):
+    """A segment that is to be replaced."""
+
+    segment: Segment
+    size: int
+    """In bytes, when it was found damaged."""
+    following: int
+    """The base offset of the next one."""
+    start_offset: int
+    """From where on the leader has it."""
+    compacted: bool
+    """Whether records may have been removed from the leader's copy."""
+
+
+def flaw_of(
+    copy: Segment, replaced: Replaced, epochs: LeaderEpochs
+) -> Generator[int, None, str | None]:
+    """Read the leader's copy of a damaged segment: why it may not take its place, None where it
+    may. Raises OSError.
+
+    Every batch must be sound, in its order and its epoch. Where nothing was compacted the two have
+    the same batches at the same positions, so what is whole here must be the same there: a leader
+    whose own log has a hole does not make one here.
+    """
+    old, size = replaced.segment, replaced.size
+    begins_later = replaced.start_offset > old.base_offset
+    shift = max(size - copy.size, 0) if begins_later else 0
+    may_skip = replaced.compacted or (copy.size == size and not begins_later)
+    if not replaced.compacted and copy.size + shift < size:
+        return f"it has {copy.size} bytes, of which {size} are here"
+    scan, told = Scan(copy.file, size=copy.size), 0
+    check = BatchCheck(epochs, old.base_offset, all_epochs=True)
+    due = max(old.base_offset, replaced.start_offset)
+    for batch in scan:
+        header = batch.header
+        wrong = check.check(header, replaced.following)
+        if (error := batch.crc_error) is not None:
+            wrong.append(error)
+        elif header.magic != MAGIC:
+            wrong.append(f"its message format is v{header.magic}")
+        elif header.base_offset > due and not may_skip:
+            wrong.append(f"begins at offset {header.base_offset}, but {due} is due")
+        elif not replaced.compacted and _is_another(
+            batch.data, _read(old, header.size, batch.position + shift)
+        ):
+            wrong.append("another batch is whole here")
+        if wrong:
+            return f"at position {batch.position}: {wrong[0]}"
+        due = check.next_offset
+        if scan.end_position - told >= STEP_BYTES:
+            yield scan.end_position - told
+            told = scan.end_position
+    if scan.problems:
+        return f"at position {scan.problems[0].position}: {scan.problems[0].what}"
+    if due < replaced.following and not may_skip:
+        return f"it ends at offset {due}, before {replaced.following}"
+    return None
+
+
+def _read(segment: Segment, length: int, position: int) -> bytes:
+    try:
+        return segment.file.pread(length, position)
+    except FileNotFoundError:  # that is the damage
+        return b""
+
+
+def _is_another(theirs: bytes, ours: bytes) -> bool:
+    """Whether our bytes at the place of a sound batch are a sound batch too, and another one."""
+    if ours == theirs:
+        return False
+    try:
+        check_crc(ours, 0, read_header(ours))
+    except CorruptBatch:
+        return False
+    return ours[_UNCOVERED_BYTES:] != theirs[_UNCOVERED_BYTES:]
+
+
+def aborted_in(
+    log: Log, old: Segment, writer: CleanedSegment, markers: Collection[int]
+) -> list[AbortedTxn]:
+    """The aborted transactions of the segment that takes the place of `old`: those whose markers,
+    which have the offsets `markers`, are in it. Raises OSError, CorruptBatch."""
+    try:
+        return [one for one in old.txn_index.all() if one.last_offset in markers]
+    except TxnIndexLost:
+        writer.flush()
+    copy, state = writer.segment, log.state
+    segments = [copy if segment is old else segment for segment in state.segments]
+    return recovery.aborted_within(
+        state.disk,
+        state.directory,
+        state.snapshots,
+        segments,
+        copy,
+        state.log_end_offset,
+        state.opened_ms,
+    )
