@@ -86,11 +86,11 @@ def _damaged_segments(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "damaged-replicas",
             ERROR if alone else WARNING,
-            f"Broker {broker} found {count(sum(segments.values()), 'closed segment')} damaged.",
+            f"Broker {broker} found {count(sum(segments.values()), 'closed segment')} damaged"
+            f"{' in the only replica' if alone else ''}.",
             f"{partitions_counted(list(segments))} there. "
             + (
-                "It has the only replica, so nothing can replace them: restore them from a backup, "
-                "or copy what is readable."
+                "Nothing can replace them: restore them from a backup, or copy what is readable."
                 if alone
                 else "They are replaced by what another replica has; look at the disk if it "
                 "happens again."

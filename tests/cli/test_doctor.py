@@ -229,7 +229,7 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
     "damaged-replicas alone": (
         recovering(r.UncleanRecovery(2, (), (), "", (log(2, damaged_segments=1),))),
         ERROR,
-        "It has the only replica",
+        "Broker 2 found 1 closed segment damaged in the only replica",
     ),
     "under-min-isr": (
         snapshot(topics=topics(orders=topic(whole(1, 2, 3, isr=(1,)), *THREE[1:]))),

@@ -144,9 +144,8 @@ class TestAFollower:
             await cluster.create(1, 2)
             partition = cluster.partition(1)
             now_ms = cluster.broker(1).clock.now_ms()
-            fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
             for batch in (
-                build_batch([(now_ms, None, b"undone", ())], transactional=True, **fields),
+                build_batch([(now_ms, None, b"undone", ())], 0, -1, 7, 0, 0, transactional=True),
                 end_transaction_batch(False, 0, 7, 0, now_ms),
             ):
                 partition.append(bytearray(batch), now_ms=now_ms)
