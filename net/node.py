@@ -301,17 +301,18 @@ class Node:
 
 
 async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
-    """Start the runtime and open the listeners. What others need to start themselves opens
-    first."""
+    """Start the runtime and serve the listeners. What others need to start themselves is served
+    first, clients last, as by Apache Kafka: before the broker is unfenced, the image has no broker
+    that is alive. Whoever connects sooner waits, since the listeners are bound."""
     runtime, server = parts.runtime, parts.server
     runtime.broker.start(nursery)
     for one in parts.controllers:
         await nursery.start(server.serve, one.name, one.listeners, CONTROLLER_APIS)
     await nursery.start(_run_runtime, runtime)
+    await runtime.serve()
     for one in parts.listeners:
         if one not in parts.controllers:
             await nursery.start(server.serve, one.name, one.listeners)
-    await runtime.serve()
 
 
 async def _import_the_rest() -> None:

@@ -271,7 +271,7 @@ class Runtime:
             task_status.started()
 
     async def serve(self) -> None:
-        """The listeners are open: have the controller unfence this broker; return when it has."""
+        """The listeners are bound: have the controller unfence this broker; return when it has."""
         if self._config.is_broker:
             await self.broker.replica_logs.report_damage()
             await self.lifecycle.serve()
