@@ -138,10 +138,12 @@ class EtcdMember:
 class EtcdServers:
     """A cluster of etcd's, of one server or several, for the length of a `with` block."""
 
-    def __init__(self, count: int = 1, *words: str) -> None:
-        """`words` are further options of each server."""
-        place = MEMORY if os.access(MEMORY, os.W_OK) else None
-        self._temporary = tempfile.TemporaryDirectory(prefix="pk-etcd-", dir=place)
+    def __init__(self, count: int = 1, *words: str, place: str | None = None) -> None:
+        """`words` are further options of each server; their folder is made in `place`, "" for the
+        temporary directory, None for memory where there is such a file system."""
+        if place is None:
+            place = MEMORY if os.access(MEMORY, os.W_OK) else ""
+        self._temporary = tempfile.TemporaryDirectory(prefix="pk-etcd-", dir=place or None)
         self.directory = Path(self._temporary.name)
         ports = free_ports(2 * count)
         peers = [f"http://127.0.0.1:{port}" for port in ports[count:]]
