@@ -261,6 +261,7 @@ class Simulation:
         }
         if swarm.ROLLS in self.swarm:
             keys["log.roll.ms"] = random.choice(("700", "3000"))
+            keys["pk.log.scrub.interval.ms"] = "2000"
         if swarm.COMPACTION in self.swarm:
             keys["log.cleaner.backoff.ms"] = "500"
             keys["log.cleaner.min.cleanable.ratio"] = "0.01"
