@@ -28,17 +28,16 @@ what is still to do, and `loaded` asks for it again. So doing an effect twice mu
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import field
 from typing import Any, Generic, TypeVar
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, new_list
 
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
-class Decision(Generic[R]):
+class Decision(Struct, Generic[R]):
     """The result of a command: records to append, and a reply to give when they are committed."""
 
     records: list[R] = field(default_factory=new_list)
@@ -74,8 +73,7 @@ class Decision(Generic[R]):
     environment knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(Struct, frozen=True):
     """An effect: run `work` off the loop, and decide by its result. For work that would hold the
     loop for too long.
 

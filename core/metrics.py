@@ -14,11 +14,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from itertools import accumulate
 from typing import Final, Literal
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
 
 Kind = Literal["counter", "gauge", "histogram"]
 Labels = Mapping[str, str]
@@ -87,16 +86,14 @@ def quantile(cumulative: Sequence[tuple[str, float]], share: float) -> float | N
     return low
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One value of a metric."""
 
     value: float | Histogram
     labels: Labels = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A metric with its values, by Kafka's name."""
 
     name: str

@@ -4,10 +4,10 @@ import errno
 import socket
 
 import trio
+from msgspec import Struct
 
 from pk.core.broker.runtime import StartError
 from pk.core.config import BrokerConfig, Listener
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import Endpoint
 
 __all__ = ["BoundListener", "StartError", "bind"]
@@ -15,8 +15,7 @@ __all__ = ["BoundListener", "StartError", "bind"]
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
-@dataclass(frozen=True, slots=True)
-class BoundListener:
+class BoundListener(Struct, frozen=True):
     """One listener, bound; `advertised` is the address that clients get."""
 
     name: str

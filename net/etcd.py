@@ -60,9 +60,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import trio
+from msgspec import Struct
 
 from pk.core.broker.offload import offload
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event
 from pk.core.meta.image import MetadataImage
@@ -115,8 +115,7 @@ HOW_TO_MAKE_ROOM: Final = (
 )
 
 
-@dataclass(slots=True, eq=False)
-class _Leadership:
+class _Leadership(Struct, eq=False):
     """The state of a won campaign."""
 
     epoch: int

@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
 import trio
+from msgspec import Struct
 
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.store import StoreFailed
 from pk.net.http.address import Address
 from pk.net.http.client import HttpClient
@@ -77,8 +77,7 @@ class EtcdRefused(StoreFailed):
         return self.code == RESOURCE_EXHAUSTED
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a server said."""
 
     body: dict[str, Any]

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import trio
+from msgspec import Struct
 
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import Endpoint
 from pk.core.meta.store import StoreFailed
 from pk.net.etcd_client import EtcdClient, decoded, encoded
@@ -28,8 +28,7 @@ LOOK_S: Final = 2.0
 """How long a watch is waited for until the key is read again."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderKey:
+class LeaderKey(Struct, frozen=True):
     """The key `leader`, at some revision of the database."""
 
     seen_at: int

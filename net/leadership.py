@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 import trio
+from msgspec import Struct
 
 from pk.core.broker.controller.controller_link import Locator
 from pk.core.config import BrokerConfig
 from pk.core.config.roles import EMBEDDED, ETCD
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.store import MetadataStore
 from pk.net.endpoints import BoundListener, StartError
 from pk.net.store_address import parse_address
@@ -18,8 +18,7 @@ from pk.net.store_address import parse_address
 Closing = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Leadership:
+class Leadership(Struct, frozen=True):
     """Those parts; with the embedded store there are none."""
 
     store: MetadataStore | None = None

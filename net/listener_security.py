@@ -6,10 +6,10 @@ from __future__ import annotations
 import logging
 import secrets
 import ssl
-from dataclasses import replace
 from typing import Any, Final, cast
 
 import trio
+from msgspec.structs import replace
 
 from pk.core.auth.delegation_tokens import token_secret
 from pk.core.auth.distinguished_name import subject_of

@@ -22,6 +22,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Final
 
 import trio
+from msgspec import Struct
 
 from pk.core.api.cluster.faults import API as FAULTS_API
 from pk.core.api.cluster.faults import with_faults
@@ -37,7 +38,6 @@ from pk.core.broker.pauses import finish
 from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
 from pk.core.config.security_promises import check_security
-from pk.core.lazy_dataclass import dataclass
 from pk.core.log.dirs import LogDirs
 from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.failures import LogDirError
@@ -63,8 +63,7 @@ IMPORT_AFTER_S: Final = 1.0
 """How long after its start a node imports what it has not needed yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """What a node consists of once its directories are held and its listeners bound; all of it made
     before any of it runs."""
 

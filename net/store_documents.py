@@ -6,8 +6,9 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from msgspec import Struct
+
 from pk.core import cbor
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, pack, unpack
 from pk.core.meta.image import ContradictoryEvent, MetadataImage
@@ -20,8 +21,7 @@ class EventsMissing(StoreFailed):
     """The log does not go on where it should: it was trimmed meanwhile, or it is damaged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
+class Documents(Struct, frozen=True):
     """The documents of one kind of store. Reading raises, for what is damaged, what `damage` is
     for."""
 

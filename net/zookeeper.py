@@ -69,9 +69,9 @@ from kazoo.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
     NodeExistsError,
     NoNodeError,
 )
+from msgspec import Struct
 
 from pk.core.broker.offload import offload
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event
 from pk.core.meta.image import MetadataImage
@@ -105,8 +105,7 @@ LOADS_MAX: Final = 5
 AGAIN_S: Final = 0.05
 
 
-@dataclass(slots=True, eq=False)
-class _Leadership:
+class _Leadership(Struct, eq=False):
     """What the winner of a campaign has."""
 
     epoch: int

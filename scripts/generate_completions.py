@@ -3,11 +3,9 @@ keys that it knows without importing them (cli/config_keys/words.tsv), and the t
 (cli/command_line/tree.json). A test says when they are stale.
 """
 
-import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts" / "path"))
@@ -16,6 +14,7 @@ from pk.cli.command_line.tree_index import index
 from pk.cli.nouns.completion.completion import SCRIPTS
 from pk.core.config import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
 from pk.core.config.keys import Key, Type
+from pk.net.client.common_config import ConfigKey
 from pk.net.client.config import AdminConfig, ConsumerConfig, ProducerConfig, keys
 
 _KEYS: Mapping[str, Mapping[str, Key]] = {
@@ -41,14 +40,14 @@ def _first_sentence(text: str) -> str:
 
 def _client_keys() -> Iterator[tuple[str, str, str, str, str]]:
     owners: dict[str, list[str]] = {}
-    fields: dict[str, dataclasses.Field[Any]] = {}
+    fields: dict[str, ConfigKey] = {}
     for owner, cls in _CLIENTS.items():
         for name, field in keys(cls).items():
             owners.setdefault(name, []).append(owner)
             fields[name] = field
     for name in sorted(fields):
         default = fields[name].default
-        values = ",".join(fields[name].metadata["one_of"])
+        values = ",".join(fields[name].one_of)
         if isinstance(default, bool):
             default, values = str(default).lower(), "true,false"
         elif isinstance(default, tuple):

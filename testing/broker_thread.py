@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 import trio
+from msgspec import Struct
 
 from pk.core.api.cluster import faults
 from pk.core.api.registry import Large
@@ -27,7 +28,6 @@ from pk.core.broker.offload import inline
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.create_topics import (
@@ -68,8 +68,7 @@ FIRST_APIS: Final = frozenset({2, 8, 9, 10, 11, 12, 13, 14, 22})
 ListOffsets, OffsetCommit to SyncGroup, InitProducerId."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A request that the broker received."""
 
     api: str

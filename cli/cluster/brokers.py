@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import trio
+from msgspec.structs import replace
 
 from pk.cli.cluster.broker_rows import BrokerOfCluster, BrokerRow
 from pk.cli.cluster.features import release_of

@@ -21,12 +21,12 @@ import secrets
 import shlex
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, field
 from typing import Any, Final
+
+from msgspec import Struct, field, to_builtins
 
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.paths import make_user_dir, user_dir
-from pk.core.lazy_dataclass import dataclass
 
 STATE: Final = "pk-cluster.json"
 PIPE: Final = "pk-cluster.pipe"
@@ -49,8 +49,7 @@ RESTARTING: Final = "restarting"
 """It ended without a request to, and is started again after a pause."""
 
 
-@dataclass(slots=True)
-class NodeState:
+class NodeState(Struct):
     """One node of a cluster."""
 
     node: int
@@ -80,8 +79,7 @@ class NodeState:
         return self.role.partition(",")[0]
 
 
-@dataclass(slots=True)
-class ClusterState:
+class ClusterState(Struct):
     """The content of pk-cluster.json."""
 
     pid: int
@@ -112,7 +110,7 @@ def write_state(state: ClusterState) -> None:
         del state.answers[next(iter(state.answers))]
     path = os.path.join(state.directory, STATE)
     with open(f"{path}.new", "w", encoding="utf-8") as file:
-        json.dump({"version": VERSION, **asdict(state)}, file, indent=1)
+        json.dump({"version": VERSION, **to_builtins(state)}, file, indent=1)
     os.replace(f"{path}.new", path)
 
 

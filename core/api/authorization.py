@@ -12,9 +12,10 @@ the check comes before the look-up wherever the request has the name. A topic's 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
 
 from pk.core.api.authorized import CLUSTER_OPERATIONS
 from pk.core.api.registry import Answer, Api, Request, Response

@@ -21,9 +21,10 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.schema import Message
 
 Request = TypeVar("Request", bound=Message | None)
@@ -40,8 +41,7 @@ class NoResponse(Enum):
 NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 
 
-@dataclass(slots=True)
-class Holding(Generic[Response]):
+class Holding(Struct, Generic[Response]):
     """Wait for this before anything else of the connection is handled: it still reads the
     connection's buffer."""
 
@@ -55,8 +55,7 @@ Answer: TypeAlias = Response | NoResponse | Awaitable[Outcome[Response]] | Holdi
 """What a handler returns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Api(Generic[Request, Response]):
+class Api(Struct, Generic[Request, Response], frozen=True):
     """One API as this broker serves it."""
 
     key: int

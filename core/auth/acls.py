@@ -13,11 +13,12 @@ rules touch, so old images of the cluster stay as they were.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
+from pk.core.structs import repr_without
 
 WILDCARD: Final = "*"
 """As the name of a literal pattern: every resource. As the host of a rule: every host."""
@@ -158,8 +159,7 @@ Entries = Mapping[str, tuple[Entry, ...]]
 """The rules of one pattern by their principals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patterns:
+class Patterns(Struct, frozen=True):
     """The rules of one resource type."""
 
     literal: Mapping[str, Entries] = field(default_factory=dict[str, Entries])
@@ -171,14 +171,16 @@ class Patterns:
 _NO_PATTERNS: Final = Patterns()
 
 
-@dataclass(frozen=True, slots=True)
-class Acls:
+class Acls(Struct, frozen=True):
     """All rules of a cluster."""
 
     rules: Mapping[AclBinding, None] = field(default_factory=dict[AclBinding, None])
     """The rules, in the order in which they came."""
-    by_type: Mapping[int, Patterns] = field(default_factory=dict[int, Patterns], repr=False)
+    by_type: Mapping[int, Patterns] = field(default_factory=dict[int, Patterns])
     """The same, for `about` and `of_type`."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "by_type")
 
     def __len__(self) -> int:
         return len(self.rules)

@@ -14,10 +14,11 @@ a broker derives from an answer holds as long as the authorizer is the same obje
 
 from __future__ import annotations
 
-from dataclasses import field
 from enum import Enum
 from ipaddress import ip_address
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from pk.core.auth.acls import (
     NO_ACLS,
@@ -29,7 +30,7 @@ from pk.core.auth.acls import (
     PatternType,
     Permission,
 )
-from pk.core.lazy_dataclass import dataclass
+from pk.core.structs import repr_without
 
 REMEMBERED_MAX: Final = 50_000
 """How many answers an authorizer remembers; then it forgets all of them."""
@@ -72,8 +73,7 @@ def implies(allowed: int, asked: int) -> bool:
     return asked == Operation.DESCRIBE_CONFIGS and allowed in _DESCRIBE_CONFIGS_IMPLIED_BY
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Authorizer:
+class Authorizer(Struct, frozen=True, eq=False):
     """Answers by these rules."""
 
     acls: Acls = NO_ACLS
@@ -81,9 +81,12 @@ class Authorizer:
     allow_if_no_acl: bool = False
     """`allow.everyone.if.no.acl.found`."""
     remembered: dict[tuple[str, str, int, int, str], bool] = field(
-        default_factory=dict[tuple[str, str, int, int, str], bool], repr=False
+        default_factory=dict[tuple[str, str, int, int, str], bool]
     )
     """Answers that were given: principal, host, operation, resource type, name."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "remembered")
 
     def allows(
         self, principal: str, host: str, operation: int, resource_type: int, name: str

@@ -15,13 +15,13 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
+from msgspec import Struct
+
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.auth.scram import ITERATIONS_MIN, Mechanism, ScramCredential, TokenLogin
-from pk.core.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationToken:
+class DelegationToken(Struct, frozen=True):
     """What the metadata knows of a token. Times are in ms since 1970."""
 
     token_id: str

@@ -14,7 +14,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
+from pk.core.structs import repr_without
 
 PLAIN_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH_LOGIN: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -33,12 +35,14 @@ class JaasError(ValueError):
     """A text that is no login; the message quotes nothing of it."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Login:
+class Login(Struct, frozen=True):
     """One login module with its options, which are secret."""
 
     module: str
     options: dict[str, str]
+
+    def __repr__(self) -> str:
+        return repr_without(self, "options")
 
     @property
     def username(self) -> str | None:

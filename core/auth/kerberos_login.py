@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Struct
+
 from pk.core.auth.jaas import KERBEROS_LOGIN, JaasError, Login, parse_jaas
-from pk.core.lazy_dataclass import dataclass
 
 _JAVAS: Final = frozenset(
     {"storekey", "donotprompt", "debug", "isinitiator", "refreshkrb5config", "renewtgt"}
@@ -20,8 +21,7 @@ _OPTIONS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class KerberosLogin:
+class KerberosLogin(Struct, frozen=True):
     """Where the credentials are."""
 
     principal: str | None

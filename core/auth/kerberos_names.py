@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from pk.core.auth.principal_mapping import RuleError
 from pk.core.java_regex import JavaRegex, JavaRegexError, Replacement
-from pk.core.lazy_dataclass import dataclass
 
 _NAME: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
 _RULE: Final = re.compile(
@@ -46,8 +47,7 @@ class KerberosName(NamedTuple):
         return KerberosName(match[1], match[2], match[3])
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     parts: int
     form: str
     pattern: JavaRegex | None

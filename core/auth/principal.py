@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Final
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 USER: Final = "User"
 """The type of every principal that a connection of Kafka's own protocols authenticates as."""
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaPrincipal:
+class KafkaPrincipal(Struct, frozen=True):
     """The name under which ACLs and quotas know a client: `User:alice`."""
 
     type: str
     name: str
-    token_authenticated: bool = field(default=False, compare=False)
+    token_authenticated: bool = False
     """Whether a delegation token proved it. As in Kafka, that makes no other principal of it."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not KafkaPrincipal:
+            return NotImplemented
+        return (self.type, self.name) == (other.type, other.name)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.name))
 
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"

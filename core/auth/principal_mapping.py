@@ -14,8 +14,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from msgspec import Struct
+
 from pk.core.java_regex import JavaRegex, JavaRegexError, Replacement
-from pk.core.lazy_dataclass import dataclass
 
 PRINCIPAL_RULES: Final = "ssl.principal.mapping.rules"
 _RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)"
@@ -28,8 +29,7 @@ class RuleError(ValueError):
     """Rules that are none."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     pattern: JavaRegex
     replacement: Replacement
     case: str

@@ -13,14 +13,14 @@ last answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from enum import Enum
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from pk.core.auth.principal import USER, KafkaPrincipal
 from pk.core.auth.sasl import GSSAPI, AuthenticationFailed, SaslError, ServerExchange
 from pk.core.errors import ErrorCode, ProtocolError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.codec import decode
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES
@@ -91,8 +91,7 @@ class _Phase(Enum):
     COMPLETE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """Who a connection is, and until when."""
 
     principal: KafkaPrincipal
@@ -101,20 +100,19 @@ class Session:
     """0: for ever."""
 
 
-@dataclass(slots=True)
-class SaslServer:
+class SaslServer(Struct):
     """The way to one session. For a client that authenticates again, `before` is the session that
     it has."""
 
     mechanisms: Mechanisms
     answer_versions: AnswerVersions
     before: Session | None = None
-    session: Session | None = field(default=None, init=False)
+    session: Session | None = None
     """Set when the client is authenticated."""
-    _phase: _Phase = field(default=_Phase.VERSIONS_OR_HANDSHAKE, init=False)
-    _mechanism: str = field(default="", init=False)
-    _bare: bool = field(default=False, init=False)
-    _exchange: ServerExchange | None = field(default=None, init=False)
+    _phase: _Phase = _Phase.VERSIONS_OR_HANDSHAKE
+    _mechanism: str = ""
+    _bare: bool = False
+    _exchange: ServerExchange | None = None
 
     def take(self, frame: memoryview) -> list[Part]:
         """The answer to one frame. Raises Refused, ProtocolError, and KeysNeeded, after which the

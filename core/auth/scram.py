@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from pk.core.auth.sasl import SCRAM_SHA_256, SCRAM_SHA_512, AuthenticationFailed, SaslError
-from pk.core.lazy_dataclass import dataclass
 
 ITERATIONS_MIN: Final = 4096
 """Fewer are refused by Kafka's servers and clients."""
@@ -85,14 +86,17 @@ class Mechanism(IntEnum):
         return hashlib.pbkdf2_hmac(self.hash_name, password.encode(), salt, iterations)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ScramCredential:
-    """What a server knows of one user for one mechanism. It is a secret: it has no repr."""
+class ScramCredential(Struct, frozen=True):
+    """What a server knows of one user for one mechanism. It is a secret, of which the repr shows
+    nothing."""
 
     salt: bytes
     stored_key: bytes
     server_key: bytes
     iterations: int
+
+    def __repr__(self) -> str:
+        return object.__repr__(self)
 
     @classmethod
     def of_salted_password(

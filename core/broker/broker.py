@@ -18,11 +18,11 @@ that it needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from random import Random
 from typing import Final
 
 import trio
+from msgspec import Struct, field
 
 from pk.core.broker.background import Background
 from pk.core.broker.broker_metrics import BrokerMetrics
@@ -57,7 +57,6 @@ from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.client_metrics import ClientMetrics
 from pk.core.config import BrokerConfig
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import BROKER
 from pk.core.meta.image import Changes, MetadataImage, changes_in_turns
 from pk.core.turns import emptied
@@ -73,8 +72,7 @@ ROOM_RETRY_S_MAX: Final = 16.0
 """How long to wait before checking a full disk for space again: the first time, and later."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Broker:
+class Broker(Struct, eq=False, kw_only=True):
     """One broker's runtime. Its background tasks run in the nursery given to `start`."""
 
     state: BrokerState

@@ -14,11 +14,11 @@ import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A parsed value: lists are tuples, classes and passwords are strings."""
@@ -59,8 +59,7 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _COMMA: Final = re.compile(r"\s*,\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One configuration key."""
 
     name: str
@@ -72,10 +71,6 @@ class Key:
     valid: str = ""
     scope: Scope = Scope.READ_ONLY
     required: bool = False
-    _bounds: "_Bounds" = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_bounds", _parse_bounds(self.valid))
 
     @property
     def sensitive(self) -> bool:
@@ -94,7 +89,7 @@ class Key:
                 return None
             raise ConfigError(f"{self.name} must have a value")
         value = self._convert(text.strip())
-        self._bounds.check(self, value)
+        _parse_bounds(self.valid).check(self, value)
         return value
 
     def default_value(self) -> Value:
@@ -150,8 +145,7 @@ _REQUIREMENTS: Final = {
 """Bounds that Apache Kafka checks apart from a key's definition, and its words for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
+class _Bounds(Struct, frozen=True):
     """What a value must satisfy beyond its type."""
 
     low: float | None = None
@@ -205,6 +199,7 @@ def _check_requirement(key: Key) -> None:
         raise ConfigError(f"requirement failed: {key.name} {_REQUIREMENTS[key.name]}")
 
 
+@cache
 def _parse_bounds(text: str) -> _Bounds:
     if not text:
         return _Bounds()

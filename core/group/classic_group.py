@@ -10,15 +10,15 @@ that, the soft side is lost and the members simply join again.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, Final
+
+from msgspec import Struct, field
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.group.any_group import CheckPartition, Committer, GroupType
 from pk.core.group.java import hash_map_order
 from pk.core.group.records import Record, group_metadata, group_tombstone
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import NO_TIMESTAMP
 from pk.core.wire.codec import decode
 from pk.core.wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -50,8 +50,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 """State → the states that may follow it."""
 
 
-@dataclass(slots=True, eq=False)
-class Member:
+class Member(Struct, eq=False):
     """One consumer in a group."""
 
     member_id: str
@@ -98,8 +97,7 @@ class Member:
         return next(name for name, _ in self.protocols if name in wanted)
 
 
-@dataclass(slots=True, eq=False)
-class Group:
+class Group(Struct, eq=False):
     """A group as its coordinator sees it."""
 
     type: ClassVar[GroupType] = GroupType.CLASSIC

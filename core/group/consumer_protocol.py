@@ -12,9 +12,10 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from pk.core.errors import ProtocolError
 from pk.core.group.java import computed_order
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition
 from pk.core.wire.codec import decode, encode
 from pk.core.wire.messages.consumer_protocol import (
@@ -30,8 +31,7 @@ _VERSION: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(Struct, frozen=True):
     """What one member wants, and what it had."""
 
     topics: tuple[str, ...]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import field, replace
 from enum import StrEnum
 from typing import ClassVar, Final, NamedTuple, Self
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from pk.core.group.records import Record
-from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
@@ -43,8 +44,7 @@ class MigrationPolicy(StrEnum):
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
-@dataclass(frozen=True, slots=True)
-class ModernGroupSettings:
+class ModernGroupSettings(Struct, frozen=True):
     """The broker's keys that consumer, share and streams groups have in common, under Kafka's
     defaults. Of the first three the cluster or a group may have its own, within bounds."""
 
@@ -102,8 +102,7 @@ class ModernGroupSettings:
         return default if text is None else min(max(int(text), bounds[0]), bounds[1])
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupSettings(ModernGroupSettings):
+class ConsumerGroupSettings(ModernGroupSettings, frozen=True):
     """The broker's keys for groups of the consumer protocol (KIP-848)."""
 
     KIND = "consumer"
@@ -114,8 +113,7 @@ class ConsumerGroupSettings(ModernGroupSettings):
     regex_refresh_interval_ms: int = 600_000
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupSettings(ModernGroupSettings):
+class ShareGroupSettings(ModernGroupSettings, frozen=True):
     """The broker's keys for share groups (KIP-932)."""
 
     KIND = "share"
@@ -123,8 +121,7 @@ class ShareGroupSettings(ModernGroupSettings):
     max_size: int = 200
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupSettings(ModernGroupSettings):
+class StreamsGroupSettings(ModernGroupSettings, frozen=True):
     """The broker's keys for streams groups (KIP-1071); a group may also have its own number of
     standby replicas and first delay."""
 
@@ -156,8 +153,7 @@ class StreamsGroupSettings(ModernGroupSettings):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
+class GroupSettings(Struct, frozen=True):
     """The broker's keys that groups and offsets obey, under Kafka's defaults."""
 
     initial_rebalance_delay_ms: int = 3000
@@ -187,7 +183,6 @@ NewId = Callable[[], str]
 """Makes the random part of a member id; chance is an argument."""
 
 
-@dataclass(slots=True)
 class Step(Decision[Record]):
     """A Decision while it is being made, at one moment. Within `with step:` an exception gives it
     up."""

@@ -1,18 +1,16 @@
 """The settings of one log: those of a topic's keys (same names, `.` for `_`) that the log itself
 enforces."""
 
-from dataclasses import fields
 from typing import Any, Self
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 LONG_MAX = (1 << 63) - 1
 
 LOG_APPEND_TIME = "LogAppendTime"
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(Struct, frozen=True):
     """Sizes in bytes, times in milliseconds; the defaults are Kafka's."""
 
     segment_bytes: int = 1 << 30
@@ -32,7 +30,7 @@ class LogConfig:
     def of(cls, topic: Any, *, producer_id_expiration_ms: int = 86_400_000) -> Self:
         """From anything that has the topic's keys as attributes."""
         values: dict[str, Any] = {
-            f.name: getattr(topic, f.name) for f in fields(cls) if hasattr(topic, f.name)
+            name: getattr(topic, name) for name in cls.__struct_fields__ if hasattr(topic, name)
         }
         values["producer_id_expiration_ms"] = producer_id_expiration_ms
         return cls(**values)

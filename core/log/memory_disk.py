@@ -11,10 +11,10 @@ only the size at the last sync. A directory keeps the names it had at its last s
 import errno
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field
 from typing import Final, Literal
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from pk.core.log.failures import is_fault
 from pk.core.log.file_slices import BytesSlice
 from pk.core.log.files import (
@@ -36,8 +36,7 @@ Operation = Literal[
 ]
 
 
-@dataclass(slots=True)
-class _Undo:
+class _Undo(Struct):
     """How to take one unsynced write or truncation back."""
 
     size: int
@@ -47,8 +46,7 @@ class _Undo:
     """What was at `position` before it."""
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     """The content of a file."""
 
     data: bytearray = field(default_factory=bytearray)
@@ -57,8 +55,7 @@ class _Node:
     """The disk's count of changes when it was last written or cut."""
 
 
-@dataclass(slots=True)
-class _Directory:
+class _Directory(Struct):
     names: "dict[str, _Node | _Directory]" = field(default_factory=dict[str, "_Node | _Directory"])
     durable: "dict[str, _Node | _Directory]" = field(
         default_factory=dict[str, "_Node | _Directory"]
@@ -67,8 +64,7 @@ class _Directory:
     """The disk's count of changes when a name in it was last made, replaced or removed."""
 
 
-@dataclass(slots=True)
-class _Fault:
+class _Fault(Struct):
     operation: Operation
     code: int
     suffix: str

@@ -25,11 +25,11 @@ behind it.
 import contextlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from pk.core.log.checked_bytes import READ_BYTES, checked_batches, header_of
 from pk.core.log.checkpoints import PARTITION_METADATA
 from pk.core.log.damaged import MARK, Damage, Keeper
@@ -71,8 +71,7 @@ UNMEASURED_NAMES: Final = (EPOCHS_FILE, PARTITION_METADATA)
 """Their size tells nothing: two looks less for each of 50,000 logs."""
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct):
     """The files of a partition's directory."""
 
     segments: dict[int, dict[str, int]] = field(default_factory=new_dict)

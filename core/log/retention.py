@@ -15,14 +15,14 @@ append to. What DeleteRecords leaves behind goes whatever the policy; age and si
 it holds `delete`.
 """
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pk.core.log.log import Log
 from pk.core.log.segment import Segment
 from pk.core.record.batch import CorruptBatch
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """How long and how much; negative: without end."""
 
     retention_ms: int

@@ -17,9 +17,10 @@ may have lost what it had not synced.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta import elections
 from pk.core.meta.events import (
@@ -326,8 +327,7 @@ def register_controller(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
+class ProducerIdBlock(Struct, frozen=True):
     """Producer ids that one broker may give out: `count` of them from `first`."""
 
     first: int

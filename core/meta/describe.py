@@ -9,10 +9,11 @@ describes `log.retention.ms` by no synonym at all, though its topics keep to the
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from enum import IntEnum
 from itertools import dropwhile
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from pk.core.config import (
     BROKER_KEYS,

@@ -10,12 +10,13 @@ shorter list of an older. Fields are never removed, reordered or given another m
 that must change so gets a new name.
 """
 
-from dataclasses import field
 from typing import Any, ClassVar, Final, NamedTuple, Union, cast, get_args
 
+from msgspec import Struct
+
 from pk.core import cbor
-from pk.core.lazy_dataclass import dataclass
 from pk.core.quota.entity import Entity, EntityPart
+from pk.core.structs import repr_without
 from pk.core.values import Uuid
 
 KIND: Final = "pk.metadata.event"
@@ -47,16 +48,14 @@ class FeatureRange(NamedTuple):
     level_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterCreated:
+class ClusterCreated(Struct, frozen=True):
     """The first event of every log."""
 
     VERSION: ClassVar[int] = 1
     cluster_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerElected:
+class ControllerElected(Struct, frozen=True):
     """Somebody took the log over: what is appended from here on was decided under `epoch`."""
 
     VERSION: ClassVar[int] = 1
@@ -64,8 +63,7 @@ class ControllerElected:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistered:
+class BrokerRegistered(Struct, frozen=True):
     """A broker came, or came back: an incarnation with an epoch of its own, fenced until its first
     heartbeats.
 
@@ -86,8 +84,7 @@ class BrokerRegistered:
     known_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerChanged:
+class BrokerChanged(Struct, frozen=True):
     """A registered broker changed in what is not None here. Version 2 has `known_offset`."""
 
     VERSION: ClassVar[int] = 2
@@ -99,8 +96,7 @@ class BrokerChanged:
     known_offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerUnregistered:
+class BrokerUnregistered(Struct, frozen=True):
     """A broker was removed for good (UnregisterBroker)."""
 
     VERSION: ClassVar[int] = 1
@@ -108,8 +104,7 @@ class BrokerUnregistered:
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerRegistered:
+class ControllerRegistered(Struct, frozen=True):
     """A node that may become the controller reported where it listens for brokers and controllers
     (KIP-919)."""
 
@@ -120,8 +115,7 @@ class ControllerRegistered:
     features: tuple[FeatureRange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreated:
+class TopicCreated(Struct, frozen=True):
     """A topic, so far without partitions."""
 
     VERSION: ClassVar[int] = 1
@@ -129,16 +123,14 @@ class TopicCreated:
     topic_id: Uuid
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
+class TopicDeleted(Struct, frozen=True):
     """A topic with its partitions and its configs is gone."""
 
     VERSION: ClassVar[int] = 1
     topic_id: Uuid
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionCreated:
+class PartitionCreated(Struct, frozen=True):
     """One more partition of a topic; partitions come in order of their numbers.
 
     Version 2 has `recovering`, version 3 `unclean_epoch`.
@@ -161,8 +153,7 @@ class PartitionCreated:
     unclean_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionChanged:
+class PartitionChanged(Struct, frozen=True):
     """A partition changed in what is not None here; its partition epoch rises by one.
 
     A `leader` that is given (the same one, too) begins a new leader epoch. Version 2 has
@@ -184,8 +175,7 @@ class PartitionChanged:
     unclean_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChanged:
+class ConfigChanged(Struct, frozen=True):
     """A key of a resource has a value of its own, or (None) no longer."""
 
     VERSION: ClassVar[int] = 1
@@ -195,8 +185,7 @@ class ConfigChanged:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureChanged:
+class FeatureChanged(Struct, frozen=True):
     """A feature is finalized at `level`; 0 turns it off."""
 
     VERSION: ClassVar[int] = 1
@@ -204,8 +193,7 @@ class FeatureChanged:
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdsAllocated:
+class ProducerIdsAllocated(Struct, frozen=True):
     """Producer ids below `next_producer_id` are given out; the last block went to `broker_id`."""
 
     VERSION: ClassVar[int] = 1
@@ -214,8 +202,7 @@ class ProducerIdsAllocated:
     next_producer_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class AclCreated:
+class AclCreated(Struct, frozen=True):
     """An access rule came: see `AclBinding`. No two rules are equal in all fields."""
 
     VERSION: ClassVar[int] = 1
@@ -228,8 +215,7 @@ class AclCreated:
     permission: int
 
 
-@dataclass(frozen=True, slots=True)
-class AclDeleted:
+class AclDeleted(Struct, frozen=True):
     """An access rule is gone."""
 
     VERSION: ClassVar[int] = 1
@@ -242,22 +228,23 @@ class AclDeleted:
     permission: int
 
 
-@dataclass(frozen=True, slots=True)
-class ScramCredentialChanged:
+class ScramCredentialChanged(Struct, frozen=True):
     """A user has a SCRAM credential, a new one or another than before (KIP-554)."""
 
     VERSION: ClassVar[int] = 1
     user: str
     mechanism: int
     """1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
-    salt: bytes = field(repr=False)
-    stored_key: bytes = field(repr=False)
-    server_key: bytes = field(repr=False)
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
     iterations: int
 
+    def __repr__(self) -> str:
+        return repr_without(self, "salt", "stored_key", "server_key")
 
-@dataclass(frozen=True, slots=True)
-class ScramCredentialRemoved:
+
+class ScramCredentialRemoved(Struct, frozen=True):
     """A user no longer has a SCRAM credential of a mechanism."""
 
     VERSION: ClassVar[int] = 1
@@ -265,17 +252,18 @@ class ScramCredentialRemoved:
     mechanism: int
 
 
-@dataclass(frozen=True, slots=True)
-class StrangersSecretMade:
+class StrangersSecretMade(Struct, frozen=True):
     """The secret of which the salts are made that users get who do not exist: all brokers must give
     the same ones."""
 
     VERSION: ClassVar[int] = 1
-    secret: bytes = field(repr=False)
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return repr_without(self, "secret")
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationTokenChanged:
+class DelegationTokenChanged(Struct, frozen=True):
     """A delegation token came, or ends at another time than before (KIP-48). Its HMAC is in no
     event: brokers compute it."""
 
@@ -290,16 +278,14 @@ class DelegationTokenChanged:
     max_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationTokenRemoved:
+class DelegationTokenRemoved(Struct, frozen=True):
     """A delegation token is over."""
 
     VERSION: ClassVar[int] = 1
     token_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClientQuotaChanged:
+class ClientQuotaChanged(Struct, frozen=True):
     """A user, a client id or an address has a quota, another one than before, or (None) no longer
     (KIP-546)."""
 

@@ -7,14 +7,15 @@ sharing is what makes `changes(old, new)` cheap: same object, no change.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
 from typing import Final, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pk.core.auth.acls import NO_ACLS, AclBinding, Acls, AclsEdit
 from pk.core.auth.delegation_tokens import DelegationToken, Tokens
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.auth.scram import ScramCredential
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import (
     BROKER,
     TOPIC,
@@ -44,6 +45,7 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.quota.entity import Entity, Quotas
+from pk.core.structs import repr_without
 from pk.core.turns import Pace, Turns, at_once
 from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, ZERO_UUID, TopicPartition, Uuid
 
@@ -65,8 +67,7 @@ class ContradictoryEvent(Exception):
     """An event that cannot follow on those before it: the log is damaged, or a decision wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(Struct, frozen=True):
     """One registered broker."""
 
     broker_id: int
@@ -97,8 +98,7 @@ class BrokerImage:
         return not self.fenced and not self.in_controlled_shutdown
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerImage:
+class ControllerImage(Struct, frozen=True):
     """A node that may become the controller, as it registered."""
 
     controller_id: int
@@ -107,8 +107,7 @@ class ControllerImage:
     features: tuple[FeatureRange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionImage(Struct, frozen=True):
     """One partition as the controller committed it."""
 
     partition: int
@@ -150,8 +149,7 @@ class PartitionImage:
         return self.replicas[0] if self.replicas else NO_LEADER
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(Struct, frozen=True):
     """One topic with its partitions, in order of their numbers from 0."""
 
     name: str
@@ -168,8 +166,7 @@ class TopicImage:
         return self.partitions[partition] if 0 <= partition < len(self.partitions) else None
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(Struct, frozen=True):
     """The whole cluster at one offset of its metadata log."""
 
     cluster_id: str = ""
@@ -192,7 +189,7 @@ class MetadataImage:
         default_factory=dict[ScramUser, ScramCredential]
     )
     """The SCRAM credentials of users."""
-    strangers_secret: bytes = field(default=b"", repr=False)
+    strangers_secret: bytes = b""
     """See `StrangersSecretMade`; empty as long as no user was ever added."""
 
     quotas: Quotas = field(default_factory=dict[Entity, Mapping[str, float]])
@@ -200,6 +197,9 @@ class MetadataImage:
 
     tokens: Tokens = field(default_factory=dict[str, DelegationToken])
     """The delegation tokens, also those that are over and not removed yet."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "strangers_secret")
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
         """The topic with this id, None where there is none."""
@@ -556,8 +556,7 @@ def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
     )
 
 
-@dataclass(slots=True)
-class PartitionChange:
+class PartitionChange(Struct):
     """A partition that came or changed. Immutable."""
 
     topic: TopicImage
@@ -565,26 +564,24 @@ class PartitionChange:
     old: PartitionImage | None
     """None where the partition is new."""
     new: PartitionImage
-    tp: TopicPartition = field(init=False)
-    """Which one, by name."""
 
-    def __post_init__(self) -> None:
-        self.tp = TopicPartition(self.topic.name, self.new.partition)
+    @property
+    def tp(self) -> TopicPartition:
+        """Which one, by name."""
+        return TopicPartition(self.topic.name, self.new.partition)
 
 
 NO_CHANGES: Final[Mapping[int, PartitionChange]] = {}
 
 
-@dataclass(slots=True)
-class _Index:
+class _Index(Struct):
     by_topic: dict[str, dict[int, PartitionChange]] = field(
         default_factory=dict[str, dict[int, PartitionChange]]
     )
     reassigned: set[str] = field(default_factory=set[str])
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(Struct):
     """What differs between two images, for code that must act on it. Act on deletions
     first: a topic that was deleted and made again under its name is in both lists, with two ids."""
 
@@ -602,7 +599,7 @@ class Changes:
     """Whether access rules came or went."""
     quotas: bool = False
     """Whether client quotas changed."""
-    _index: _Index | None = field(default=None, repr=False, compare=False)
+    _index: _Index | None = None
 
     @property
     def topics_reassigned(self) -> set[str]:

@@ -27,13 +27,13 @@ relies on it can see it.
     23, 24, 25             begin, end, abort of a transaction of records
 """
 
-from dataclasses import field
 from struct import unpack
 from typing import Final
 
+from msgspec import Struct, field
+
 from pk.core.auth.acls import AclBinding
 from pk.core.auth.scram import ScramCredential
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import TOPIC
 from pk.core.quota.entity import Entity, EntityPart, entity_of
 from pk.core.values import Uuid
@@ -57,8 +57,7 @@ _VERSIONS: Final = {
 """The newest version of each that is known."""
 
 
-@dataclass(slots=True)
-class KraftTopic:
+class KraftTopic(Struct):
     """A topic of that log."""
 
     name: str

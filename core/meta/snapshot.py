@@ -2,8 +2,9 @@
 applying them."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pk.core import cbor
 from pk.core.meta.events import (

@@ -12,7 +12,8 @@ ZooKeeper votes.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pk.core.meta.events import Endpoint, Event
 from pk.core.meta.image import MetadataImage
 
@@ -34,8 +35,7 @@ class MetadataLost(StoreFailed):
     """The store holds nothing where there must have been something."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(Struct, frozen=True):
     """Who may append."""
 
     controller_id: int

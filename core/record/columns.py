@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.record.batch import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES,
@@ -133,8 +133,7 @@ def to_arrow(
         yield from _rows(group, wanted)
 
 
-@dataclass(slots=True, frozen=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     topic: str
     partition: int
     start_offset: int
@@ -142,8 +141,7 @@ class _Wanted:
     headers: bool
 
 
-@dataclass(slots=True)
-class _Fields:
+class _Fields(Struct):
     """Where the parts of each record are in the bytes; a length of -1 is null."""
 
     times: Ints
@@ -157,7 +155,7 @@ class _Fields:
     stop: Ints
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> None:
-        for name in self.__slots__:
+        for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name)[mask])
 
 
@@ -491,8 +489,7 @@ def from_arrow(
             first = end
 
 
-@dataclass(slots=True)
-class _Parts:
+class _Parts(Struct):
     """What becomes of each row: `headers` is already encoded, its count in front."""
 
     timestamp: Ints

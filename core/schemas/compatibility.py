@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 LEVELS: Final = (
     "NONE",
@@ -31,8 +31,7 @@ end."""
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One reason why two schemas are not compatible."""
 
     kind: str
@@ -55,8 +54,7 @@ class Difference:
         return f"{{errorType:'{self.kind}', description:\"{text}\"{tail}}}"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What a check found: the index of the version that disagrees, and why; none if all agree."""
 
     index: int | None = None

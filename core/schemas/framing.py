@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Final
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 KEY_SCHEMA_ID: Final = "__key_schema_id"
 """The header that names the schema of a record's key."""
@@ -36,8 +36,7 @@ class FramingError(ValueError):
     """Bytes are not in Confluent's wire format."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaId:
+class SchemaId(Struct, frozen=True):
     """The identity that a record carries: an id of one registry, or a GUID."""
 
     id: int | None = None

@@ -10,7 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pk.core.schemas.compatibility import Difference
 from pk.core.schemas.schema import (
     AVRO,
@@ -24,8 +25,7 @@ from pk.core.schemas.schema import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """A schema that was read and checked."""
 
     type: str

@@ -6,10 +6,9 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any, Final, cast
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
@@ -49,8 +48,7 @@ def missing_library(error: ImportError) -> MissingLibrary:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """One schema's name for another: what the text calls `name` is `version` of `subject`."""
 
     name: str
@@ -62,8 +60,7 @@ class Reference:
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Struct, frozen=True):
     """A schema as it is registered. Two are the same schema if all of it is equal."""
 
     text: str
@@ -110,8 +107,7 @@ class Schema:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """A schema with the texts of all that it refers to, directly or not, dependencies first."""
 
     schema: Schema

@@ -7,15 +7,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pk.core.schemas import framing
 from pk.core.schemas.framing import SchemaId
 from pk.core.schemas.languages import parse
 from pk.core.schemas.schema import AVRO, PROTOBUF, Resolved, UnfitValue
 
 
-@dataclass(frozen=True, slots=True)
-class Decoder:
+class Decoder(Struct, frozen=True):
     """Reads what was written with one schema."""
 
     type: str

@@ -29,8 +29,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
+from msgspec import Struct
+
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.share.batches import StateBatch, combine
@@ -57,8 +58,7 @@ class PruneLog(NamedTuple):
     before_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShareCoordinatorSettings:
+class ShareCoordinatorSettings(Struct, frozen=True):
     """The broker's keys that the share coordinator obeys, under Kafka's defaults."""
 
     updates_per_snapshot: int = 500

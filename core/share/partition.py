@@ -39,8 +39,9 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.share.batches import RecordState, StateBatch, combine
 
 ISOLATION_SINCE: Final = 2
@@ -106,8 +107,7 @@ class StateWrite(NamedTuple):
     batches: tuple[StateBatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SharePartitionSettings:
+class SharePartitionSettings(Struct, frozen=True):
     """The keys that a share partition obeys, under Kafka's defaults. A group may have its own."""
 
     delivery_count_limit: int = 5
@@ -120,8 +120,7 @@ class SharePartitionSettings:
     """Whether members of the group may renew locks."""
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """Consecutive records with the same state."""
 
     first: int

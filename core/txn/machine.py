@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar, Final, NamedTuple
 
+from msgspec import Struct
+
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta.features import TRANSACTION_VERSION
 from pk.core.meta.image import Changes, MetadataImage
@@ -88,8 +89,7 @@ class Marked(NamedTuple):
     partitions: Collection[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionSettings:
+class TransactionSettings(Struct, frozen=True):
     """The broker's keys that transactions obey, under Kafka's defaults."""
 
     max_timeout_ms: int = 900_000

@@ -10,13 +10,13 @@ its coordinator.
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field, replace
 from typing import Any, Final, TypeVar
 
 import trio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import Uuid
 from pk.net.client.config import ClientConfig
 from pk.net.client.connection import Connection, OnRequest, connect
@@ -89,8 +89,7 @@ class Backoff:
         self.failures = 0
 
 
-@dataclass(slots=True)
-class _Link:
+class _Link(Struct):
     """The connection to one address for one purpose, and when it may be tried again."""
 
     node: Node

@@ -2,15 +2,28 @@
 clients of each other."""
 
 from collections.abc import Callable
-from dataclasses import field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, StructMeta
+
+from pk.core.structs import repr_without
 from pk.core.values import SASL_MECHANISMS
 from pk.net.client.errors import ConfigError
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+
+
+class ConfigKey(NamedTuple):
+    """A field of a config class: its default, and what else may be given."""
+
+    default: Any
+    low: Any
+    high: Any
+    one_of: tuple[str, ...]
+    check: Callable[[Any], str | None] | None
+    """Says what is wrong with a value."""
+    secret: bool
 
 
 def config_key(
@@ -24,8 +37,7 @@ def config_key(
 ) -> Any:
     """A field of a config class: its default, and what else may be given, which is from `low` to
     `high`, one of `one_of`, or what `check` finds nothing wrong with. A `secret` is never shown."""
-    meta = {"low": low, "high": high, "one_of": one_of, "check": check, "secret": secret}
-    return field(default=default, metadata=meta, repr=not secret)  # type: ignore[call-overload]
+    return ConfigKey(default, low, high, one_of, check, secret)
 
 
 def _protocol(value: str) -> str | None:
@@ -46,8 +58,22 @@ def _dns(value: str) -> str | None:
     return None if value == "use_all_dns_ips" else "must be use_all_dns_ips"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
+class _ConfigMeta(StructMeta):
+    """Makes a struct of a class whose values are `ConfigKey`s, and keeps those in `config_keys`."""
+
+    config_keys: dict[str, ConfigKey]
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **options: Any
+    ) -> Any:
+        own = {each: key for each, key in namespace.items() if isinstance(key, ConfigKey)}
+        namespace |= {each: key.default for each, key in own.items()}
+        made = super().__new__(mcs, name, bases, namespace, **options)
+        made.config_keys = getattr(made, "config_keys", {}) | own
+        return made
+
+
+class ClientConfig(Struct, metaclass=_ConfigMeta, frozen=True, kw_only=True):
     """What every client has. Attributes are the keys with `_` for `.`; times in ms, sizes in
     bytes."""
 
@@ -101,6 +127,10 @@ class ClientConfig:
     metadata_recovery_strategy: str = config_key("rebootstrap", one_of=("rebootstrap", "none"))
     metadata_recovery_rebootstrap_trigger_ms: int = config_key(300_000, low=0, high=LONG_MAX)
     pk_response_max_bytes: int = config_key(268_435_456, low=1024, high=INT_MAX)
+
+    def __repr__(self) -> str:
+        keys = type(self).config_keys
+        return repr_without(self, *(name for name, key in keys.items() if key.secret))
 
     @property
     def uses_tls(self) -> bool:

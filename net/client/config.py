@@ -5,19 +5,18 @@ given its neutral value (`enable.metrics.push=false`); an unknown key is refused
 name. Nothing is accepted and ignored.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 from pk.core.durations import iso_ms
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import SASL_MECHANISMS
 from pk.net.client.common_config import (
     INT_MAX,
     LONG_MAX,
     ClientConfig,
+    ConfigKey,
     check_login,
     config_key,
 )
@@ -72,8 +71,7 @@ def _partitioner(value: str) -> str | None:
     return "is a Java class; pass a function as `partitioner` (built in: roundrobin)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdminConfig(ClientConfig):
+class AdminConfig(ClientConfig, frozen=True, kw_only=True):
     """The keys of an admin client."""
 
     default_api_timeout_ms: int = config_key(60_000, low=0, high=INT_MAX)
@@ -84,8 +82,7 @@ class AdminConfig(ClientConfig):
     all the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerConfig(ClientConfig):
+class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
     """The keys of a producer."""
 
     acks: str = config_key("all", one_of=("all", "-1", "0", "1"))
@@ -125,8 +122,7 @@ class ProducerConfig(ClientConfig):
         return levels.get(self.compression_type)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerConfig(ClientConfig):
+class ConsumerConfig(ClientConfig, frozen=True, kw_only=True):
     """The keys of a consumer."""
 
     allow_auto_create_topics: bool = config_key(True)
@@ -167,8 +163,7 @@ class ConsumerConfig(ClientConfig):
         return tuple(ASSIGNORS.get(name, name) for name in self.partition_assignment_strategy)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareConsumerConfig(ClientConfig):
+class ShareConsumerConfig(ClientConfig, frozen=True, kw_only=True):
     """The keys of a share consumer (KIP-932)."""
 
     check_crcs: bool = config_key(True)
@@ -224,9 +219,9 @@ C = TypeVar("C", bound=ClientConfig)
 
 
 @cache
-def keys(cls: type[ClientConfig]) -> dict[str, "dataclasses.Field[Any]"]:
-    """The keys of `cls`: Kafka's name → its field."""
-    return {f.name.replace("_", "."): f for f in dataclasses.fields(cls)}
+def keys(cls: type[ClientConfig]) -> dict[str, ConfigKey]:
+    """The keys of `cls` by Kafka's names."""
+    return {name.replace("_", "."): key for name, key in cls.config_keys.items()}
 
 
 def parse(cls: type[C], config: Mapping[str, object] | None) -> C:
@@ -236,7 +231,7 @@ def parse(cls: type[C], config: Mapping[str, object] | None) -> C:
     values: dict[str, Any] = {}
     for name, value in (config or {}).items():
         if name in known:
-            values[known[name].name] = _parse_value(name, known[name], value)
+            values[name.replace(".", "_")] = _parse_value(name, known[name], value)
         else:
             _refuse(cls, name, value)
     parsed = cls(**values)
@@ -246,15 +241,15 @@ def parse(cls: type[C], config: Mapping[str, object] | None) -> C:
     return parsed
 
 
-def _parse_value(name: str, f: "dataclasses.Field[Any]", value: object) -> object:
-    meta, default = f.metadata, f.default
+def _parse_value(name: str, key: ConfigKey, value: object) -> object:
+    default = key.default
     parsed: Any
     if isinstance(default, bool):
         parsed = _parse_bool(name, value)
     elif isinstance(default, int):
-        parsed = _parse_int(name, value, meta["low"], meta["high"])
+        parsed = _parse_int(name, value, key.low, key.high)
     elif isinstance(default, float):
-        parsed = _parse_float(name, value, meta["low"], meta["high"])
+        parsed = _parse_float(name, value, key.low, key.high)
     elif isinstance(default, tuple):
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
@@ -268,11 +263,11 @@ def _parse_value(name: str, f: "dataclasses.Field[Any]", value: object) -> objec
             raise ConfigError(f"{name}: must not be empty")
         if default is not None and parsed is None:
             raise ConfigError(f"{name}: must be given")
-    if meta["one_of"]:
+    if key.one_of:
         parsed = parsed.lower()
-        if parsed not in meta["one_of"]:
-            raise ConfigError(f"{name}: must be one of {', '.join(meta['one_of'])}, is {value!r}")
-    if meta["check"] and not meta["secret"] and (wrong := meta["check"](parsed)):
+        if parsed not in key.one_of:
+            raise ConfigError(f"{name}: must be one of {', '.join(key.one_of)}, is {value!r}")
+    if key.check and not key.secret and (wrong := key.check(parsed)):
         raise ConfigError(f"{name}={value}: {wrong}")
     return parsed
 

@@ -28,10 +28,10 @@ from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import trio
+from msgspec import Struct
 
 from pk.core.auth.sasl import SaslError
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, error_name, without_frames
-from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.codec import decode
 from pk.core.wire.header import frame_request, parse_response_header
 from pk.core.wire.index import MESSAGES
@@ -54,8 +54,7 @@ _RECEIVE_BYTES: Final = 65_536
 _GROW_BYTES: Final = 1_048_576
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTrace:
+class RequestTrace(Struct, frozen=True):
     """What one request did, for tracing: handed to `on_request` when it is answered or has
     failed."""
 

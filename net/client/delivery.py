@@ -4,8 +4,9 @@
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from pk.core.errors import without_frames
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition
 from pk.net.client.accumulator import Batch
 
@@ -20,8 +21,7 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Records of a `send_many` that lie together: `count` of them from `offset` on (-1: the broker
     did not say)."""
 
@@ -30,8 +30,7 @@ class Run:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchDelivered:
+class BatchDelivered(Struct, frozen=True):
     """A batch whose fate is known, as `on_delivery` gets it: `error` is None when it was
     acknowledged. `in_doubt`: it was not, but may be in the log."""
 

@@ -18,10 +18,10 @@ another may have it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from typing import Any, Final
 
 import trio
+from msgspec import Struct, field
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.group.consumer_protocol import (
@@ -31,7 +31,6 @@ from pk.core.group.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -62,8 +61,7 @@ _AGAIN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Struct, frozen=True):
     """Who we are to the coordinator, as commits have to say it."""
 
     member_id: str = ""
@@ -74,16 +72,14 @@ class Membership:
     partitions."""
 
 
-@dataclass(slots=True)
-class _Last:
+class _Last(Struct):
     """What the member was last assigned: sticky assignors go by it."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = -1
 
 
-@dataclass(slots=True)
-class _Led:
+class _Led(Struct):
     """What a leader has assigned by: topic → number of partitions."""
 
     topics: dict[str, int] = field(default_factory=dict[str, int])

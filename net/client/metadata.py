@@ -1,16 +1,16 @@
 """What a client knows of the cluster: brokers, topics, leaders. Filled from Metadata answers, never
 by itself."""
 
-from dataclasses import replace
 from typing import Any
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from pk.core.values import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition, Uuid
 from pk.net.client.node import Node
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(Struct, frozen=True):
     """A partition as the last answer about it had it."""
 
     leader_id: int
@@ -21,8 +21,7 @@ class PartitionInfo:
     error_code: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(Struct, frozen=True):
     """A topic as the last answer about it had it; `partitions` is by number and dense."""
 
     name: str

@@ -1,10 +1,9 @@
 """A broker, as clients name it."""
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A broker, as the cluster names it."""
 
     node_id: int

@@ -11,10 +11,10 @@ when it has one, and the others do not wait for it.
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from typing import Final
 
 import trio
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import NO_EPOCH, TopicPartition

@@ -5,12 +5,12 @@ result but success, the value is None. Times are epoch milliseconds, sizes bytes
 as on the wire unless the type says None.
 """
 
-from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from msgspec import Struct, field
+
 from pk.core.errors import KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition, Uuid
 from pk.net.client.node import Node
 
@@ -97,8 +97,7 @@ class IsolationLevel(IntEnum):
     READ_COMMITTED = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
+class ClusterDescription(Struct, frozen=True):
     """The cluster: who is in it and who leads it (DescribeCluster, or Metadata where that is
     missing)."""
 
@@ -108,8 +107,7 @@ class ClusterDescription:
     authorized_operations: int = NO_OPERATIONS
 
 
-@dataclass(frozen=True, slots=True)
-class ApiRange:
+class ApiRange(Struct, frozen=True):
     """The versions of one API: what the broker serves and which one this client uses (None: it
     cannot)."""
 
@@ -120,8 +118,7 @@ class ApiRange:
     used_version: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class SupportedFeature:
+class SupportedFeature(Struct, frozen=True):
     """A feature with the versions a broker supports."""
 
     name: str
@@ -129,8 +126,7 @@ class SupportedFeature:
     max_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class FinalizedFeature:
+class FinalizedFeature(Struct, frozen=True):
     """A feature with the level the cluster has settled on."""
 
     name: str
@@ -138,8 +134,7 @@ class FinalizedFeature:
     max_version_level: int
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureDescription:
+class FeatureDescription(Struct, frozen=True):
     """Features as one broker answers them; `finalized_epoch` is -1 where it knows none."""
 
     supported: tuple[SupportedFeature, ...]
@@ -147,8 +142,7 @@ class FeatureDescription:
     finalized_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumReplica:
+class QuorumReplica(Struct, frozen=True):
     """A voter or observer of the metadata log. Times are -1 where the broker does not say."""
 
     replica_id: int
@@ -158,8 +152,7 @@ class QuorumReplica:
     last_caught_up_timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumDescription:
+class QuorumDescription(Struct, frozen=True):
     """The controller quorum (DescribeQuorum)."""
 
     leader_id: int
@@ -171,8 +164,7 @@ class QuorumDescription:
     """Controller id → its listeners as NAME://host:port."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataSnapshot:
+class MetadataSnapshot(Struct, frozen=True):
     """The newest snapshot of the metadata log that a controller has."""
 
     end_offset: int
@@ -182,8 +174,7 @@ class MetadataSnapshot:
     made_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicListing:
+class TopicListing(Struct, frozen=True):
     """A topic's name, id and size."""
 
     name: str
@@ -194,8 +185,7 @@ class TopicListing:
     """Of the partition with the most replicas; 0 where a topic has no partitions."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDescription:
+class PartitionDescription(Struct, frozen=True):
     """A partition and its replicas; `leader_id` is -1 where it has none."""
 
     partition: int
@@ -215,8 +205,7 @@ class PartitionDescription:
         return len(self.isr) < len(self.replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaLogState:
+class ReplicaLogState(Struct, frozen=True):
     """What the controller knows of a replica's log (see `Admin.unclean_recovery`)."""
 
     broker_id: int
@@ -242,8 +231,7 @@ class ReplicaLogState:
     """How many of its closed segments its broker found damaged while it ran."""
 
 
-@dataclass(frozen=True, slots=True)
-class UncleanRecovery:
+class UncleanRecovery(Struct, frozen=True):
     """Why a partition has no leader, or a replica is not what it was."""
 
     leader_id: int
@@ -259,8 +247,7 @@ class UncleanRecovery:
     """Why the broker that was asked for does not lead."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
+class TopicDescription(Struct, frozen=True):
     """A topic and its partitions, in order."""
 
     name: str
@@ -270,8 +257,7 @@ class TopicDescription:
     authorized_operations: int = NO_OPERATIONS
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(Struct, frozen=True):
     """A topic to create. -1 leaves a number to the broker; `assignments` (partition → brokers)
     excludes both numbers."""
 
@@ -282,8 +268,7 @@ class NewTopic:
     configs: dict[str, str | None] = field(default_factory=dict[str, str | None])
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
+class CreatedTopic(Struct, frozen=True):
     """A topic as the broker made it; numbers are -1 and configs empty where it answers in a version
     before 5."""
 
@@ -294,8 +279,7 @@ class CreatedTopic:
     configs: tuple["ConfigEntry", ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NewPartitions:
+class NewPartitions(Struct, frozen=True):
     """The total a topic is to grow to, and on which brokers the new ones are to lie (None: the
     broker's choice)."""
 
@@ -303,8 +287,7 @@ class NewPartitions:
     assignments: tuple[tuple[int, ...], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedOffset:
+class ListedOffset(Struct, frozen=True):
     """An answer of ListOffsets; offset -1 means that no record matched."""
 
     offset: int
@@ -312,16 +295,14 @@ class ListedOffset:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndOffset:
+class EpochEndOffset(Struct, frozen=True):
     """Where an epoch ends in its leader's log; both -1 where the leader does not know it."""
 
     leader_epoch: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigResource:
+class ConfigResource(Struct, frozen=True):
     """What configs are asked of or set on; a BROKER with the empty name is the cluster-wide
     default."""
 
@@ -329,8 +310,7 @@ class ConfigResource:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSynonym:
+class ConfigSynonym(Struct, frozen=True):
     """A layer below (or equal to) the one a value comes from."""
 
     name: str
@@ -338,8 +318,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(Struct, frozen=True):
     """A config value, and where it comes from. A sensitive value is None."""
 
     name: str
@@ -356,8 +335,7 @@ class ConfigEntry:
         return self.source == ConfigSource.DEFAULT
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(Struct, frozen=True):
     """A change to one key; `value` is None for DELETE."""
 
     name: str
@@ -365,8 +343,7 @@ class ConfigChange:
     operation: ConfigOperation = ConfigOperation.SET
 
 
-@dataclass(frozen=True, slots=True)
-class GroupListing:
+class GroupListing(Struct, frozen=True):
     """A group as its coordinator lists it. State and type are "" where the broker is too old to
     say."""
 
@@ -379,8 +356,7 @@ class GroupListing:
     coordinator_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroups:
+class ListedGroups(Struct, frozen=True):
     """The groups of all brokers that answered, and why the others did not."""
 
     groups: tuple[GroupListing, ...]
@@ -395,8 +371,7 @@ class StreamsTask(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsTasks:
+class StreamsTasks(Struct, frozen=True):
     """The tasks of a member of a streams group."""
 
     active: tuple[StreamsTask, ...] = ()
@@ -404,8 +379,7 @@ class StreamsTasks:
     warmup: tuple[StreamsTask, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsMember:
+class StreamsMember(Struct, frozen=True):
     """What only members of streams groups have."""
 
     process_id: str
@@ -418,8 +392,7 @@ class StreamsMember:
     """`host:port` of `application.server`; None where the application has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsSubtopology:
+class StreamsSubtopology(Struct, frozen=True):
     """A part of a streams application: what it reads, writes to, and keeps state in."""
 
     subtopology_id: str
@@ -429,16 +402,14 @@ class StreamsSubtopology:
     changelogs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsTopology:
+class StreamsTopology(Struct, frozen=True):
     """The topology of a streams group, with the internal topics that its application needs."""
 
     epoch: int
     subtopologies: tuple[StreamsSubtopology, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
+class MemberDescription(Struct, frozen=True):
     """A member of a group."""
 
     member_id: str
@@ -463,8 +434,7 @@ class MemberDescription:
     """Its tasks, in a streams group. `assignment` has the partitions that its active tasks read."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(Struct, frozen=True):
     """A group and its members, of any type (`type` says which)."""
 
     group_id: str
@@ -481,8 +451,7 @@ class GroupDescription:
     """Of a streams group."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
+class OffsetAndMetadata(Struct, frozen=True):
     """A committed offset: the next record to read; `leader_epoch` is -1 where unknown."""
 
     offset: int
@@ -490,8 +459,7 @@ class OffsetAndMetadata:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupOffset(OffsetAndMetadata):
+class ShareGroupOffset(OffsetAndMetadata, frozen=True):
     """Where a share group is in a partition: everything before `offset` is done with."""
 
     lag: int | None = None
@@ -509,16 +477,14 @@ class ShareGroupOffset(OffsetAndMetadata):
         return max(self.offset, end - self.lag)
 
 
-@dataclass(frozen=True, slots=True)
-class MemberToRemove:
+class MemberToRemove(Struct, frozen=True):
     """A member to remove from a group: by instance id if it has one, else by member id."""
 
     member_id: str = ""
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSize:
+class ReplicaSize(Struct, frozen=True):
     """A replica in a log directory; `offset_lag` is behind the high watermark (or behind the
     current replica)."""
 
@@ -528,8 +494,7 @@ class ReplicaSize:
     future: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirDescription:
+class LogDirDescription(Struct, frozen=True):
     """A log directory of a broker; byte totals are -1 where the broker does not say (before version
     4)."""
 
@@ -541,8 +506,7 @@ class LogDirDescription:
     cordoned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerState(Struct, frozen=True):
     """A producer that a partition's leader remembers; `transaction_start_offset` is -1 outside a
     transaction."""
 
@@ -554,8 +518,7 @@ class ProducerState:
     transaction_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
+class Reassignment(Struct, frozen=True):
     """A partition whose replicas are being moved."""
 
     replicas: tuple[int, ...]
@@ -563,8 +526,7 @@ class Reassignment:
     removing_replicas: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionListing:
+class TransactionListing(Struct, frozen=True):
     """A transaction as its coordinator lists it."""
 
     transactional_id: str
@@ -573,8 +535,7 @@ class TransactionListing:
     coordinator_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionDescription:
+class TransactionDescription(Struct, frozen=True):
     """The state of one transactional id; `start_ms` is -1 while no transaction is open."""
 
     coordinator_id: int

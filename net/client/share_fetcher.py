@@ -14,13 +14,12 @@ acknowledged are delivered again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
 from typing import Any, Final
 
 import trio
+from msgspec import Struct, field
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.share.partition import AcknowledgeType, AcquireMode
 from pk.core.values import TopicIdPartition, TopicPartition, Uuid
 from pk.core.wire.messages import share_acknowledge as acknowledging
@@ -57,8 +56,7 @@ Outcome = Callable[[TopicPartition, Said, KafkaError | ClientError | None], None
 """Called with acknowledgements that a broker has answered."""
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(Struct):
     """What one fetch brought of one partition."""
 
     partition: TopicPartition
@@ -70,8 +68,7 @@ class Delivery:
     """By trio's clock, at the latest: when another may get the records."""
 
 
-@dataclass(slots=True)
-class _Queue:
+class _Queue(Struct):
     """The acknowledgements to send for one partition's records."""
 
     ids: TopicIdPartition

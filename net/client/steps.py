@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 import trio
+from msgspec import Struct
 
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition
 
 
@@ -22,8 +22,7 @@ class StepKind(Enum):
     LOST = "lost"
 
 
-@dataclass(eq=False, slots=True)
-class Step:
+class Step(Struct, eq=False):
     """Something that poll has to do before the group can go on."""
 
     kind: StepKind

@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable
-from dataclasses import field, replace
 from functools import partial
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any, NoReturn, cast
 
 import trio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pk.core.api.records import produce
 from pk.core.api.records.delayed_fetch import DelayedFetch
@@ -30,7 +31,6 @@ from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.fetch_sessions import RepeatedFetch
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ProtocolError, TooManyElements
-from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.codec import decode, decode_in_steps, decode_request
 from pk.core.wire.decoder import ELEMENTS_MAX
 from pk.core.wire.header import RequestHead, parse_request_header
@@ -64,8 +64,7 @@ GOODBYE_S = 0.5
 complete, and to be taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What one connection may take."""
 
     frame_bytes_max: int

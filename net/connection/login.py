@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final
 
 import trio
+from msgspec.structs import replace
 
 from pk.core.auth.distinguished_name import CertificateError
 from pk.core.auth.oauthbearer import KeysNeeded

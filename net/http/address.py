@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Where a server is, and as whom it is asked."""
 
     scheme: str

@@ -6,11 +6,10 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
 
 
 class HttpError(Exception):
@@ -21,8 +20,7 @@ class TooLarge(HttpError):
     """A body is larger than its limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A request that was read whole."""
 
     method: str
@@ -62,8 +60,7 @@ class Request:
         return (name, password) if colon else None
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """An answer."""
 
     status: int

@@ -6,13 +6,13 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import h11
 import trio
+from msgspec import Struct
+from msgspec.structs import replace
 
-from pk.core.lazy_dataclass import dataclass
 from pk.net.http.messages import Request, Response
 
 logger = logging.getLogger("pk.http")
@@ -20,8 +20,7 @@ logger = logging.getLogger("pk.http")
 _READ_BYTES = 65_536
 
 
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
+class HttpLimits(Struct, frozen=True):
     """What one client may take."""
 
     body_bytes: int = 4 << 20

@@ -11,23 +11,22 @@ import random
 import time
 from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Callable
-from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, cast
 from urllib.parse import quote_plus, urlencode
 
 import trio
+from msgspec import Struct
 
 from pk.core.auth.sasl import SaslError
 from pk.core.auth.unsecured_tokens import unsecured_token
-from pk.core.lazy_dataclass import dataclass
+from pk.core.structs import repr_without
 from pk.net.oauth.http import HttpFailed, Timeouts, read_url
 from pk.net.tls.contexts import TlsError, client_context
 from pk.net.tls.settings import TlsSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Refresh:
+class Refresh(Struct, frozen=True):
     """When a token is replaced before it ends: the keys `sasl.login.refresh.*`."""
 
     window_factor: float = 0.8
@@ -52,13 +51,12 @@ _TIMEOUTS: Final = Timeouts()
 _REFRESH: Final = Refresh()
 
 
-@dataclass(frozen=True, slots=True)
-class TokenSettings:
+class TokenSettings(Struct, frozen=True):
     """How a client gets tokens."""
 
     url: str
     client_id: str | None = None
-    client_secret: str | None = field(default=None, repr=False)
+    client_secret: str | None = None
     scope: str | None = None
     url_encode: bool = False
     """Whether id and secret are URL-encoded in the header, as RFC 6749 says and few providers
@@ -68,9 +66,12 @@ class TokenSettings:
     backoff_max_s: float = 10.0
     refresh: Refresh = _REFRESH
     extensions: tuple[tuple[str, str], ...] = ()
-    unsecured: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    unsecured: tuple[tuple[str, str], ...] = ()
     """The options of a login that makes its tokens itself, which nobody signs."""
-    tls: TlsSettings = field(default=TlsSettings(), repr=False)
+    tls: TlsSettings = TlsSettings()
+
+    def __repr__(self) -> str:
+        return repr_without(self, "client_secret", "unsecured", "tls")
 
 
 class TokenSource:

@@ -13,9 +13,9 @@ import logging
 from typing import Any, Final, cast
 
 import trio
+from msgspec import Struct
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pk.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -35,8 +35,7 @@ _PURPOSE: Final = "group"
 _PAUSE_S: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """One registry, as the others reach it."""
 
     host: str

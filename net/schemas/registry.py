@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, Final, TypeVar
 
 import trio
+from msgspec import Struct, field
 
 from pk.core.errors import KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.schemas.registry import errors, records
 from pk.core.schemas.registry.decisions import Decider, Decision
 from pk.core.schemas.registry.records import Record
@@ -32,8 +31,7 @@ LEADER_TIMEOUT_S: Final = 15.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """What an instance is started with."""
 
     bootstrap: str

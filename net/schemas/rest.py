@@ -11,10 +11,10 @@ import base64
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, cast
 
 import trio
+from msgspec.structs import replace
 
 from pk.core.schemas import subjects
 from pk.core.schemas.registry import errors

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import field
 
 import trio
+from msgspec import Struct, field
 
-from pk.core.lazy_dataclass import dataclass
 from pk.net.http.address import address
 from pk.net.http.client import HttpClient
 from pk.net.http.messages import Request
@@ -18,8 +17,7 @@ from pk.net.schemas.registry import Registry, Settings
 from pk.net.schemas.rest import Rest
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
+class Listening(Struct, frozen=True):
     """Where an instance listens, and how."""
 
     host: str = "127.0.0.1"

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import struct
 from base64 import encodebytes
-from dataclasses import field
 from hashlib import sha1
 from hmac import compare_digest
 from typing import Final
 
+from msgspec import Struct, field
+
 from pk.core.auth.der import DerError, element
-from pk.core.lazy_dataclass import dataclass
+from pk.core.structs import repr_without
 
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 _MIGHTY: Final = b"Mighty Aphrodite"
@@ -30,15 +31,17 @@ class StoreError(ValueError):
     """A store that cannot be read; the message holds no password."""
 
 
-@dataclass(slots=True)
-class Entries:
+class Entries(Struct):
     """What a store holds, in PEM."""
 
-    key: str | None = field(default=None, repr=False)
+    key: str | None = None
     """The first private key."""
     chain: list[str] = field(default_factory=list[str])
     """The certificates of that key, its own first."""
     trusted: list[str] = field(default_factory=list[str])
+
+    def __repr__(self) -> str:
+        return repr_without(self, "key")
 
 
 def pem(der: bytes, what: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from typing import Any, Final, cast
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
+from pk.core.structs import repr_without
 
 KEYS: Final = (
     "ssl.cipher.suites",
@@ -30,24 +31,34 @@ CLIENT_KEYS: Final = tuple(key for key in KEYS if key != "ssl.client.auth")
 """Those of a client."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsSettings:
+class TlsSettings(Struct, frozen=True):
     """The values of `KEYS`."""
 
     cipher_suites: tuple[str, ...] = ()
     client_auth: str = "none"
     enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     endpoint_identification_algorithm: str = "https"
-    key_password: str | None = field(default=None, repr=False)
-    keystore_certificate_chain: str | None = field(default=None, repr=False)
-    keystore_key: str | None = field(default=None, repr=False)
+    key_password: str | None = None
+    keystore_certificate_chain: str | None = None
+    keystore_key: str | None = None
     keystore_location: str | None = None
-    keystore_password: str | None = field(default=None, repr=False)
+    keystore_password: str | None = None
     keystore_type: str = "JKS"
-    truststore_certificates: str | None = field(default=None, repr=False)
+    truststore_certificates: str | None = None
     truststore_location: str | None = None
-    truststore_password: str | None = field(default=None, repr=False)
+    truststore_password: str | None = None
     truststore_type: str = "JKS"
+
+    def __repr__(self) -> str:
+        return repr_without(
+            self,
+            "key_password",
+            "keystore_certificate_chain",
+            "keystore_key",
+            "keystore_password",
+            "truststore_certificates",
+            "truststore_password",
+        )
 
     @classmethod
     def of(cls, value_of: Callable[[str], object]) -> TlsSettings:

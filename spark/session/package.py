@@ -26,7 +26,7 @@ DEPENDENCIES: Final = "pk-deps.tar.gz"
 _TOP: Final = "pk/__init__.py"
 _PACKAGES: Final = ("core", "net", "spark")
 _ROOTS: Final = (
-    *("trio", "cbor2", "crc32c", "cramjam", "xxhash", "cryptography"),
+    *("trio", "msgspec", "cbor2", "crc32c", "cramjam", "xxhash", "cryptography"),
     *("numpy", "pandas", "pyarrow"),
 )
 """What tasks import, beside what these need themselves."""

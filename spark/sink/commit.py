@@ -14,8 +14,9 @@ If it is unknown whether the commit took place, the same steps find out.
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

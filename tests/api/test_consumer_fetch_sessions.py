@@ -3,7 +3,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 import trio
 from api.fetching import batch, fetch, offsets, only, produce
 from log.support import make_batch
+from msgspec.structs import replace
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import READ_COMMITTED, Partition

@@ -3,10 +3,10 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import import_module
 
 import pytest
+from msgspec.structs import replace
 from nodes import caller_of, running_node, trio_test
 
 from pk.core.api.late import LATE, Late, late_modules

@@ -4,7 +4,6 @@ has not moved is not looked at, and is answered as a look at it would."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 from api.fetching import MAX, batch, produce
+from msgspec.structs import replace
 from nodes import caller_of, decide, make_topic, running_node, trio_test
 
 from pk.core.api.records import fetch_request

@@ -1,10 +1,9 @@
 """Whom Metadata goes on naming: brokers that were fenced a moment ago, and no others."""
 
-from dataclasses import replace
-
 import trio
 import trio.testing
 from group.brokers import simulated
+from msgspec.structs import replace
 
 from pk.core.broker.requests.just_fenced import NAMED_S, JustFenced
 from pk.core.meta.image import BrokerImage, Changes, MetadataImage

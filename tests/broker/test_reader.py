@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 from log.support import make_batch
+from msgspec.structs import replace
 from nodes import caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.reader import Reader, UpTo, check_may_read, divergence

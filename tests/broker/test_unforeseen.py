@@ -4,7 +4,6 @@ and its other logs go on."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -12,6 +11,7 @@ from broker.cluster import Member, running_cluster
 from group.brokers import simulated
 from log.compaction.support import ALWAYS, put, small_log
 from log.support import NOW
+from msgspec.structs import replace
 from nodes import caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import Partition

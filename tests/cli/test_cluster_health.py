@@ -1,10 +1,10 @@
 """What `pk cluster health`, `quorum` and `features` make of what a cluster tells."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pk.cli.cluster.brokers import BrokerSnapshot
 from pk.cli.cluster.features import common_range, level_name, release_of

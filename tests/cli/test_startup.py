@@ -23,6 +23,7 @@ _HEAVY = frozenset(
         "dataclasses",
         "hypothesis",
         "inspect",
+        "msgspec",
         "numpy",
         "platformdirs",
         "prompt_toolkit",

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import trio
 from client.support import Cutter, eventually, trio_test
 from clients.fixtures import Kafka
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

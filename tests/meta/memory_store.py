@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from pk.core import cbor
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, decode, encode
 from pk.core.meta.image import ContradictoryEvent, MetadataImage
@@ -11,8 +12,7 @@ from pk.core.meta.store import Fenced, Leader, StoreFailed
 from pk.core.values import NO_EPOCH, NO_NODE
 
 
-@dataclass(slots=True)
-class MemoryLog:
+class MemoryLog(Struct):
     """What several `MemoryStore`s share: the log of a cluster that is gone with its process."""
 
     leader: Leader | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from certificates import authority
+from msgspec.structs import replace
 
 from pk.net.tls.contexts import TlsError, client_context, server_context
 from pk.net.tls.jks import MAGIC, StoreError

@@ -1,9 +1,11 @@
 """What `pk log dump` shows of a file: for each kind of file its rows."""
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from pk.cli.nouns.log.rows import (
     AbortedTransactionRow,
@@ -133,8 +135,8 @@ def plain_event(value: bytes) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Struct):
+        return {name: _plain(each) for name, each in asdict(value).items()}
     if isinstance(value, tuple) and hasattr(cast("object", value), "_asdict"):
         row: dict[str, Any] = cast("Any", value)._asdict()
         return {k: _plain(v) for k, v in row.items()}

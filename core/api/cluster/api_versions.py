@@ -7,8 +7,9 @@ feature is named only once it is built: features steer clients.
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context

@@ -1,8 +1,9 @@
 """DescribeCluster (60), versions 0–2: brokers and controller (KIP-700), endpoint types (KIP-919,
 v1), fenced brokers (KIP-1073, v2). A controller's listener answers with controllers."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pk.core.api.authorization import cluster_operations
 from pk.core.api.authorized import NOT_ASKED

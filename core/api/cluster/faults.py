@@ -11,11 +11,11 @@ not handled: its connection closes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from inspect import isawaitable
 from typing import Any, Final, cast
 
 import trio
+from msgspec.structs import replace
 
 from pk.core.api.authorization import guarded
 from pk.core.api.registry import (

@@ -8,8 +8,9 @@ As in Apache Kafka, brokers serve these only where something takes the metrics:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pk.core.api.authorization import guarded
 from pk.core.api.registry import Answer, AnyApi, Api

@@ -2,7 +2,8 @@
 IncrementalAlterConfigs."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pk.core.api.authorization import check_configs
 from pk.core.api.configs.incremental_alter_configs import (

@@ -7,8 +7,9 @@ is not its own.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Protocol, cast
+
+from msgspec.structs import replace
 
 from pk.core.api.authorization import check_configs
 from pk.core.api.controller import forward

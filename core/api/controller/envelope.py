@@ -8,9 +8,10 @@ other error is for the client, in the response inside.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
+
+from msgspec.structs import replace
 
 from pk.core.api.registry import AnyApi, Api, error_response
 from pk.core.broker.controller.client_identity import host_of, principal_of

@@ -13,10 +13,10 @@ image here shows it, at most `SHOWN_MS_MAX`, for it has happened all the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 import trio
+from msgspec.structs import replace
 
 from pk.core.api.registry import Api, Request, Response
 from pk.core.auth.acls import AclBinding

@@ -22,10 +22,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import field
 from typing import Any
 
+import msgspec
 import trio
+from msgspec import field
 
 from pk.core.broker.controller.active_controller import Decide, Follow, OffLoopDecision
 from pk.core.broker.controller.controller_link import FateUnknown
@@ -40,7 +41,6 @@ from pk.core.broker.pauses import finish, let_go
 from pk.core.broker.peers import Peers
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, kept
-from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
@@ -64,8 +64,7 @@ AT_WORK = "decisions"
 """Threads of their own: no disk that is slow holds up a decision."""
 
 
-@dataclass(slots=True, eq=False)
-class _Submitted:
+class _Submitted(msgspec.Struct, eq=False):
     decide: Decide | None
     """None once it has decided."""
     about: Struct | None = None

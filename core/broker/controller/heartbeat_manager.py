@@ -26,13 +26,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import trio
+from msgspec import Struct
 
 from pk.core.broker.controller.active_controller import ActiveController, OffLoopDecision
 from pk.core.broker.peers import PeerLost, Peers
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.machine import Decision
 from pk.core.meta.brokers import fence_broker
 from pk.core.meta.events import Endpoint, Event
@@ -62,8 +62,7 @@ TOLD_S: Final = 1.0
 NO_CONNECTION: Final = -1
 
 
-@dataclass(slots=True, eq=False)
-class _Session:
+class _Session(Struct, eq=False):
     broker_id: int
     broker_epoch: int
     deadline: float
@@ -74,8 +73,7 @@ class _Session:
     """It was the controller before this one, and has not been heard of since."""
 
 
-@dataclass(slots=True)
-class _Leaving:
+class _Leaving(Struct):
     offset: int
     """Where the log ended with the event that took what it led."""
     since: float

@@ -24,9 +24,9 @@ from itertools import islice
 from typing import Final
 
 import trio
+from msgspec import Struct
 
 from pk.core.broker.offload import offload
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta import snapshot
 from pk.core.meta.events import Event, encode
 from pk.core.meta.image import MetadataImage
@@ -47,8 +47,7 @@ ENCODED_AS_BATCHED: Final = 8
 """An event that must be encoded first takes as long as so many that need not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The image at one offset, as a document."""
 
     end_offset: int
@@ -85,8 +84,7 @@ def values_of(events: Iterable[Event]) -> list[bytes]:
     return [encode(event) for event in events]
 
 
-@dataclass(frozen=True, slots=True)
-class _Append:
+class _Append(Struct, frozen=True):
     first: int
     end: int
     epoch: int

@@ -3,12 +3,12 @@ broker that shuts down, which may go when the others know who leads in its place
 
 from __future__ import annotations
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pk.core.values import NO_TIMESTAMP, ZERO_UUID, Uuid
 
 
-@dataclass(slots=True)
-class Observer:
+class Observer(Struct):
     """One follower. It has, and has reacted to, everything below `offset`."""
 
     node_id: int

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Literal
 
 import trio
+from msgspec import Struct
 
 from pk.core.broker.clock import ShiftedClock
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.lazy_dataclass import dataclass
 
 Kind = Literal["fail", "delay", "drop", "drop-answer"]
 """What happens to a request: it gets an error, or is answered late; or the connection closes before
@@ -35,8 +35,7 @@ NODE_CLIENT_IDS: Final = "pk-node-"
 """How the client ids of other nodes begin."""
 
 
-@dataclass(slots=True)
-class Fault:
+class Fault(Struct):
     """What happens to requests of one API."""
 
     fault_id: int
@@ -52,8 +51,7 @@ class Fault:
     """How many requests it has met."""
 
 
-@dataclass(frozen=True, slots=True)
-class SeenRequest:
+class SeenRequest(Struct, frozen=True):
     """A request that came."""
 
     api_key: int

@@ -6,8 +6,9 @@ the image in force: `follow` makes another authorizer of them whenever they chan
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.auth.authorizer import Authorizer

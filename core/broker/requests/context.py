@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec import Struct
+
 from pk.core.auth.principal import ANONYMOUS, KafkaPrincipal
 from pk.core.broker.broker import Broker
 from pk.core.broker.replication.fetch_sessions import RepeatedFetch
-from pk.core.lazy_dataclass import dataclass
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct):
     """One request's surroundings. A connection keeps one as the pattern of its requests' (see
     `of_request`)."""
 

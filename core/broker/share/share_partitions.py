@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.timers import Timers

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from functools import lru_cache
 from random import Random
 from typing import Final
 from zlib import crc32
+
+from msgspec import Struct, field
 
 from pk.core.broker.clock import Clock
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.otlp import Attributes, Malformed, Pushed, read_metrics
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.java_regex import JavaRegex, JavaRegexError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.meta.events import CLIENT_METRICS
 from pk.core.metrics import Metric, Sample
 from pk.core.record.compress import Codec, decompress
@@ -49,8 +49,7 @@ CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 ALL: Final = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What a client is asked for."""
 
     subscription_id: int
@@ -59,8 +58,7 @@ class Asked:
     interval_ms: int
 
 
-@dataclass(slots=True)
-class _Client:
+class _Client(Struct):
     """One instance of a client."""
 
     client_id: str
@@ -78,8 +76,7 @@ class _Client:
         return self.asked_at if self.pushed_at is None else max(self.asked_at, self.pushed_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """Who asks, as subscriptions may match it."""
 
     client_id: str

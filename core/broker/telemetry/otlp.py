@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
 
 SERIES_MAX: Final = 2_000
 """How many values one push may have."""
@@ -29,8 +29,7 @@ class Malformed(ValueError):
     """Bytes that are not MetricsData."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(Struct, frozen=True):
     """One value that a client pushed."""
 
     name: str

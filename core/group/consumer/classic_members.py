@@ -10,8 +10,9 @@ read now.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.group.consumer.conversion import assignment_bytes

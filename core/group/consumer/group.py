@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import CheckPartition, Committer, GroupType
@@ -22,7 +24,6 @@ from pk.core.group.consumer.records import group_tombstones
 from pk.core.group.consumer.spec import EMPTY_ASSIGNMENT, Assignment
 from pk.core.group.java import hash_map_order
 from pk.core.group.records import Record
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import NO_EPOCH, Uuid
 
 FIRST_EPOCH: Final = 1
@@ -53,8 +54,7 @@ class Resolved(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(slots=True)
-class _Refresh:
+class _Refresh(Struct):
     """When to look at the topics again. Soft: a new coordinator looks at once."""
 
     at_ms: int = 0

@@ -8,13 +8,13 @@ still hold it waits for (`UNRELEASED_PARTITIONS`). Reconciled it is `STABLE`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import IntEnum
 from typing import Final
 
+from msgspec import Struct, field
+
 from pk.core.errors import ProtocolError
 from pk.core.group.consumer_protocol import SUBSCRIPTION_VERSION_MAX
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import NO_EPOCH, Uuid
 from pk.core.wire.versioned import version_of
 
@@ -47,8 +47,7 @@ class MemberState(IntEnum):
 _STATES: Final = frozenset(MemberState)
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicMember:
+class ClassicMember(Struct, frozen=True):
     """What a member that speaks the classic protocol said when it joined."""
 
     session_timeout_ms: int
@@ -69,8 +68,7 @@ class ClassicMember:
             return 0
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMember:
+class ConsumerMember(Struct, frozen=True):
     """One member, as its records say."""
 
     member_id: str

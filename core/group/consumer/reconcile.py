@@ -9,20 +9,20 @@ whatever of the target is free. Kafka 4.3.1 takes the same steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.member import ConsumerMember, Current, MemberState
 from pk.core.group.consumer.spec import Assignment
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import Uuid
 
 Owned = Mapping[Uuid, Collection[int]]
 """What a heartbeat says that its member holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What a member is to have."""
 
     epoch: int

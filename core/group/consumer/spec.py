@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Final, Protocol
 
+from msgspec import Struct, field
+
 from pk.core.group.java import hash_map_order
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicIdPartition, Uuid
 
 Assignment = Mapping[Uuid, frozenset[int]]
@@ -23,8 +23,7 @@ EMPTY_ASSIGNMENT: Final[Assignment] = {}
 _HALVES: Final = struct.Struct(">qq")
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSpec:
+class MemberSpec(Struct, frozen=True):
     """One member, as an assignor sees it."""
 
     topics: frozenset[Uuid]
@@ -35,8 +34,7 @@ class MemberSpec:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSpec:
+class GroupSpec(Struct, frozen=True):
     """A group and the topics it reads, at one moment."""
 
     members: Mapping[str, MemberSpec]

@@ -17,8 +17,9 @@ each of them records:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.spec import Assignment, GroupSpec, MemberSpec

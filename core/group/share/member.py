@@ -6,11 +6,11 @@ first.
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Final
 
+from msgspec import Struct, field
+
 from pk.core.group.consumer.spec import Assignment
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import Uuid
 
 JOIN_EPOCH: Final = 0
@@ -22,8 +22,7 @@ STABLE: Final = 0
 """The one state of a member, in its record."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareMember:
+class ShareMember(Struct, frozen=True):
     """One member, as its records say."""
 
     member_id: str

@@ -7,8 +7,9 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Final
+
+from msgspec import Struct, field
 
 from pk.core.group.java import java_order
 from pk.core.group.streams.partition_counts import (
@@ -19,7 +20,6 @@ from pk.core.group.streams.partition_counts import (
     tasks_of,
 )
 from pk.core.group.streams.topology import Topology, invalid_topology, java_ordered
-from pk.core.lazy_dataclass import dataclass
 from pk.core.turns import Pace, Turns
 from pk.core.wire.messages import offsets_topic_streams as wire
 from pk.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -34,8 +34,7 @@ DEFAULT_REPLICATION: Final = -1
 PARTITIONS_MAX: Final = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredSubtopology:
+class ConfiguredSubtopology(Struct, frozen=True):
     """A subtopology whose internal topics have their partition counts."""
 
     tasks: int
@@ -50,8 +49,7 @@ class ConfiguredSubtopology:
         return bool(self.changelogs)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredTopology:
+class ConfiguredTopology(Struct, frozen=True):
     """See the top of this file."""
 
     epoch: int

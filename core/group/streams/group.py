@@ -10,9 +10,10 @@ them, endpoints, and who asked the application to shut down.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import CheckPartition, Committer, GroupType

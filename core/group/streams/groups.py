@@ -21,8 +21,9 @@ topology and the tasks that a member holds may be large, so a heartbeat is decid
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.target import Topics

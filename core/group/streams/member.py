@@ -9,12 +9,12 @@ then takes the epoch of the target and gets what is free; what others still hold
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from msgspec import Struct, field
+
 from pk.core.group.streams.tasks import HOLDS_NONE, HeldTasks
-from pk.core.lazy_dataclass import dataclass
 
 JOIN_EPOCH: Final = 0
 """The member epoch of a heartbeat that joins."""
@@ -52,8 +52,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsMember:
+class StreamsMember(Struct, frozen=True):
     """One member, as its records say."""
 
     member_id: str

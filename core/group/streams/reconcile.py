@@ -10,17 +10,17 @@ steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.streams.member import MemberState, StreamsMember
 from pk.core.group.streams.tasks import HOLDS_NONE, HeldTasks, Tasks, TaskSet, share_any
-from pk.core.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """What a member is to have."""
 
     epoch: int

@@ -17,12 +17,12 @@ assigns so, and its ties are broken here as there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from pk.core.group.java import PriorityQueue, hash_map_order, java_order
 from pk.core.group.streams.tasks import NO_TASKS, Tasks
-from pk.core.lazy_dataclass import dataclass
 
 
 class Task(NamedTuple):
@@ -32,8 +32,7 @@ class Task(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsMemberSpec:
+class StreamsMemberSpec(Struct, frozen=True):
     """One member, as the assignor sees it."""
 
     process_id: str
@@ -48,8 +47,7 @@ class SubtopologySpec(NamedTuple):
     is_stateful: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupSpec:
+class StreamsGroupSpec(Struct, frozen=True):
     """A group at one moment: a frozen view that may be read in another thread."""
 
     members: Mapping[str, StreamsMemberSpec]
@@ -69,16 +67,14 @@ def assign(group: StreamsGroupSpec) -> dict[str, Tasks]:
     return _Assignment(group).tasks()
 
 
-@dataclass(slots=True)
-class _Thread:
+class _Thread(Struct):
     """A member in the queue of its process, with the number of its tasks."""
 
     member_id: str
     count: int
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     """A process and what it is given."""
 
     counts: dict[str, int] = field(default_factory=dict[str, int])

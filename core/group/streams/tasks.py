@@ -8,10 +8,9 @@ assigns none.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
 from typing import Final, Protocol
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
 
 TaskSet = Mapping[str, frozenset[int]]
 """Subtopology id → partitions. Immutable, without empty sets."""
@@ -27,8 +26,7 @@ class TaskIds(Protocol):
     partitions: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Tasks:
+class Tasks(Struct, frozen=True):
     """Tasks of each kind."""
 
     active: TaskSet = field(default_factory=dict[str, frozenset[int]])
@@ -36,8 +34,7 @@ class Tasks:
     warmup: TaskSet = field(default_factory=dict[str, frozenset[int]])
 
 
-@dataclass(frozen=True, slots=True)
-class HeldTasks:
+class HeldTasks(Struct, frozen=True):
     """Tasks of each kind that a member holds."""
 
     active: EpochTasks = field(default_factory=dict[str, Mapping[int, int]])

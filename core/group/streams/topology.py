@@ -9,10 +9,11 @@ Topics of a *copartition group* need equally many partitions.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Final
+
+from msgspec import Struct, field
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.java import hash_map_order
@@ -35,8 +36,7 @@ def invalid_topology(message: str) -> KafkaError:
     return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
-@dataclass(frozen=True, eq=False)
-class Topology:
+class Topology(Struct, frozen=True, eq=False, dict=True):
     """A topology in an epoch of its own."""
 
     epoch: int

@@ -14,7 +14,8 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import NamedTuple
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pk.core.log import aborted
 from pk.core.log.log import Log
 from pk.core.log.segment import Part, Segment
@@ -24,8 +25,7 @@ LONG_MAX = (1 << 63) - 1
 BUFFER_BYTES = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionConfig:
+class CompactionConfig(Struct, frozen=True):
     """A topic's keys that steer compaction."""
 
     min_dirty_ratio: float = 0.5
@@ -44,8 +44,7 @@ class Cleanable(NamedTuple):
     """`max.compaction.lag.ms` has passed for a record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One round of compaction: everything that `compact.clean` needs to know."""
 
     directory: str

@@ -12,11 +12,11 @@ Nothing is written here; `pk.cli.nouns.log.adopt` does that, with the events thi
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Final
 
+from msgspec import Struct, field
+
 from pk.core.errors import KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.log import checkpoints
 from pk.core.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -60,8 +60,7 @@ class CannotAdopt(Exception):
     operator."""
 
 
-@dataclass(slots=True)
-class AdoptedTopic:
+class AdoptedTopic(Struct):
     """A topic to take over."""
 
     name: str
@@ -75,8 +74,7 @@ class AdoptedTopic:
     has_id_file: bool = True
 
 
-@dataclass(slots=True)
-class Adoption:
+class Adoption(Struct):
     """All that `adopt` takes over."""
 
     paths: list[str]

@@ -13,11 +13,11 @@ file tells of its first FINDINGS_MAX only, and of how many more there were.
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import field
 from typing import Final
 
+from msgspec import Struct, field
+
 from pk.core.errors import KafkaError
-from pk.core.lazy_dataclass import dataclass
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.files import Disk
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
@@ -53,8 +53,7 @@ from pk.core.record.walk import walk
 FINDINGS_MAX: Final = 20
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """What was looked at, and what is wrong."""
 
     findings: list[Finding] = field(default_factory=list[Finding])
@@ -75,8 +74,7 @@ class Report:
             self.findings.append(more[0]._replace(what=what))
 
 
-@dataclass(slots=True)
-class _Beside:
+class _Beside(Struct):
     """What lies beside a segment, read before it."""
 
     offsets: list[OffsetEntry] = field(default_factory=list[OffsetEntry])

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Any, Final, cast
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from pk.core.schemas.schema import SchemaError
 
 PRIMITIVES: Final = frozenset(
@@ -44,8 +44,7 @@ class _Missing:
 MISSING: Final = _Missing()
 
 
-@dataclass(slots=True)
-class Field:
+class Field(Struct):
     """A field of a record."""
 
     name: str
@@ -62,8 +61,7 @@ class Field:
         return self.default is not MISSING
 
 
-@dataclass(eq=False, slots=True)
-class Type:
+class Type(Struct, eq=False):
     """One type. Which parts it has depends on its kind."""
 
     kind: str

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Any, Final, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from pk.core.schemas.schema import SchemaError
 
 DEPTH_MAX: Final = 200
@@ -52,8 +52,7 @@ _ARRAY: Final = frozenset(
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
 
 
-@dataclass(eq=False, slots=True)
-class Node:
+class Node(Struct, eq=False):
     """One thing that a document says. Which parts it has depends on its kind."""
 
     kind: str
@@ -300,6 +299,6 @@ class Documents:
 
 def _become(found: Node, other: Node) -> None:
     default = found.has_default
-    for name in Node.__slots__:
+    for name in Node.__struct_fields__:
         setattr(found, name, getattr(other, name))
     found.has_default = default or other.has_default

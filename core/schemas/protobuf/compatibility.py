@@ -9,10 +9,10 @@ way that could lose one of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from typing import Any, Final
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from pk.core.schemas.compatibility import Difference
 from pk.core.schemas.protobuf.descriptors import File
 
@@ -51,8 +51,7 @@ _WORDS: Final = {
 }
 
 
-@dataclass(slots=True)
-class _Types:
+class _Types(Struct):
     """Every message of a file and its imports, by its full name."""
 
     package: str

@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pk.core.schemas.protobuf.built_in import NAMES, built_in
 from pk.core.schemas.protobuf.syntax import parse_text
 from pk.core.schemas.schema import SchemaError, missing_library
@@ -28,8 +29,7 @@ FILE_NAME: Final = "default.proto"
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A schema's file, resolved."""
 
     descriptor: FileDescriptor

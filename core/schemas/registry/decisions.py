@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any, Final
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from pk.core.schemas import subjects
 from pk.core.schemas.compatibility import DEFAULT_LEVEL, LEVELS, Verdict, check
 from pk.core.schemas.languages import Parsed, ParsedCache, differences, parse
@@ -35,8 +36,7 @@ SETTINGS: Final = frozenset({"compatibilityLevel", "normalize", "compatibilityGr
 """What may be set for a subject; anything else is refused, since it would have no effect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What to write, and what to answer once it is written."""
 
     reply: Any

@@ -17,7 +17,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct
+
 from pk.core.schemas.schema import Schema, canonical_json
 
 SCHEMA: Final = "SCHEMA"
@@ -28,8 +29,7 @@ CLEAR_SUBJECT: Final = "CLEAR_SUBJECT"
 NOOP: Final = "NOOP"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One record of `_schemas`."""
 
     kind: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, Final
 
-from pk.core.lazy_dataclass import dataclass
+from msgspec import Struct, field
+
 from pk.core.schemas import subjects
 from pk.core.schemas.compatibility import DEFAULT_LEVEL, LEVELS
 from pk.core.schemas.registry import records
@@ -20,8 +20,7 @@ IMPORT: Final = "IMPORT"
 MODES: Final = (READWRITE, READONLY, READONLY_OVERRIDE, IMPORT)
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """A version of a subject."""
 
     subject: str
@@ -41,8 +40,7 @@ class Version:
         }
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct):
     """A registry within the registry: ids of its own."""
 
     by_id: dict[int, Schema] = field(default_factory=dict[int, Schema])

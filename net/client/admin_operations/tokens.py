@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct
+
 from pk.core.auth.principal import KafkaPrincipal
-from pk.core.lazy_dataclass import dataclass
+from pk.core.structs import repr_without
 from pk.net.client.admin_operations.base import AdminBase, check
 from pk.net.client.connection import Connection
 
@@ -15,19 +16,21 @@ _PERIOD_OF_BROKER: int = -1
 _AT_ONCE: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """A delegation token. Its id is the user name, its `hmac` in base64 the password, of a login by
     SCRAM with `tokenauth=true`. Times are in ms since 1970."""
 
     token_id: str
-    hmac: bytes = field(repr=False)
+    hmac: bytes
     owner: KafkaPrincipal
     requester: KafkaPrincipal
     renewers: tuple[KafkaPrincipal, ...]
     issue_ms: int
     expiry_ms: int
     max_ms: int
+
+    def __repr__(self) -> str:
+        return repr_without(self, "hmac")
 
 
 class TokenOperations(AdminBase):

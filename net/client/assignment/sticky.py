@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from pk.core.group.consumer_protocol import NO_GENERATION, Subscription
 from pk.core.group.java import HashSetOrder, hash_map_order
 from pk.core.group.racks import MemberRacks, PartitionRacks
-from pk.core.lazy_dataclass import dataclass
 from pk.core.values import TopicPartition, java_string_hash
 
 Owned = tuple[list[TopicPartition], int]
@@ -30,8 +30,7 @@ Owned = tuple[list[TopicPartition], int]
 Assignment = dict[str, list[TopicPartition]]
 
 
-@dataclass(slots=True)
-class _Claims:
+class _Claims(Struct):
     """What the members say they have, once contradictions are settled."""
 
     owned: Assignment = field(default_factory=Assignment)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from group.consumer.world import Member, World
 from group.scenario import classic_of, subscription
+from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode
 from pk.core.group.consumer_protocol import (

@@ -21,8 +21,9 @@ taken before it is settled.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pk.core.api.authorization import allows
 from pk.core.api.records.produce_answer import (
