@@ -13,13 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar
 
 import trio
 from msgspec import Struct
 
 from pk.core.api.cluster import faults
-from pk.core.api.registry import Large
 from pk.core.api.topics import create_topics
 from pk.core.broker.faults import actions
 from pk.core.broker.faults.faults import Faults as BrokerFaults
@@ -324,7 +323,7 @@ async def _answer(result: Any) -> Any:
     """What a handler's result comes to."""
     while isawaitable(result):
         result = await result
-    return cast(Large[Any], result).response if isinstance(result, Large) else result
+    return result
 
 
 def _faults(node: Node) -> BrokerFaults:
