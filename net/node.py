@@ -24,11 +24,8 @@ from typing import TYPE_CHECKING, Final
 import trio
 from msgspec import Struct
 
-from pk.core.api.cluster.faults import API as FAULTS_API
 from pk.core.api.cluster.faults import with_faults
-from pk.core.api.cluster.telemetry import TELEMETRY, with_telemetry
-from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
-from pk.core.api.late import import_all
+from pk.core.api.index import CONTROLLER_APIS, apis_of, dispatch, import_all
 from pk.core.auth.sasl_config import check_sasl
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock
@@ -269,11 +266,7 @@ class Node:
         def controller_security() -> Security:
             return security_of(self._newest_config(), *config.controller_login)
 
-        served = [(api.key, *api.versions) for api in APIS]
-        if config.pk_metrics_listener is not None:
-            served += TELEMETRY
-        if config.pk_faults_enable:
-            served.append((FAULTS_API.key, *FAULTS_API.versions))
+        apis = apis_of(config)
         real = isinstance(self._disk, RealDisk) and not is_inline()
         runtime = Runtime(
             config,
@@ -284,7 +277,7 @@ class Node:
             peers=NetPeers(nursery, client_id=client_id, security=broker_security),
             controller_peers=NetPeers(nursery, client_id=client_id, security=controller_security),
             dispatch=dispatch,
-            served=served,
+            served=[(api.key, *api.versions) for api in apis],
             controller_served=[(api.key, *api.versions) for api in CONTROLLER_APIS],
             store=leadership.store,
             locator=leadership.locator,
@@ -292,8 +285,7 @@ class Node:
             controller_endpoints=[one.advertised for one in controllers],
             compactor=InProcess() if real else None,
         )
-        faults, client_metrics = runtime.broker.faults, runtime.broker.client_metrics
-        apis = APIS if client_metrics is None else with_telemetry(APIS, client_metrics)
+        faults = runtime.broker.faults
         apis = apis if faults is None else with_faults(apis, faults)
         server = Server(runtime.broker, apis, config)
         return Parts(listeners, controllers, runtime, server, leadership.close)

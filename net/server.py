@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import trio
 
-from pk.core.api.registry import AnyApi
+from pk.core.api.registry import Api
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
@@ -50,7 +50,7 @@ def descriptors_for_connections() -> int:
 class Server:
     """Serves a broker's APIs on sockets."""
 
-    def __init__(self, broker: Broker, apis: Iterable[AnyApi], config: BrokerConfig) -> None:
+    def __init__(self, broker: Broker, apis: Iterable[Api], config: BrokerConfig) -> None:
         self._broker = broker
         self._apis = {api.key: api for api in apis}
         self._limits = Limits(
@@ -90,7 +90,7 @@ class Server:
         self,
         listener_name: str,
         listeners: list[trio.SocketListener],
-        apis: Iterable[AnyApi] | None = None,
+        apis: Iterable[Api] | None = None,
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -141,7 +141,7 @@ class Server:
         self,
         stream: trio.SocketStream,
         listener_name: str,
-        apis: dict[int, AnyApi],
+        apis: dict[int, Api],
         security: ListenerSecurity | None,
     ) -> None:
         try:

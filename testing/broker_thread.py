@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar
 import trio
 from msgspec import Struct
 
-from pk.core.api.cluster import faults
+from pk.core.api.cluster import pk_faults
 from pk.core.api.topics import create_topics
 from pk.core.broker.faults import actions
 from pk.core.broker.faults.faults import Faults as BrokerFaults
@@ -199,7 +199,7 @@ class Broker(Faults):
         request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
 
         async def create(node: Node) -> Any:
-            response: Any = await _answer(create_topics.API.handle(_context(node, 19, 7), request))
+            response: Any = await _answer(create_topics.handle(_context(node, 19, 7), request))
             controller = node.broker.controller
             assert controller is not None
             offset = controller.image.offset
@@ -276,7 +276,7 @@ class Broker(Faults):
 
     def _ask(self, request: PkFaultsRequest) -> Sequence[PkFaultsResponse]:
         async def ask(node: Node) -> PkFaultsResponse:
-            return await _answer(faults.API.handle(_context(node, faults.API.key, 0), request))
+            return await _answer(pk_faults.handle(_context(node, request.API_KEY, 0), request))
 
         return [self._call(ask)]
 
@@ -329,7 +329,7 @@ async def _answer(result: Any) -> Any:
 def _faults(node: Node) -> BrokerFaults:
     found = node.broker.faults
     if found is None:
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, faults.OFF)
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, pk_faults.OFF)
     return found
 
 

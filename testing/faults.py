@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final, cast
 
+from pk.core.api_keys import BY_NAME
 from pk.core.errors import ErrorCode
-from pk.core.wire.index import BY_NAME
 from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
 
 if TYPE_CHECKING:

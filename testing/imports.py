@@ -16,7 +16,7 @@ def preload() -> None:
     they ask again.
     """
     with collections_off():
-        from pk.core.api.late import import_apis
+        from pk.core.api.index import import_apis
         from pk.testing import broker_thread
 
         import_apis(broker_thread.FIRST_APIS)

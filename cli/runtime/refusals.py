@@ -1,8 +1,8 @@
 """What an authorizer refused: the operation and the resource, which Kafka's errors do not name.
 
 The latest answers of brokers are kept while a command runs. When one of its errors is a refusal,
-the answer that holds its code says which API was asked, and the table of what APIs need
-(`pk.core.api.authorization`) which operation that takes. Messages are kept by reference; those with
+the answer that holds its code says which API was asked, and the table of APIs
+(`pk.core.api_keys`) which operation that takes. Messages are kept by reference; those with
 records are not kept, only that there was one.
 """
 
@@ -136,13 +136,13 @@ REFUSALS: Final = Refusals()
 
 def _refused(request: Any, response: Any, code: int, types: Sequence[str]) -> Refusal | None:
     """What an answer refused with this error code, if anything."""
-    from pk.core.api.authorization import NEEDS
-    from pk.core.api.authorization import Refusal as How
+    from pk.core.api_keys import API_KEYS
+    from pk.core.needs import Refusal as How
 
     path = next(_holders(response, code), None)
     needs = [
         need
-        for need in NEEDS.get(request.API_KEY, ())
+        for need in API_KEYS[request.API_KEY].needs
         if need.resource_type.name in types and need.refusal is not How.HIDDEN
     ]
     if path is None or not needs:

@@ -10,9 +10,6 @@ handled at once. An awaitable is parked:
 - otherwise the connection handles nothing more until it is done, as Kafka does with every request.
 - `Holding(awaitable)`: so too, for one request of an API that parks: it still uses the buffer. What
   it comes to may be an awaitable again, which is then parked.
-
-What wraps a handler keeps its types. Only where APIs are found by name (late.py) or stand in one
-table are they `AnyApi`: what a table holds is of as many types as there are messages.
 """
 
 from __future__ import annotations
@@ -27,8 +24,6 @@ from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.schema import Message
 
-Request = TypeVar("Request", bound=Message | None)
-"""None stands for a request that could not be read: ApiVersions answers it all the same."""
 Response = TypeVar("Response", bound=Message)
 
 
@@ -55,34 +50,25 @@ Answer: TypeAlias = Response | NoResponse | Awaitable[Outcome[Response]] | Holdi
 """What a handler returns."""
 
 
-class Api(Struct, Generic[Request, Response], frozen=True):
-    """One API as this broker serves it."""
+class Api(Struct, frozen=True):
+    """One API as a listener serves it. Its messages are of as many types as there are APIs, so they
+    are `Any` here; the handlers themselves are typed."""
 
     key: int
     versions: tuple[int, int]
-    """First and last version that is honoured."""
-    handle: Callable[[Context, Request], Answer[Response]]
-    error_response: Callable[[Request, KafkaError, int], Response] | None = None
-    """(request, error, version) → the response that says so. None: the response's own `error_code`
-    (and `error_message`, where it has one)."""
+    """First and last version that is honored."""
+    handle: Callable[[Context, Any], Answer[Any]]
+    error_response: Callable[[Any, KafkaError, int], Any]
+    """(request, error, version) → the response that says that the whole request failed. Raises
+    TypeError if the API has no way to say it; the connection is closed then."""
     parks: bool = False
     forwarded: bool = False
-    """Whether it is the controller's to answer: a broker passes it on
+    """Whether the controller answers it when a broker passes it on
     (core/api/controller/forward.py)."""
 
 
-AnyApi: TypeAlias = Api[Any, Any]
-
-
-def error_response(
-    api: AnyApi, response_class: type[Any], request: Any, error: KafkaError, version: int
-) -> Any:
-    """The response by which `api` says that the whole request failed.
-
-    Raises TypeError where the API has no way to say it; the connection is closed then.
-    """
-    if api.error_response is not None:
-        return api.error_response(request, error, version)
+def error_response(response_class: type[Any], error: KafkaError) -> Any:
+    """The response of an API that has a field for the error. Raises TypeError for another."""
     response = response_class()
     if not hasattr(response, "error_code"):
         raise TypeError(f"{response_class.__name__} has no place for {error}")

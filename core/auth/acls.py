@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, cast
 
 from msgspec import Struct, field
 
+from pk.core.needs import Operation, ResourceType
 from pk.core.structs import repr_without
 
 WILDCARD: Final = "*"
@@ -30,19 +31,6 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 
 
-class ResourceType(IntEnum):
-    """What kind of resource a rule protects."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
 class PatternType(IntEnum):
     """How the name in a rule, or in a filter of rules, matches names of resources (KIP-290)."""
 
@@ -51,27 +39,6 @@ class PatternType(IntEnum):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
-
-
-class Operation(IntEnum):
-    """What an API does to a resource, as ACLs name it."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
 
 
 class Permission(IntEnum):

@@ -18,12 +18,12 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from pk.core.api_keys import API_KEYS
 from pk.core.auth.principal import USER, KafkaPrincipal
 from pk.core.auth.sasl import GSSAPI, AuthenticationFailed, SaslError, ServerExchange
 from pk.core.errors import ErrorCode, ProtocolError
 from pk.core.wire.codec import decode
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
-from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -34,8 +34,6 @@ from pk.core.wire.types import Part
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
-HANDSHAKE_VERSIONS: Final = (0, 1)
-AUTHENTICATE_VERSIONS: Final = (0, 2)
 
 
 class Refused(ProtocolError):
@@ -136,7 +134,7 @@ class SaslServer(Struct):
         raise Refused(f"Unexpected Kafka request of type {_api_name(head)} during SASL handshake.")
 
     def _handshake(self, head: RequestHead, frame: memoryview) -> list[Part]:
-        _check_version(head, HANDSHAKE_VERSIONS)
+        _check_version(head)
         request, _ = decode(SaslHandshakeRequest, frame, head.api_version, head.body_position)
         enabled = list(self.mechanisms.names)
         known = request.mechanism in enabled
@@ -173,7 +171,7 @@ class SaslServer(Struct):
                 f"Unexpected Kafka request of type {_api_name(head)} during SASL authentication.",
                 unexpected=head,
             )
-        _check_version(head, AUTHENTICATE_VERSIONS)
+        _check_version(head)
         request, _ = decode(SaslAuthenticateRequest, frame, head.api_version, head.body_position)
         try:
             answer = self._step(request.auth_bytes)
@@ -242,11 +240,12 @@ def _framed(response: SaslAuthenticateResponse, head: RequestHead) -> list[Part]
     return frame_response(response, SASL_AUTHENTICATE, head.api_version, head.correlation_id)
 
 
-def _check_version(head: RequestHead, served: tuple[int, int]) -> None:
-    if not served[0] <= head.api_version <= served[1]:
+def _check_version(head: RequestHead) -> None:
+    first, last = API_KEYS[head.api_key].served_versions
+    if not first <= head.api_version <= last:
         raise Refused(f"{_api_name(head)} version {head.api_version} is not served here")
 
 
 def _api_name(head: RequestHead) -> str:
-    api = MESSAGES.get(head.api_key)
+    api = API_KEYS.get(head.api_key)
     return api.name if api is not None else str(head.api_key)

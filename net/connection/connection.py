@@ -19,11 +19,10 @@ import trio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from pk.core.api.records import produce
 from pk.core.api.records.delayed_fetch import DelayedFetch
 from pk.core.api.records.produce_fast_path.answers import DelayedProduce, FailedProduce
 from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
-from pk.core.api.registry import NO_RESPONSE, AnyApi, Holding
+from pk.core.api.registry import NO_RESPONSE, Api, Holding
 from pk.core.auth.oauthbearer import KeysNeeded
 from pk.core.auth.sasl_server import Refused
 from pk.core.broker.broker import Broker
@@ -88,7 +87,7 @@ class Connection:
         self,
         transport: Transport,
         broker: Broker,
-        apis: dict[int, AnyApi],
+        apis: dict[int, Api],
         limits: Limits,
         memory: RequestMemory,
         context: Context,
@@ -221,7 +220,8 @@ class Connection:
     def _admit(self, context: Context) -> None:
         """Serve requests from here on, in `context`."""
         self._context = replace(context, repeated=self._repeated)
-        if self._apis.get(PRODUCE) is produce.API:
+        # What asks for faults wants to see each request by itself.
+        if PRODUCE in self._apis and self._broker.faults is None:
             self._fast_path = ProduceFastPath(context)
 
     async def _authenticate(self, login: Login) -> bool:
@@ -452,7 +452,7 @@ class Connection:
             await self._login.security.fetch_keys()
         self._authenticate_again(start, end)
 
-    async def _handle_large(self, api: AnyApi, head: RequestHead, start: int, end: int) -> None:
+    async def _handle_large(self, api: Api, head: RequestHead, start: int, end: int) -> None:
         """Handle a frame that takes long to decode: in steps, since a thread would slow the loop
         more, by taking the interpreter at each of its system calls. The buffer stays as it is:
         nothing is received meanwhile."""
@@ -482,7 +482,7 @@ class Connection:
         return request
 
     def _dispatch(
-        self, api: AnyApi, head: RequestHead, request: Any, size: int
+        self, api: Api, head: RequestHead, request: Any, size: int
     ) -> Awaitable[None] | None:
         """Answer a request of `size` bytes, or park it, or return what must be awaited before the
         next one."""
@@ -517,7 +517,7 @@ class Connection:
         self._handled(api.key, self._received_at)
         return None
 
-    def _refuse(self, head: RequestHead, api: AnyApi | None) -> None:
+    def _refuse(self, head: RequestHead, api: Api | None) -> None:
         """An API or a version we do not serve: only ApiVersions has an answer to that (KIP-35)."""
         if head.api_key != API_VERSIONS or api is None:
             raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
@@ -525,7 +525,7 @@ class Connection:
 
     def _park(
         self,
-        api: AnyApi,
+        api: Api,
         head: RequestHead,
         request: Any,
         work: Awaitable[Any],
@@ -536,7 +536,7 @@ class Connection:
             self._complete, slot, api, head, request, work, bill, self._received_at
         )
 
-    def _delay(self, api: AnyApi, head: RequestHead, request: Any, delayed: DelayedFetch) -> None:
+    def _delay(self, api: Api, head: RequestHead, request: Any, delayed: DelayedFetch) -> None:
         """Park a fetch without a task."""
         slot = self._answers.reserve()
         self._delayed[delayed] = None
@@ -545,7 +545,7 @@ class Connection:
     def _end_delay(
         self,
         slot: Slot,
-        api: AnyApi,
+        api: Api,
         head: RequestHead,
         request: Any,
         received_at: float,
@@ -580,7 +580,7 @@ class Connection:
 
     async def _hold(
         self,
-        api: AnyApi,
+        api: Api,
         head: RequestHead,
         request: Any,
         work: Awaitable[Any],
@@ -605,7 +605,7 @@ class Connection:
 
     async def _outcome(
         self,
-        api: AnyApi,
+        api: Api,
         head: RequestHead,
         request: Any,
         work: Awaitable[Any],
@@ -622,7 +622,7 @@ class Connection:
     async def _complete(
         self,
         slot: Slot,
-        api: AnyApi,
+        api: Api,
         head: RequestHead,
         request: Any,
         work: Awaitable[Any],

@@ -6,13 +6,12 @@ import logging
 from typing import Any, Final
 
 from pk.core.api.records.produce_fast_path.answers import FailedProduce
-from pk.core.api.registry import AnyApi, error_response
+from pk.core.api.registry import Api
 from pk.core.broker.broker_metrics import BrokerMetrics
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from pk.core.wire.header import RequestHead, frame_response, frame_response_in_steps
-from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.api_versions import ApiVersionsResponse
 from pk.core.wire.types import EncodeError, Part
 
@@ -30,13 +29,13 @@ class Framing:
 
     __slots__ = ("_metrics", "_peer", "apis")
 
-    def __init__(self, peer: str, apis: dict[int, AnyApi], metrics: BrokerMetrics) -> None:
+    def __init__(self, peer: str, apis: dict[int, Api], metrics: BrokerMetrics) -> None:
         self.apis = apis
         """Those that are served, by their keys."""
         self._peer = peer
         self._metrics = metrics
 
-    def failure(self, api: AnyApi, head: RequestHead, request: Any, error: Exception) -> Any:
+    def failure(self, api: Api, head: RequestHead, request: Any, error: Exception) -> Any:
         """The response that says so; a fault of ours is logged with its traceback."""
         if isinstance(error, ProtocolError):
             raise error
@@ -48,10 +47,9 @@ class Framing:
             error.__traceback__ = None  # it is told; its frames hold what they worked on
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._metrics.request(head.api_key).failed(error.code)
-        response_class = MESSAGES[head.api_key].response
-        return error_response(api, response_class, request, error, head.api_version)
+        return api.error_response(request, error, head.api_version)
 
-    def frame(self, api: AnyApi, head: RequestHead, request: Any, response: Any) -> list[Part]:
+    def frame(self, api: Api, head: RequestHead, request: Any, response: Any) -> list[Part]:
         """`response` as it is sent. One that cannot be written (a string beyond 32,767 bytes) is
         answered as a fault of ours, and the connection lives.
 
@@ -65,7 +63,7 @@ class Framing:
             return frame_response(failed, key, version, id_, ENCODED_AT_ONCE)
 
     async def frame_in_steps(
-        self, api: AnyApi, head: RequestHead, request: Any, response: Any
+        self, api: Api, head: RequestHead, request: Any, response: Any
     ) -> list[Part]:
         """As `frame`, of a response of any size."""
         try:
@@ -79,7 +77,7 @@ class Framing:
             failed = self.failure(api, head, request, e)
             return await frame_response_in_steps(failed, key, version, id_, let_others_run)
 
-    def unknown_versions(self, context: Context, head: RequestHead, api: AnyApi) -> list[Part]:
+    def unknown_versions(self, context: Context, head: RequestHead, api: Api) -> list[Part]:
         """The answer to a version of ApiVersions that we do not know: the versions all the same."""
         answer = api.handle(
             context.of_request(API_VERSIONS, 0, head.correlation_id, head.client_id), None

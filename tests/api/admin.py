@@ -13,14 +13,13 @@ from nodes import decide
 
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.index import CONTROLLER_APIS
-from pk.core.api.registry import Holding, Large, error_response
+from pk.core.api.registry import Holding
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event
 from pk.core.wire.codec import decode_whole, encode
-from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 APIS = {api.key: api for api in ALL_APIS}
@@ -54,11 +53,8 @@ class Admin:
             self.waited = isawaitable(answer) or isinstance(answer, Holding)
             while isawaitable(answer) or isinstance(answer, Holding):
                 answer = await (answer.work if isinstance(answer, Holding) else answer)
-            if isinstance(answer, Large):
-                answer = answer.response
         except KafkaError as e:
-            response = MESSAGES[api.key].response
-            answer = error_response(api, response, received, e, version)
+            answer = api.error_response(received, e, version)
         return decode_whole(type(answer), encode(answer, version), version)
 
     async def create(self, name: str, partitions: int = 1) -> None:

@@ -24,7 +24,7 @@ from api.authorization_cases import (
 from nodes import running_node
 
 from pk.core.api.index import APIS
-from pk.core.api.registry import AnyApi, Holding, Large, error_response
+from pk.core.api.registry import Api, Holding
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.requests.context import Context
 from pk.core.config.views import STANDARD_AUTHORIZER
@@ -216,7 +216,7 @@ async def ask_handler(node: Node, principal: str | None, request: Any, version: 
     return await answer_of(api, context, asked)
 
 
-async def answer_of(api: AnyApi, context: Context, request: Any) -> Any:
+async def answer_of(api: Api, context: Context, request: Any) -> Any:
     """What a handler comes to, through bytes."""
     version, response_class = context.api_version, MESSAGES[api.key].response
     try:
@@ -224,10 +224,8 @@ async def answer_of(api: AnyApi, context: Context, request: Any) -> Any:
         while isawaitable(answer) or isinstance(answer, Holding):
             work = cast(Holding[Any], answer).work if isinstance(answer, Holding) else answer
             answer = await cast(Any, work)
-        if isinstance(answer, Large):
-            answer = cast(Large[Any], answer).response
     except KafkaError as e:
-        answer = error_response(api, response_class, request, e, version)
+        answer = api.error_response(request, e, version)
     frame = join(frame_response(answer, api.key, version, 1))[4:]
     _, position = parse_response_header(frame, api.key, version)
     return decode_whole(response_class, frame, version, position)

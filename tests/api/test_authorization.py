@@ -13,13 +13,15 @@ from api.authorization_cases import CASES
 from api.authorization_scenario import answer_of, authorizing_node, run_on
 from nodes import trio_test
 
-from pk.core.api.authorization import ERRORS, NEEDS, Refusal
+from pk.core.api.authorization import ERRORS
 from pk.core.api.index import APIS, CONTROLLER_APIS
+from pk.core.api_keys import API_KEYS, OWN_KEYS
 from pk.core.auth.acls import ResourceType
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
-from pk.core.wire.index import MESSAGES, OWN_KEYS
+from pk.core.needs import Refusal
+from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData
 from pk.core.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -54,10 +56,9 @@ def test_answers_are_those_that_apache_kafka_gave() -> None:
 
 
 def test_every_api_that_is_served_says_what_it_needs() -> None:
-    assert set(NEEDS) >= {api.key for api in (*APIS, *CONTROLLER_APIS)}
     checked = {case.key for case in CASES}
     only_controllers = {api.key for api in CONTROLLER_APIS} - {api.key for api in APIS}
-    assert {key for key, needs in NEEDS.items() if needs} - checked <= only_controllers | {
+    assert {key for key, row in API_KEYS.items() if row.needs} - checked <= only_controllers | {
         38,  # tests/net/test_delegation_tokens.py: they want a login
         41,
         OWN_KEYS,  # tests/testing/test_faults_api.py
@@ -71,7 +72,7 @@ CLUSTER_WIDE = sorted(
         for api in CONTROLLER_APIS
         if any(
             need.refusal is Refusal.REQUEST and need.resource_type is ResourceType.CLUSTER
-            for need in NEEDS[api.key]
+            for need in API_KEYS[api.key].needs
         )
     }
 )

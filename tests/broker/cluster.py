@@ -21,7 +21,6 @@ import trio.testing
 from trio_clock import TrioClock
 
 from pk.core.api.index import APIS as ALL_APIS
-from pk.core.api.registry import error_response
 from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
@@ -56,7 +55,6 @@ from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
 from pk.core.wire.codec import decode_whole, encode
-from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -360,7 +358,7 @@ class Cluster:
                 work = await work
             return work
         except KafkaError as e:
-            return error_response(api, MESSAGES[api.key].response, received, e, version)
+            return api.error_response(received, e, version)
 
     async def produce(
         self,

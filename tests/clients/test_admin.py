@@ -40,7 +40,7 @@ from clients.topics import (
     wait_for_shares,
     wait_until,
 )
-from pk.core.wire.index import OWN_KEYS
+from pk.core.api_keys import OWN_KEYS
 
 # Some of its names are typed as private, though they are what its documentation names.
 librdkafka: Any = confluent_kafka.admin

@@ -17,7 +17,6 @@ from trio_clock import TrioClock
 
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.index import dispatch
-from pk.core.api.registry import error_response
 from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
@@ -83,7 +82,7 @@ class TestBroker:
             if isawaitable(answer):
                 answer = await answer
         except KafkaError as e:
-            answer = error_response(api, MESSAGES[key].response, received, e, version)
+            answer = api.error_response(received, e, version)
         return decode_whole(type(answer), encode(answer, version), version)
 
     def ask_now(self, request: Any, version: int | None = None) -> Any:

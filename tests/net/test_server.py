@@ -711,7 +711,7 @@ async def test_many_small_batches_in_one_request_do_not_keep_the_loop() -> None:
         context = Context(node.broker, api_key=PRODUCE, api_version=9)
         for one in partitions:
             one.records = memoryview(bytearray(data))
-        held = produce.API.handle(context, request)
+        held = produce.handle(context, request)
         assert isinstance(held, Holding)
         held_answer: Any = await held.work
         assert held_answer.responses[0].partition_responses[7].base_offset == 2000
@@ -733,7 +733,7 @@ def test_what_inflates_far_does_not_keep_the_loop(codec: Codec) -> None:
             context = Context(node.broker, api_key=PRODUCE, api_version=9)
             [one] = request.topic_data[0].partition_data
             one.records = memoryview(bytearray(data))
-            held = produce.API.handle(context, request)
+            held = produce.handle(context, request)
             assert isinstance(held, Holding)
             await held.work
             one.records = data

@@ -22,11 +22,11 @@ import trio
 from certificates import Certificate, authority
 from cryptography.hazmat.primitives.serialization import Encoding
 from hostile.attack import BAD_KINDS
+from msgspec.structs import replace
 from nodes import Caller, caller_of, running_cluster, running_node, trio_test
 
 import pk.net.node
 from pk.core.api import index
-from pk.core.api.registry import Api
 from pk.core.api.topics import metadata
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.log.disk import RealDisk
@@ -279,15 +279,13 @@ async def principals(
 ) -> AsyncIterator[list[KafkaPrincipal]]:
     """The principals of the requests for metadata."""
     seen: list[KafkaPrincipal] = []
-    handle = metadata.API.handle
 
     def spy(context: Any, request: Any) -> Any:
         seen.append(context.principal)
-        return handle(context, request)
+        return metadata.handle(context, request)
 
-    spied: Api[Any, Any] = Api(metadata.API.key, metadata.API.versions, spy)
-    apis = [spied if api.key == spied.key else api for api in index.APIS]
-    monkeypatch.setattr(pk.net.node, "APIS", apis)
+    apis = [replace(a, handle=spy) if a.key == MetadataRequest.API_KEY else a for a in index.APIS]
+    monkeypatch.setattr(pk.net.node, "apis_of", lambda _: apis)
     yield seen
 
 

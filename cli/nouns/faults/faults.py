@@ -9,8 +9,9 @@ from pk.cli.nouns.faults.rows import ChangedFaultRow, FaultRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
+from pk.core.api_keys import BY_NAME
 from pk.core.errors import ErrorCode, error_name
-from pk.core.wire.index import BY_NAME, MESSAGES
+from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
 
 REQUEST_KINDS = ("fail", "delay", "drop", "drop-answer")

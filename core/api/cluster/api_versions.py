@@ -9,9 +9,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.features import SUPPORTED
@@ -49,6 +46,12 @@ def _answer(
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"no client software: {text!r}")
+        if context.broker.client_metrics is not None:
+            context.broker.client_metrics.introduced(
+                context.connection_id,
+                request.client_software_name,
+                request.client_software_version,
+            )
     image = context.broker.image
     return ApiVersionsResponse(
         api_keys=[
@@ -64,8 +67,3 @@ def _answer(
             for name, level in sorted(image.features.items())
         ],
     )
-
-
-API = Api(key=18, versions=(0, 4), handle=handle)
-CONTROLLER_API = replace(API, handle=handle_at_controller)
-"""As a controller's listener serves it."""

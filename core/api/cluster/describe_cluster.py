@@ -3,11 +3,8 @@ v1), fenced brokers (KIP-1073, v2). A controller's listener answers with control
 
 from typing import Final
 
-from msgspec.structs import replace
-
 from pk.core.api.authorization import cluster_operations
 from pk.core.api.authorized import NOT_ASKED
-from pk.core.api.registry import Api
 from pk.core.api.topics.metadata import controller_of
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -83,8 +80,3 @@ def handle_at_controller(
         ],
         cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
     )
-
-
-API = Api(key=60, versions=(0, 2), handle=handle)
-CONTROLLER_API = replace(API, handle=handle_at_controller)
-"""As a controller's listener serves it."""

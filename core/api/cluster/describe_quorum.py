@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.pauses import pause
 from pk.core.broker.requests.context import Context
@@ -125,6 +124,3 @@ def _first_directory(controller: Controller, node: int) -> Uuid:
 def _own_directory(context: Context) -> Uuid:
     """The first of this process's log directories."""
     return next((d.directory_id for d in context.broker.replicas.directories), ZERO_UUID)
-
-
-API = Api(key=55, versions=(0, 2), handle=handle, forwarded=True)

@@ -1,6 +1,5 @@
-"""PkFaults (10000), version 0: a test asks for faults, where `pk.faults.enable` is true. And the
-APIs as such a broker serves them: each request is remembered, and meets the faults that are in
-force.
+"""The APIs as a broker with `pk.faults.enable` serves them: each request is remembered, and meets
+the faults that are in force. A test asks for them by PkFaults (pk_faults.py).
 
 A request that fails gets the answer that its API has for a request that fails as a whole. The APIs
 that have none, because each of their items has an error code, answer as they would, with the error
@@ -17,29 +16,18 @@ from typing import Any, Final, cast
 import trio
 from msgspec.structs import replace
 
-from pk.core.api.authorization import guarded
-from pk.core.api.registry import (
-    Answer,
-    AnyApi,
-    Api,
-    Holding,
-    Request,
-    Response,
-    error_response,
-)
-from pk.core.broker.faults import actions
+from pk.core.api.registry import Answer, Api, Holding
+from pk.core.api_keys import API_KEYS
 from pk.core.broker.faults.faults import Fault, Faults, SeenRequest, is_node
 from pk.core.broker.requests.context import Context
-from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.errors import KafkaError, ProtocolError
 from pk.core.values import ZERO_UUID
-from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from pk.core.wire.messages.pk_faults import FaultInForce, PkFaultsRequest, PkFaultsResponse
 from pk.core.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -48,76 +36,20 @@ from pk.core.wire.messages.produce import (
 from pk.core.wire.schema import Struct
 
 FETCH: Final = 1
+PK_FAULTS: Final = 10_000
 VERSION_TOPIC_ID: Final = 13
 
-OFF: Final = "this broker makes no faults: set pk.faults.enable=true where no data matters"
 
-
-async def _handle(context: Context, request: PkFaultsRequest) -> PkFaultsResponse:
-    """Do what is asked, or raise KafkaError."""
-    faults = context.broker.faults
-    if faults is None:
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, OFF)
-    response = PkFaultsResponse()
-    match request.action:
-        case "list":
-            response.faults = [
-                FaultInForce(
-                    fault_id=fault.fault_id,
-                    kind=fault.kind,
-                    request_key=fault.api_key,
-                    fault_code=fault.error_code,
-                    delay_ms=fault.delay_ms,
-                    times=fault.times,
-                    met=fault.met,
-                    client_id=fault.client_id,
-                )
-                for fault in faults
-            ]
-        case "add":
-            if request.request_key not in MESSAGES or request.request_key == API.key:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"no request has api key {request.request_key}"
-                )
-            response.count = faults.add(
-                request.kind,
-                request.request_key,
-                error_code=request.fault_code,
-                delay_ms=request.delay_ms,
-                times=request.times,
-                client_id=request.client_id,
-            )
-        case "clear":
-            response.count = faults.clear(request.fault_id)
-        case "disconnect":
-            response.count = faults.disconnect(request.client_id, but=context.connection_id)
-        case "move-leader":
-            response.count = await actions.move_leader(
-                context.broker, request.topic, request.partition, request.delay_ms
-            )
-        case "rebalance":
-            await actions.rebalance(context.broker, request.group)
-        case "set-clock":
-            await faults.set_clock(request.shift_ms)
-        case other:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"PkFaults has no action {other[:40]!r}")
-    response.shift_ms = faults.shift_ms
-    return response
-
-
-API = Api(key=10_000, versions=(0, 0), handle=_handle)
-
-
-def with_faults(apis: Iterable[AnyApi], faults: Faults) -> tuple[AnyApi, ...]:
-    """`apis` as a broker serves them whose requests meet `faults`, and the API that asks for
+def with_faults(apis: Iterable[Api], faults: Faults) -> tuple[Api, ...]:
+    """`apis` as a broker serves them whose requests meet `faults`, but for the API that asks for
     faults."""
-    return (*(_meeting(api, faults) for api in apis), guarded(API))
+    return tuple(api if api.key == PK_FAULTS else _meeting(api, faults) for api in apis)
 
 
-def _meeting(api: Api[Request, Response], faults: Faults) -> Api[Request, Response]:
+def _meeting(api: Api, faults: Faults) -> Api:
     handle = api.handle
 
-    def meet(context: Context, request: Request) -> Answer[Response]:
+    def meet(context: Context, request: Any) -> Answer[Any]:
         """What the handler returns, unless faults are in force."""
         if is_node(context.client_id) or request is None:
             return handle(context, request)
@@ -131,7 +63,7 @@ def _meeting(api: Api[Request, Response], faults: Faults) -> Api[Request, Respon
     return replace(api, handle=meet)
 
 
-async def _after(met: list[Fault], api: AnyApi, context: Context, request: Any) -> Any:
+async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> Any:
     """The answer to a request that meets faults: delays first, then what ends it."""
     for fault in met:
         await trio.sleep(fault.delay_ms / 1000)
@@ -139,7 +71,7 @@ async def _after(met: list[Fault], api: AnyApi, context: Context, request: Any) 
     if last is None:
         handled: Any = api.handle(context, request)
         return await cast(Holding[Any], handled).work if isinstance(handled, Holding) else handled
-    name = MESSAGES[api.key].name
+    name = API_KEYS[api.key].name
     if last.kind == "drop-answer":
         await _answer(api, context, request)
     if last.kind != "fail":
@@ -148,14 +80,14 @@ async def _after(met: list[Fault], api: AnyApi, context: Context, request: Any) 
     if api.key == FETCH:
         return _failed_fetch(context, request, error)
     try:
-        return error_response(api, MESSAGES[api.key].response, request, error, context.api_version)
+        return api.error_response(request, error, context.api_version)
     except TypeError:
         answer = await _answer(api, context, request)
         _set_errors(answer, last.error_code)
         return answer
 
 
-async def _answer(api: AnyApi, context: Context, request: Any) -> Any:
+async def _answer(api: Api, context: Context, request: Any) -> Any:
     """What the handler's answer comes to."""
     result: Any = api.handle(context, request)
     while isinstance(result, Holding) or isawaitable(result):

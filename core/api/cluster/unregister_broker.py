@@ -2,7 +2,6 @@
 stay assigned to it: they are for a reassignment to move."""
 
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.unregister_broker import (
@@ -19,6 +18,3 @@ async def handle(context: Context, request: UnregisterBrokerRequest) -> Unregist
         lambda image: brokers.unregister_broker(image, request, config),
         request,
     )
-
-
-API = Api(key=64, versions=(0, 0), handle=handle, forwarded=True)

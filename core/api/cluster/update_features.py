@@ -3,7 +3,6 @@ of upgrade in place of a flag, and can validate only (KIP-778); v2 answers for t
 (KIP-1022)."""
 
 from pk.core.api.controller.decide import LARGE_ELEMENTS, decided
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.machine import Decision
@@ -33,12 +32,3 @@ def error_response(
 ) -> UpdateFeaturesResponse:
     """The error for the whole: as in Kafka no feature has a result of its own then."""
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
-
-
-API = Api(
-    key=57,
-    versions=(0, 2),
-    handle=handle,
-    error_response=error_response,
-    forwarded=True,
-)

@@ -8,7 +8,6 @@ from typing import Final
 import trio
 
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -66,6 +65,3 @@ def error_response(
             for entry in request.entries
         ]
     )
-
-
-API = Api(key=49, versions=(0, 1), handle=handle, error_response=error_response, forwarded=True)

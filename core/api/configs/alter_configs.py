@@ -3,8 +3,6 @@ IncrementalAlterConfigs."""
 
 from collections.abc import Awaitable, Callable
 
-from msgspec.structs import replace
-
 from pk.core.api.authorization import check_configs
 from pk.core.api.configs.incremental_alter_configs import (
     Check,
@@ -13,7 +11,6 @@ from pk.core.api.configs.incremental_alter_configs import (
 )
 from pk.core.api.controller import forward
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
@@ -85,13 +82,3 @@ def error_response(
     return AlterConfigsResponse(
         responses=[_refused(resource, error) for resource in request.resources]
     )
-
-
-API = Api(
-    key=33,
-    versions=(0, 2),
-    handle=handle,
-    error_response=error_response,
-)
-CONTROLLER_API = replace(API, handle=handle_at_controller, forwarded=True)
-"""As a controller's listener serves it."""

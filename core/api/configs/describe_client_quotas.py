@@ -2,7 +2,7 @@
 differs in its encoding only."""
 
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import client_quotas
@@ -28,6 +28,3 @@ def error_response(
     return DescribeClientQuotasResponse(
         error_code=error.code, error_message=None if wordless else error.message, entries=None
     )
-
-
-API = Api(key=48, versions=(0, 1), handle=handle, error_response=error_response)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pk.core.api.authorization import check_configs
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation
 from pk.core.broker.pauses import finish, in_turns, pause
 from pk.core.broker.requests import loggers
@@ -193,11 +192,3 @@ def error_response(
             for resource in request.resources
         ]
     )
-
-
-API = Api(
-    key=32,
-    versions=(0, 4),
-    handle=handle,
-    error_response=error_response,
-)

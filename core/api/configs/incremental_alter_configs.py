@@ -9,12 +9,9 @@ is not its own.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, cast
 
-from msgspec.structs import replace
-
 from pk.core.api.authorization import check_configs
 from pk.core.api.controller import forward
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests import loggers
@@ -192,13 +189,3 @@ def error_response(
     return IncrementalAlterConfigsResponse(
         responses=[_answer(resource, error) for resource in request.resources]
     )
-
-
-API = Api(
-    key=44,
-    versions=(0, 1),
-    handle=handle,
-    error_response=error_response,
-)
-CONTROLLER_API = replace(API, handle=handle_at_controller, forwarded=True)
-"""As a controller's listener serves it."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -61,6 +61,3 @@ def _names(image: MetadataImage, kind: int) -> Turns[Iterable[str]]:
         if pace.due():
             yield
     return (yield from in_order(names))
-
-
-API = Api(key=74, versions=(0, 1), handle=handle)

@@ -2,7 +2,6 @@
 epochs of the brokers in it, so that one that was restarted meanwhile does not slip in (KIP-903)."""
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import partitions
 from pk.core.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -14,6 +13,3 @@ async def handle(context: Context, request: AlterPartitionRequest) -> AlterParti
     return await the_controller(context).submit(
         lambda image: partitions.alter_partition(image, request, config, version)
     )
-
-
-API = Api(key=56, versions=(2, 3), handle=handle)

@@ -2,7 +2,6 @@
 (KIP-858)."""
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import directories
 from pk.core.wire.messages.assign_replicas_to_dirs import (
@@ -19,6 +18,3 @@ async def handle(
     return await the_controller(context).submit(
         lambda image: directories.assign_directories(image, request, config)
     )
-
-
-API = Api(key=73, versions=(0, 0), handle=handle)

@@ -6,7 +6,6 @@ replicas among directories, and ours leaves that to the brokers.
 """
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
@@ -31,6 +30,3 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
 def _is_current(context: Context, request: BrokerHeartbeatRequest) -> bool:
     broker = the_controller(context).image.brokers.get(request.broker_id)
     return broker is not None and broker.broker_epoch == request.broker_epoch
-
-
-API = Api(key=63, versions=(0, 2), handle=handle)

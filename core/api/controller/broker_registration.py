@@ -6,7 +6,6 @@ The answer has the broker epoch: it names this incarnation in everything that it
 """
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
@@ -32,6 +31,3 @@ async def handle(
         return lambda image: register_broker(image, request, config, alive=alive)
 
     return await controller.submit(OffLoopDecision(ask))
-
-
-API = Api(key=62, versions=(0, 4), handle=handle)

@@ -2,7 +2,6 @@
 listens (KIP-919)."""
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.controller_registration import (
@@ -18,6 +17,3 @@ async def handle(
     return await the_controller(context).submit(
         lambda image: brokers.register_controller(image, request)
     )
-
-
-API = Api(key=70, versions=(0, 0), handle=handle)

@@ -8,14 +8,12 @@ other error is for the client, in the response inside.
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import Any
 
 from msgspec.structs import replace
 
-from pk.core.api.registry import AnyApi, Api, error_response
+from pk.core.api.index import AT_CONTROLLER, answer
 from pk.core.broker.controller.client_identity import host_of, principal_of
-from pk.core.broker.controller.controller_link import ASK_AGAIN
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
@@ -25,38 +23,32 @@ from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 
-def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
-    """The API, for envelopes that hold requests of `apis`."""
-    inside = {api.key: api for api in apis if api.forwarded}
-
-    async def handle(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
-        """Handle what is inside. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION,
-        PRINCIPAL_DESERIALIZATION_FAILURE, NOT_CONTROLLER, REQUEST_TIMED_OUT."""
-        head = _head(request)
-        api = inside.get(head.api_key)
-        if api is None:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"requests of api {head.api_key} are not forwarded"
-            )
-        if not api.versions[0] <= head.api_version <= api.versions[1]:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-        asker = replace(
-            context,
-            api_key=head.api_key,
-            api_version=head.api_version,
-            correlation_id=head.correlation_id,
-            client_id=head.client_id,
-            principal=principal_of(request.request_principal),
-            client_host=host_of(request.client_host_address),
+async def handle(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
+    """Handle what is inside. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION,
+    PRINCIPAL_DESERIALIZATION_FAILURE, NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+    head = _head(request)
+    api = AT_CONTROLLER.get(head.api_key)
+    if api is None or not api.forwarded:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"requests of api {head.api_key} are not forwarded"
         )
-        most = context.broker.config.pk_request_elements_max
-        response = await answer(api, asker, await _body(request, head, most))
-        frame = await frame_response_in_steps(
-            response, head.api_key, head.api_version, head.correlation_id, let_others_run
-        )
-        return EnvelopeResponse(response_data=join(frame)[4:])
-
-    return Api(key=58, versions=(0, 0), handle=handle, parks=True)
+    if not api.versions[0] <= head.api_version <= api.versions[1]:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    asker = replace(
+        context,
+        api_key=head.api_key,
+        api_version=head.api_version,
+        correlation_id=head.correlation_id,
+        client_id=head.client_id,
+        principal=principal_of(request.request_principal),
+        client_host=host_of(request.client_host_address),
+    )
+    most = context.broker.config.pk_request_elements_max
+    response = await answer(api, asker, await _body(request, head, most))
+    frame = await frame_response_in_steps(
+        response, head.api_key, head.api_version, head.correlation_id, let_others_run
+    )
+    return EnvelopeResponse(response_data=join(frame)[4:])
 
 
 def _head(request: EnvelopeRequest) -> RequestHead:
@@ -76,17 +68,3 @@ async def _body(request: EnvelopeRequest, head: RequestHead, elements_max: int) 
     except ProtocolError as e:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
     return body
-
-
-async def answer(api: AnyApi, context: Context, request: Any) -> Any:
-    """The handler's response, or its error response. Raises KafkaError(NOT_CONTROLLER or
-    REQUEST_TIMED_OUT): not every API version has a field where the forwarding broker could find
-    them."""
-    try:
-        response = api.handle(context, request)
-        return await response if isawaitable(response) else response
-    except KafkaError as e:
-        if e.code in ASK_AGAIN:
-            raise
-        version, response_class = context.api_version, MESSAGES[api.key].response
-        return error_response(api, response_class, request, e, version)

@@ -6,7 +6,6 @@ Which snapshots there are, a Fetch of the metadata log tells. The bytes are one 
 """
 
 from pk.core.api.controller.metadata_fetch import leading, newest_image
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import METADATA_TOPIC
@@ -69,6 +68,3 @@ def _fill(
     part.size, part.position = len(made.data), wanted.position
     end = wanted.position + max(bytes_max, 0)
     part.unaligned_records = memoryview(made.data)[wanted.position : end]
-
-
-API = Api(key=59, versions=(0, 1), handle=handle)

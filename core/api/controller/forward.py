@@ -16,9 +16,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import trio
-from msgspec.structs import replace
 
-from pk.core.api.registry import Api, Request, Response
 from pk.core.auth.acls import AclBinding
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
@@ -61,15 +59,6 @@ SHOWN_MS_MAX: Final = 5_000
 
 _RULES_MAX: Final = 100
 """So many ACLs of a request are looked for: all of them come into force together."""
-
-
-def through(api: Api[Request, Response]) -> Api[Request, Response]:
-    """`api` as brokers serve it to clients."""
-
-    async def handle(context: Context, request: Request) -> Response:
-        return await pass_on(context, request)
-
-    return replace(api, handle=handle)
 
 
 async def pass_on(context: Context, request: Any) -> Any:

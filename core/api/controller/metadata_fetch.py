@@ -17,7 +17,6 @@ from collections.abc import Awaitable
 from typing import Final
 
 from pk.core.api.authorization import check
-from pk.core.api.registry import Api
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.embedded_store import TOPIC_ID
@@ -181,6 +180,3 @@ def _endpoints(context: Context) -> list[NodeEndpoint]:
                 NodeEndpoint(node_id=image.controller_id, host=endpoint.host, port=endpoint.port)
             ]
     return []
-
-
-API = Api(key=1, versions=(4, 18), handle=handle, parks=True)

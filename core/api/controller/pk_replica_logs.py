@@ -2,7 +2,6 @@
 told without being asked: core/meta/unclean_recovery.py)."""
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import unclean_recovery
 from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplicaLogsResponse
@@ -18,6 +17,3 @@ async def handle(context: Context, request: PkReplicaLogsRequest) -> PkReplicaLo
     )
     controller.unclean_recovery.take(request, response)
     return response
-
-
-API = Api(key=10_001, versions=(0, 0), handle=handle)

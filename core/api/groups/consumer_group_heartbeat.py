@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 
 from pk.core.api.authorization import check_subscription, describing
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
 from pk.core.turns import Turns
@@ -41,6 +41,3 @@ def _handle(
             request, context.api_version, client, now_ms
         ),
     )
-
-
-API = Api(key=68, versions=(0, 1), handle=handle, parks=True)

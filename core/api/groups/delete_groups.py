@@ -8,7 +8,7 @@ from typing import Any
 
 from pk.core.api.authorization import allows, refusal
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.pauses import finish
@@ -86,16 +86,7 @@ def _failed(group_id: str, error: KafkaError) -> DeletableGroupResult:
     return DeletableGroupResult(group_id=group_id, error_code=error.code)
 
 
-def _error_response(
+def error_response(
     request: DeleteGroupsRequest, error: KafkaError, version: int
 ) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(results=[_failed(g, error) for g in request.groups_names])
-
-
-API = Api(
-    key=42,
-    versions=(0, 2),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

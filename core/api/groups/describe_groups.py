@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pk.core.api.groups.group_descriptions import describe_each
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.describe_groups import (
@@ -48,16 +48,7 @@ def _failed(group_id: str, error: KafkaError, version: int) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
 
 
-def _error_response(
+def error_response(
     request: DescribeGroupsRequest, error: KafkaError, version: int
 ) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=[_failed(g, error, version) for g in request.groups])
-
-
-API = Api(
-    key=15,
-    versions=(0, 6),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

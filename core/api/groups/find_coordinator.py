@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from pk.core.api.authorization import ERRORS, allows, check, is_on
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
@@ -161,7 +161,7 @@ def _single(found: _Found, message: str | None = None) -> FindCoordinatorRespons
     )
 
 
-def _error_response(
+def error_response(
     request: FindCoordinatorRequest, error: KafkaError, version: int
 ) -> FindCoordinatorResponse:
     found = _Found(error=ErrorCode(error.code))
@@ -170,11 +170,3 @@ def _error_response(
     return FindCoordinatorResponse(
         coordinators=[_coordinator(key, found, error.message) for key in request.coordinator_keys]
     )
-
-
-API = Api(
-    key=10,
-    versions=(0, 6),
-    handle=handle,
-    error_response=_error_response,
-)

@@ -4,7 +4,7 @@ KIP-345 (v3: static members). While the group's partition is being loaded every 
 its member gets a whole session when that is done.
 """
 
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -20,6 +20,3 @@ def handle(context: Context, request: HeartbeatRequest) -> Answer[HeartbeatRespo
         if e.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return HeartbeatResponse()
         raise
-
-
-API = Api(key=12, versions=(0, 4), handle=handle, parks=True)

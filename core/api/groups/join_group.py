@@ -8,7 +8,7 @@ until everybody has joined (core/group/classic.py).
 from collections.abc import Awaitable
 from typing import Final
 
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.group.settings import Client
@@ -43,19 +43,8 @@ def _fitting(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
     return response
 
 
-def _error_response(
-    request: JoinGroupRequest, error: KafkaError, version: int
-) -> JoinGroupResponse:
+def error_response(request: JoinGroupRequest, error: KafkaError, version: int) -> JoinGroupResponse:
     response = JoinGroupResponse(
         error_code=error.code, member_id=request.member_id, protocol_name=None
     )
     return _fitting(response, version)
-
-
-API = Api(
-    key=11,
-    versions=(0, 9),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

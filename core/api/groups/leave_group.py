@@ -4,7 +4,7 @@ end.
 KIP-345 (v3: several members, static ones by instance id), KIP-800 (v5: reasons).
 """
 
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
@@ -15,6 +15,3 @@ def handle(context: Context, request: LeaveGroupRequest) -> Answer[LeaveGroupRes
         request.group_id,
         lambda machine, _, now_ms: machine.leave(request, context.api_version, now_ms),
     )
-
-
-API = Api(key=13, versions=(0, 5), handle=handle, parks=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pk.core.api.authorization import allows, allows_cluster, is_on
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.api.registry import Answer, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.pauses import finish
@@ -66,6 +66,3 @@ async def _wait(context: Context, answers: list[Any]) -> ListGroupsResponse:
     groups = await finish(joined(await all_of(answers)))
     groups = await finish(_visible(context, groups))
     return ListGroupsResponse(groups=groups)
-
-
-API = Api(key=16, versions=(0, 5), handle=handle, parks=True)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pk.core.api.groups.offset_topics import merged, refuse_missing
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.group.machine import GroupMachine
@@ -94,16 +94,7 @@ def _failed_all(request: OffsetCommitRequest, error: KafkaError) -> Turns[Offset
     return response
 
 
-def _error_response(
+def error_response(
     request: OffsetCommitRequest, error: KafkaError, version: int
 ) -> OffsetCommitResponse:
     return at_once(_failed_all(request, error))
-
-
-API = Api(
-    key=8,
-    versions=(0, 10),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

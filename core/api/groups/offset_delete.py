@@ -8,7 +8,7 @@ from typing import Any
 
 from pk.core.api.groups.offset_topics import merged, refuse_missing
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.group.machine import GroupMachine
 from pk.core.machine import Decision
@@ -44,6 +44,3 @@ def _refused(
     topic: OffsetDeleteRequestTopic, partitions: list[OffsetDeleteResponsePartition]
 ) -> OffsetDeleteResponseTopic:
     return OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
-
-
-API = Api(key=47, versions=(0, 0), handle=handle, parks=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.groups.merged_groups import merged
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.api.registry import Answer, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.pauses import finish
@@ -259,18 +259,9 @@ def _old(group: OffsetFetchResponseGroup, version: int) -> Turns[OffsetFetchResp
     return response
 
 
-def _error_response(
+def error_response(
     request: OffsetFetchRequest, error: KafkaError, version: int
 ) -> OffsetFetchResponse:
     if version < SEVERAL_GROUPS_SINCE:
         return at_once(_old(_failed(_only_group(request), error, version), version))
     return OffsetFetchResponse(groups=[_failed(group, error, version) for group in request.groups])
-
-
-API = Api(
-    key=9,
-    versions=(0, 10),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

@@ -12,7 +12,7 @@ from itertools import chain
 
 from pk.core.api.authorization import allows_cluster, check, check_subscription, is_on
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.api.registry import Answer, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
@@ -68,6 +68,3 @@ def _internal(parts: list[Subtopology]) -> Iterator[str]:
     for part in parts:
         for topic in chain(part.repartition_source_topics, part.state_changelog_topics):
             yield topic.name
-
-
-API = Api(key=88, versions=(0, 0), handle=handle, parks=True)

@@ -5,7 +5,7 @@ KIP-345 (v3: static members), KIP-559 (v5: protocol type and name). The answer w
 leader's assignments, and for their record to be safe (core/group/classic.py).
 """
 
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -16,6 +16,3 @@ def handle(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupRespo
         request.group_id,
         lambda machine, token, now_ms: machine.sync(request, context.api_version, token, now_ms),
     )
-
-
-API = Api(key=14, versions=(0, 5), handle=handle, parks=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pk.core.api.authorization import check
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
@@ -115,6 +115,3 @@ def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     partition.delete_before(offset)
     return partition, offset
-
-
-API = Api(key=21, versions=(0, 2), handle=handle, parks=True)

@@ -19,7 +19,7 @@ from pk.core.api.long_requests import begin
 from pk.core.api.records.delayed_fetch import DelayedFetch, wait
 from pk.core.api.records.fetch_messages import answer_messages
 from pk.core.api.records.fetch_request import LOOKED_AT_ONCE, VERSION_BATCH, Fetch
-from pk.core.api.registry import Answer, Api, Outcome
+from pk.core.api.registry import Answer, Outcome
 from pk.core.broker.requests.context import Context
 from pk.core.turns import Turns
 from pk.core.wire.messages.fetch import FetchRequest, FetchResponse
@@ -45,6 +45,3 @@ def _handle(
     if fetch.reader.is_cold or len(fetch.wanted) > LOOKED_AT_ONCE:
         return wait(fetch, fetch.deadline)
     return DelayedFetch(fetch)
-
-
-API = Api(key=1, versions=(0, 18), handle=handle, parks=True)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from pk.core.api.authorization import allows
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.offload import offload
 from pk.core.broker.pauses import finish, in_turns
@@ -201,6 +200,3 @@ def _modified_ms(log: Log) -> dict[int, int]:
         }
     except OSError as e:
         raise StorageError(log.directory, "list", e) from e
-
-
-API = Api(key=2, versions=(0, 11), handle=handle)

@@ -8,7 +8,6 @@ where to truncate.
 from collections.abc import Iterator
 
 from pk.core.api.authorization import allows_cluster, check
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
@@ -52,6 +51,3 @@ def _each(
         for wish in topic.partitions:
             answers.append(EpochEndOffset(partition=wish.partition))
             yield topic.topic, wish, answers[-1]
-
-
-API = Api(key=23, versions=(2, 4), handle=handle)

@@ -38,7 +38,7 @@ from pk.core.api.records.produce_answer import (
     ProduceAnswer,
     Waiting,
 )
-from pk.core.api.registry import NO_RESPONSE, Answer, Api, Holding
+from pk.core.api.registry import NO_RESPONSE, Answer, Holding
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.offload import offload
@@ -421,7 +421,7 @@ def _admit(
     return look(records, header, config, ANY_TIME)
 
 
-def _error_response(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse:
+def error_response(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse:
     """Every partition of the request with the same error."""
     return ProduceResponse(
         responses=[
@@ -441,12 +441,3 @@ def _error_response(request: ProduceRequest, error: KafkaError, version: int) ->
             for topic in request.topic_data
         ]
     )
-
-
-API = Api(
-    key=0,
-    versions=(0, 13),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

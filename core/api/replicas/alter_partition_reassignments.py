@@ -2,7 +2,6 @@
 forbid that the replication factor changes (KIP-860)."""
 
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import reassignment
@@ -49,6 +48,3 @@ def error_response(
             for topic in request.topics
         ],
     )
-
-
-API = Api(key=45, versions=(0, 1), handle=handle, error_response=error_response, forwarded=True)

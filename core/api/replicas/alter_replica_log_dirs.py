@@ -6,7 +6,7 @@ lags.
 """
 
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.turns import Pace, Turns
@@ -49,7 +49,7 @@ def _handle(
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _error_response(
+def error_response(
     request: AlterReplicaLogDirsRequest, error: KafkaError, version: int
 ) -> AlterReplicaLogDirsResponse:
     """Every partition with the same error."""
@@ -66,6 +66,3 @@ def _error_response(
             for topic in directory.topics
         ]
     )
-
-
-API = Api(key=34, versions=(1, 2), handle=handle, error_response=_error_response)

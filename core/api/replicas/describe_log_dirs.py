@@ -1,7 +1,6 @@
 """DescribeLogDirs (35), versions 1–5: the partitions of each log directory, and how full its disk
 is (KIP-113, KIP-827)."""
 
-from pk.core.api.registry import Api
 from pk.core.broker.offload import offload
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
@@ -63,6 +62,3 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
         except KafkaError as e:
             result.error_code = e.code
     return response
-
-
-API = Api(key=35, versions=(1, 5), handle=handle)

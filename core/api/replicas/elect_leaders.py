@@ -7,7 +7,6 @@ Before v1 there is no error for the whole: each partition that was asked for has
 from typing import Final
 
 from pk.core.api.controller.decide import decided, the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import elections
@@ -39,12 +38,3 @@ def error_response(
         error_code=error.code if version >= _VERSION_ERROR else 0,
         replica_election_results=elections.refused(request, error),
     )
-
-
-API = Api(
-    key=43,
-    versions=(0, 2),
-    handle=handle,
-    error_response=error_response,
-    forwarded=True,
-)

@@ -1,7 +1,6 @@
 """ListPartitionReassignments (46), version 0: what is under way (KIP-455)."""
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
 from pk.core.meta import reassignment
@@ -17,6 +16,3 @@ async def handle(
     """Answer from what is committed. Raises KafkaError(NOT_CONTROLLER)."""
     image = the_controller(context).image
     return await finish(reassignment.list_reassignments(image, request))
-
-
-API = Api(key=46, versions=(0, 0), handle=handle, forwarded=True)

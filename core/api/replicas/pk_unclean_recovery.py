@@ -2,7 +2,6 @@
 leader, and a leader elected by hand."""
 
 from pk.core.api.controller.decide import decided, the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import unclean_recovery
 from pk.core.wire.messages.pk_unclean_recovery import (
@@ -21,6 +20,3 @@ async def handle(context: Context, request: PkUncleanRecoveryRequest) -> PkUncle
         request,
         request.timeout_ms,
     )
-
-
-API = Api(key=10_002, versions=(0, 0), handle=handle, forwarded=True)

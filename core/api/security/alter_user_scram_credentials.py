@@ -5,7 +5,6 @@ import secrets
 from typing import Final
 
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import scram_users
@@ -40,6 +39,3 @@ def error_response(
             for user in users
         ]
     )
-
-
-API = Api(key=51, versions=(0, 0), handle=handle, error_response=error_response, forwarded=True)

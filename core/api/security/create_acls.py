@@ -2,7 +2,6 @@
 refused by itself. Without an authorizer: SECURITY_DISABLED."""
 
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.api.security.describe_acls import NO_AUTHORIZER
 from pk.core.auth.acls import AclBinding
 from pk.core.broker.pauses import in_turns
@@ -65,6 +64,3 @@ def error_response(
             for _ in request.creations
         ]
     )
-
-
-API = Api(key=30, versions=(1, 3), handle=handle, error_response=error_response, forwarded=True)

@@ -6,7 +6,6 @@ from typing import Final
 from pk.core.api.authorization import allows
 from pk.core.api.controller.decide import LARGE_ELEMENTS, decided
 from pk.core.api.controller.forward import pass_on
-from pk.core.api.registry import Api
 from pk.core.api.security.token_requests import (
     NAMES_REQUESTER,
     check_asker,
@@ -40,7 +39,7 @@ async def handle(
     return _in_version(context, await pass_on(context, request))
 
 
-async def decide(
+async def handle_at_controller(
     context: Context, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     """The controller's side. Raises KafkaError(NOT_CONTROLLER)."""
@@ -93,7 +92,3 @@ def _in_version(
     if context.api_version < NAMES_REQUESTER:
         response.token_requester_principal_type = response.token_requester_principal_name = ""
     return response
-
-
-API = Api(key=38, versions=(1, 3), handle=handle)
-CONTROLLER_API = Api(key=38, versions=(1, 3), handle=decide, forwarded=True)

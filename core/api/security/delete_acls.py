@@ -4,7 +4,6 @@ The answer names them. Without an authorizer: SECURITY_DISABLED."""
 from typing import Final
 
 from pk.core.api.controller.decide import LARGE_ELEMENTS, decided
-from pk.core.api.registry import Api
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
@@ -95,6 +94,3 @@ def error_response(
             for _ in request.filters
         ]
     )
-
-
-API = Api(key=31, versions=(1, 3), handle=handle, error_response=error_response, forwarded=True)

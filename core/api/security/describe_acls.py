@@ -3,7 +3,6 @@ Without an authorizer: SECURITY_DISABLED."""
 
 from typing import Final
 
-from pk.core.api.registry import Api
 from pk.core.auth.acls import AclFilter
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
@@ -65,6 +64,3 @@ def _described(image: MetadataImage, wanted: AclFilter) -> DescribeAclsResponse:
             )
         )
     return DescribeAclsResponse(resources=list(resources.values()))
-
-
-API = Api(key=29, versions=(1, 3), handle=handle)

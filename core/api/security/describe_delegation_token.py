@@ -3,7 +3,6 @@ those that it may describe. The answer has their HMACs, with which any client ca
 one else gets it."""
 
 from pk.core.api.authorization import allows
-from pk.core.api.registry import Api
 from pk.core.api.security.token_requests import NAMES_REQUESTER, check_asker, secret_of
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.auth.delegation_tokens import DelegationToken
@@ -75,6 +74,3 @@ def _described(
             for one in token.renewers
         ],
     )
-
-
-API = Api(key=41, versions=(1, 3), handle=handle)

@@ -2,7 +2,7 @@
 many iterations (KIP-554). Nothing of a credential itself is answered."""
 
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import scram_users
@@ -31,6 +31,3 @@ def error_response(
             DescribeUserScramCredentialsResult(error_code=error.code) for _ in request.users or ()
         ],
     )
-
-
-API = Api(key=50, versions=(0, 0), handle=handle, error_response=error_response)

@@ -2,7 +2,6 @@
 and its renewers may. The broker looks at how the asker came in, the controller decides."""
 
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.api.security.token_requests import ask_controller, secret_of
 from pk.core.broker.requests.context import Context
 from pk.core.meta import delegation_tokens
@@ -19,7 +18,7 @@ async def handle(
     return await ask_controller(context, request, ExpireDelegationTokenResponse)
 
 
-async def decide(
+async def handle_at_controller(
     context: Context, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     """The controller's side. Raises KafkaError(NOT_CONTROLLER)."""
@@ -30,7 +29,3 @@ async def decide(
         lambda image: delegation_tokens.expire(image, request, asker, secret, now_ms),
         request,
     )
-
-
-API = Api(key=40, versions=(1, 2), handle=handle)
-CONTROLLER_API = Api(key=40, versions=(1, 2), handle=decide, forwarded=True)

@@ -2,7 +2,6 @@
 renewers may. The broker looks at how the asker came in, the controller decides."""
 
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.api.security.token_requests import ask_controller, lifetimes_of, secret_of
 from pk.core.broker.requests.context import Context
 from pk.core.meta import delegation_tokens
@@ -19,7 +18,7 @@ async def handle(
     return await ask_controller(context, request, RenewDelegationTokenResponse)
 
 
-async def decide(
+async def handle_at_controller(
     context: Context, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     """The controller's side. Raises KafkaError(NOT_CONTROLLER)."""
@@ -32,7 +31,3 @@ async def decide(
         ),
         request,
     )
-
-
-API = Api(key=39, versions=(1, 2), handle=handle)
-CONTROLLER_API = Api(key=39, versions=(1, 2), handle=decide, forwarded=True)

@@ -1,7 +1,6 @@
 """AlterShareGroupOffsets (91), version 0: an empty share group begins elsewhere (KIP-932)."""
 
 from pk.core.api.authorization import allows, is_on, refusal
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
@@ -53,6 +52,3 @@ def _denied(
             for one in topic.partitions
         ],
     )
-
-
-API = Api(key=91, versions=(0, 0), handle=handle, parks=True)

@@ -2,7 +2,6 @@
 (KIP-932)."""
 
 from pk.core.api.authorization import allows, is_on, refusal
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
@@ -40,6 +39,3 @@ def _denied(topic: DeleteShareGroupOffsetsRequestTopic) -> DeleteShareGroupOffse
     return DeleteShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name, error_code=error.code, error_message=error.message
     )
-
-
-API = Api(key=92, versions=(0, 0), handle=handle, parks=True)

@@ -1,7 +1,6 @@
 """DeleteShareGroupState (86), version 0: the coordinator of a group forgets share partitions
 (KIP-932)."""
 
-from pk.core.api.registry import Api
 from pk.core.broker.coordinator.share_state_requests import DELETE
 from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.delete_share_group_state import (
@@ -17,4 +16,5 @@ async def handle(
     return await context.broker.share_coordinators.delete(request)
 
 
-API = Api(key=86, versions=(0, 0), handle=handle, error_response=DELETE.refuse, parks=True)
+error_response = DELETE.refuse
+"""The same error for every share partition."""

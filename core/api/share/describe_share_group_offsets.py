@@ -6,7 +6,6 @@ from __future__ import annotations
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.groups.merged_groups import merged
 from pk.core.api.long_requests import in_turns
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
@@ -88,12 +87,9 @@ def _failed(group_id: str, error: KafkaError) -> DescribeShareGroupOffsetsRespon
     )
 
 
-def _error_response(
+def error_response(
     request: DescribeShareGroupOffsetsRequest, error: KafkaError, version: int
 ) -> DescribeShareGroupOffsetsResponse:
     return DescribeShareGroupOffsetsResponse(
         groups=[_failed(group.group_id, error) for group in request.groups]
     )
-
-
-API = Api(key=90, versions=(0, 1), handle=handle, error_response=_error_response, parks=True)

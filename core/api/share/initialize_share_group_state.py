@@ -1,7 +1,6 @@
 """InitializeShareGroupState (83), version 0: the coordinator of a group gives share partitions a
 beginning (KIP-932)."""
 
-from pk.core.api.registry import Api
 from pk.core.broker.coordinator.share_state_requests import INITIALIZE
 from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.initialize_share_group_state import (
@@ -17,4 +16,5 @@ async def handle(
     return await context.broker.share_coordinators.initialize(request)
 
 
-API = Api(key=83, versions=(0, 0), handle=handle, error_response=INITIALIZE.refuse, parks=True)
+error_response = INITIALIZE.refuse
+"""The same error for every share partition."""

@@ -1,7 +1,6 @@
 """ReadShareGroupState (84), version 0: a new leader of a partition takes over what was delivered
 (KIP-932)."""
 
-from pk.core.api.registry import Api
 from pk.core.broker.coordinator.share_state_requests import READ
 from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.read_share_group_state import (
@@ -17,4 +16,5 @@ async def handle(
     return await context.broker.share_coordinators.read(request)
 
 
-API = Api(key=84, versions=(0, 0), handle=handle, error_response=READ.refuse, parks=True)
+error_response = READ.refuse
+"""The same error for every share partition."""

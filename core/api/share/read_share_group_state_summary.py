@@ -1,7 +1,6 @@
 """ReadShareGroupStateSummary (87), versions 0–1: the coordinator of a group asks where delivery is
 (KIP-932)."""
 
-from pk.core.api.registry import Api
 from pk.core.broker.coordinator.share_state_requests import READ_SUMMARY
 from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.read_share_group_state_summary import (
@@ -17,4 +16,5 @@ async def handle(
     return await context.broker.share_coordinators.read_summary(request)
 
 
-API = Api(key=87, versions=(0, 1), handle=handle, error_response=READ_SUMMARY.refuse, parks=True)
+error_response = READ_SUMMARY.refuse
+"""The same error for every share partition."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from pk.core.api.registry import Api
 from pk.core.api.share.share_acknowledgements import (
     LEADER_ERRORS,
     Leader,
@@ -70,6 +69,3 @@ async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAck
         for node, found in leaders.items()
     ]
     return response
-
-
-API = Api(key=79, versions=(1, 2), handle=handle, parks=True)

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from pk.core.api.registry import Api
 from pk.core.api.share.share_acknowledgements import (
     LEADER_ERRORS,
     Leader,
@@ -371,6 +370,3 @@ def _slice(found: _Found, acquired: Sequence[Acquired]) -> BytesSlice:
     ]
     position, header = within[-1]
     return BytesSlice(bytes(found.data[within[0][0] : position + header.size]))
-
-
-API = Api(key=78, versions=(1, 2), handle=handle, parks=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pk.core.api.groups.group_descriptions import describe_each
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.share_group_describe import (
@@ -56,16 +56,7 @@ def _failed(group_id: str, error: KafkaError) -> DescribedGroup:
     )
 
 
-def _error_response(
+def error_response(
     request: ShareGroupDescribeRequest, error: KafkaError, version: int
 ) -> ShareGroupDescribeResponse:
     return ShareGroupDescribeResponse(groups=[_failed(g, error) for g in request.group_ids])
-
-
-API = Api(
-    key=77,
-    versions=(1, 1),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 
 from pk.core.api.authorization import check_subscription
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
 from pk.core.turns import Turns
@@ -35,6 +35,3 @@ def _handle(
         request.group_id,
         lambda machine, _, now_ms: machine.share_heartbeat(request, client, now_ms),
     )
-
-
-API = Api(key=76, versions=(1, 1), handle=handle, parks=True)

@@ -1,7 +1,6 @@
 """WriteShareGroupState (85), versions 0–1: the leader of a partition stores what acknowledgements
 changed (KIP-932)."""
 
-from pk.core.api.registry import Api
 from pk.core.broker.coordinator.share_state_requests import WRITE
 from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.write_share_group_state import (
@@ -17,4 +16,5 @@ async def handle(
     return await context.broker.share_coordinators.write(request)
 
 
-API = Api(key=85, versions=(0, 1), handle=handle, error_response=WRITE.refuse, parks=True)
+error_response = WRITE.refuse
+"""The same error for every share partition."""

@@ -4,7 +4,6 @@ from typing import Final
 
 from pk.core.api.authorization import allows, is_on
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
@@ -63,12 +62,3 @@ def error_response(
             for name in names
         ]
     )
-
-
-API = Api(
-    key=37,
-    versions=(0, 3),
-    handle=handle,
-    error_response=error_response,
-    forwarded=True,
-)

@@ -10,7 +10,6 @@ from typing import Final
 
 from pk.core.api.authorization import allows, allows_cluster, is_on
 from pk.core.api.controller.decide import decided
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
@@ -90,12 +89,3 @@ def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name, error_code=error.code, error_message=error.message, configs=[]
     )
-
-
-API = Api(
-    key=19,
-    versions=(0, 7),
-    handle=handle,
-    error_response=error_response,
-    forwarded=True,
-)

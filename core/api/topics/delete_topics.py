@@ -5,7 +5,6 @@ from typing import Final
 
 from pk.core.api.authorization import allows, allows_cluster, is_on, refusal
 from pk.core.api.controller.decide import decided, the_controller
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.requests.context import Context
@@ -89,12 +88,3 @@ def error_response(
     for result in results:
         result.error_code, result.error_message = error.code, error.message
     return DeleteTopicsResponse(responses=results)
-
-
-API = Api(
-    key=20,
-    versions=(0, 6),
-    handle=handle,
-    error_response=error_response,
-    forwarded=True,
-)

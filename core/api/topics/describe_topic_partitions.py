@@ -12,7 +12,7 @@ from typing import Final
 from pk.core.api.authorization import allows
 from pk.core.api.authorized import TOPIC_OPERATIONS
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -167,11 +167,3 @@ def error_response(
             for topic in request.topics
         ]
     )
-
-
-API = Api(
-    key=75,
-    versions=(0, 0),
-    handle=handle,
-    error_response=error_response,
-)

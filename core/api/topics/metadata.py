@@ -17,7 +17,6 @@ import trio
 
 from pk.core.api.authorization import allows, allows_cluster, cluster_operations, is_on
 from pk.core.api.authorized import NOT_ASKED, TOPIC_OPERATIONS
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import finish_in_line, pause
 from pk.core.broker.requests.context import Context
@@ -336,11 +335,3 @@ def error_response(request: MetadataRequest, error: KafkaError, version: int) ->
         ],
         error_code=error.code,
     )
-
-
-API = Api(
-    key=3,
-    versions=(0, 13),
-    handle=handle,
-    error_response=error_response,
-)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pk.core.api.registry import Api
 from pk.core.api.transactions.producer_fenced import known_code
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -42,17 +41,8 @@ async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffset
     return AddOffsetsToTxnResponse()
 
 
-def _error_response(
+def error_response(
     request: AddOffsetsToTxnRequest, error: KafkaError, version: int
 ) -> AddOffsetsToTxnResponse:
     code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
     return AddOffsetsToTxnResponse(error_code=code)
-
-
-API = Api(
-    key=25,
-    versions=(0, 4),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

@@ -12,7 +12,6 @@ from typing import Final
 import trio
 
 from pk.core.api.authorization import allows, check, is_on
-from pk.core.api.registry import Api
 from pk.core.api.transactions.producer_fenced import known_code
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.transaction_coordinators import PartitionErrors
@@ -135,7 +134,7 @@ def _results(
     return results
 
 
-def _error_response(
+def error_response(
     request: AddPartitionsToTxnRequest, error: KafkaError, version: int
 ) -> AddPartitionsToTxnResponse:
     """Every partition with the same error, or the whole of it for a broker."""
@@ -148,12 +147,3 @@ def _error_response(
     }
     topics = at_once(_results(request.v3_and_below_topics, errors, version))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
-
-
-API = Api(
-    key=24,
-    versions=(0, 5),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

@@ -2,7 +2,6 @@
 (KIP-730)."""
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.allocate_producer_ids import (
@@ -20,6 +19,3 @@ async def handle(
         lambda image: brokers.allocate_producer_ids(image, node, epoch)
     )
     return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.count)
-
-
-API = Api(key=67, versions=(0, 0), handle=handle)

@@ -3,7 +3,7 @@
 
 from pk.core.api.authorization import check
 from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Api
+from pk.core.api.registry import Answer
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -64,6 +64,3 @@ def _describe(
                     yield
     yield from cleared(seen)
     return response
-
-
-API = Api(key=61, versions=(0, 0), handle=handle)

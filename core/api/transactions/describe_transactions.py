@@ -6,7 +6,6 @@ from inspect import isawaitable
 from typing import Any
 
 from pk.core.api.authorization import allows, check, is_on
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.requests.context import Context
@@ -56,7 +55,7 @@ def _hide_topics(context: Context, state: TransactionState) -> Turns[None]:
     state.topics = shown
 
 
-def _error_response(
+def error_response(
     request: DescribeTransactionsRequest, error: KafkaError, version: int
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
@@ -65,12 +64,3 @@ def _error_response(
             for one in request.transactional_ids
         ]
     )
-
-
-API = Api(
-    key=65,
-    versions=(0, 0),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from pk.core.api.registry import Api
 from pk.core.api.transactions.producer_fenced import known_code
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -27,15 +26,6 @@ async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
     )
 
 
-def _error_response(request: EndTxnRequest, error: KafkaError, version: int) -> EndTxnResponse:
+def error_response(request: EndTxnRequest, error: KafkaError, version: int) -> EndTxnResponse:
     code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
     return EndTxnResponse(error_code=code)
-
-
-API = Api(
-    key=26,
-    versions=(0, 5),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

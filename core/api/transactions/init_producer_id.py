@@ -8,7 +8,6 @@ fences earlier producers of that id.
 from typing import Final
 
 from pk.core.api.authorization import check
-from pk.core.api.registry import Api
 from pk.core.api.transactions.producer_fenced import known_code
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.requests.context import Context
@@ -41,16 +40,8 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
     )
 
 
-def _error_response(
+def error_response(
     request: InitProducerIdRequest, error: KafkaError, version: int
 ) -> InitProducerIdResponse:
     code = known_code(error.code, version, PRODUCER_FENCED_SINCE)
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-
-
-API = Api(
-    key=22,
-    versions=(0, 5),
-    handle=handle,
-    error_response=_error_response,
-)

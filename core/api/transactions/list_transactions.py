@@ -9,7 +9,6 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from pk.core.api.authorization import allows
-from pk.core.api.registry import Api
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
@@ -68,6 +67,3 @@ def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"Transactional ID pattern `{pattern}` is not a valid regular expression.",
         ) from None
-
-
-API = Api(key=66, versions=(0, 2), handle=handle, parks=True)

@@ -12,7 +12,6 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from pk.core.api.groups.offset_topics import merged, refuse_missing
-from pk.core.api.registry import Api
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.coordinator.coordinator import error_for_client
 from pk.core.broker.pauses import finish
@@ -146,16 +145,7 @@ def _failed_all(
     return response
 
 
-def _error_response(
+def error_response(
     request: TxnOffsetCommitRequest, error: KafkaError, version: int
 ) -> TxnOffsetCommitResponse:
     return at_once(_failed_all(request, error, version))
-
-
-API = Api(
-    key=28,
-    versions=(0, 5),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

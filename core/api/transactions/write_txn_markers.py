@@ -4,7 +4,6 @@ Operators end hanging transactions with it.
 """
 
 from pk.core.api.authorization import allows_cluster, check
-from pk.core.api.registry import Api
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -26,7 +25,7 @@ async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnM
     return await broker.markers.write(request, timeout_ms=timeout_ms)
 
 
-def _error_response(
+def error_response(
     request: WriteTxnMarkersRequest, error: KafkaError, version: int
 ) -> WriteTxnMarkersResponse:
     """Every partition of every marker with the same error."""
@@ -50,12 +49,3 @@ def _error_response(
             for marker in request.markers
         ]
     )
-
-
-API = Api(
-    key=27,
-    versions=(1, 2),
-    handle=handle,
-    error_response=_error_response,
-    parks=True,
-)

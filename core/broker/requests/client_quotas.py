@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
+from pk.core.api_keys import API_KEYS
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.clock import Clock
 from pk.core.config import BrokerConfig
@@ -52,7 +53,7 @@ class Client(Protocol):
     own: bool
 
 
-AMONG_BROKERS: Final = frozenset({27, 56, 58, 59, 62, 63, 67, 70, 73, 83, 84, 85, 86, 87})
+AMONG_NODES: Final = frozenset(row.key for row in API_KEYS.values() if row.is_among_nodes)
 """APIs that only brokers and controllers use among themselves."""
 ADD_PARTITIONS_TO_TXN: Final = 24
 FETCH: Final = 1
@@ -71,7 +72,7 @@ def is_exempt(head: Request, request: Any) -> bool:
     """Whether a request is no client's: another broker sent it, which must not be held back by what
     its clients do."""
     key = head.api_key
-    if key in AMONG_BROKERS:
+    if key in AMONG_NODES:
         return True
     if key == ADD_PARTITIONS_TO_TXN:
         return head.api_version >= VERSION_OF_BROKERS

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pk.core.api_keys import UNSERVED
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import METADATA_TOPIC, ZERO_UUID, TopicPartition
-from pk.core.wire.index import MESSAGES, UNSERVED
+from pk.core.wire.index import MESSAGES
 from pk.net.client import results as r
 from pk.net.client.admin_operations.base import (
     FAILURES,

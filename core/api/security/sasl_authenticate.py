@@ -1,0 +1,16 @@
+"""SaslAuthenticate (36), versions 0–2, where it is out of place, as with SaslHandshake."""
+
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode
+from pk.core.wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+
+
+def handle(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    """Answer ILLEGAL_SASL_STATE."""
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )

@@ -1,0 +1,94 @@
+"""What an API needs from the authorizer: the operation on a resource that the asker must be
+allowed, and what becomes of a request without it. The numbers are those of the protocol
+(CreateAcls)."""
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+
+class ResourceType(IntEnum):
+    """What kind of resource a rule protects."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Operation(IntEnum):
+    """What an API does to a resource, as ACLs name it."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Refusal(Enum):
+    """What becomes of a request that lacks something it needs."""
+
+    REQUEST = "the whole request is refused before anything else is looked at"
+    ANSWER = "the whole request is refused, by its handler"
+    EACH = "what is about the resource is refused, the rest is not touched by it"
+    HIDDEN = "what is about the resource is left out of the answer"
+
+
+class Need(NamedTuple):
+    """One thing that an API needs."""
+
+    operation: Operation
+    resource_type: ResourceType
+    of: str
+    """Where the request, or the answer, has the resource's name; "" for the cluster."""
+    refusal: Refusal
+    when: str = ""
+    """The condition under which it is needed; "" always."""
+    silent: bool = False
+    """Whether the refusal has no message, though the answer has a field for one."""
+
+
+def cluster(operation: Operation, refusal: Refusal = Refusal.REQUEST, when: str = "") -> Need:
+    """An operation on the cluster."""
+    return Need(operation, ResourceType.CLUSTER, "", refusal, when)
+
+
+def topics(operation: Operation, of: str, refusal: Refusal = Refusal.EACH, when: str = "") -> Need:
+    """An operation on each topic at `of`."""
+    return Need(operation, ResourceType.TOPIC, of, refusal, when)
+
+
+def group(
+    operation: Operation,
+    of: str = "group_id",
+    refusal: Refusal = Refusal.REQUEST,
+    *,
+    silent: bool = False,
+) -> Need:
+    """An operation on the groups at `of`."""
+    return Need(operation, ResourceType.GROUP, of, refusal, silent=silent)
+
+
+def transaction(
+    operation: Operation,
+    of: str = "transactional_id",
+    refusal: Refusal = Refusal.REQUEST,
+    when: str = "",
+) -> Need:
+    """An operation on the transactional ids at `of`."""
+    return Need(operation, ResourceType.TRANSACTIONAL_ID, of, refusal, when)
