@@ -33,6 +33,7 @@ from typing import (
     get_origin,
 )
 
+from pk.core.api_keys import API_KEYS
 from pk.core.lazy_dataclass import Parameter, compile_init
 from pk.core.wire.types import BOOL, BYTES, RECORDS, STRING, Fixed, Variable
 
@@ -165,14 +166,12 @@ class Request(Message, Generic[R]):
     """A request, and in the brackets what answers it."""
 
     __slots__ = ()
-    READS: ClassVar[bool] = False
-    """Whether the API is known to change nothing that others see. An API that does not say so is
-    assumed to change something.
-    """
 
     def changes_nothing(self) -> bool:
-        """Whether this request only reads, or only validates a change."""
-        return self.READS or getattr(self, "validate_only", False)
+        """Whether this request only reads, or only validates a change. An API whose row in the
+        table does not say that it reads is assumed to change something."""
+        row = API_KEYS.get(self.API_KEY)
+        return (row is not None and row.reads) or getattr(self, "validate_only", False)
 
 
 class Response(Message):
@@ -194,10 +193,8 @@ def message(
     flexible: int | None = None,
     key: int = -1,
     record_type: int = -1,
-    reads: bool = False,
 ) -> Callable[[type[T]], type[T]]:
-    """Make a class a message of these versions, compact from version `flexible` on. `reads` is
-    `Request.READS`."""
+    """Make a class a message of these versions, compact from version `flexible` on."""
 
     def make(cls: type[T]) -> type[T]:
         return _build(
@@ -209,7 +206,6 @@ def message(
                 "FLEXIBLE_SINCE": flexible,
                 "ENCODERS": {},
                 "DECODERS": {},
-                **({"READS": True} if reads else {}),
             },
         )
 

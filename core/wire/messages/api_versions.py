@@ -11,7 +11,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 4), flexible=3, key=18, reads=True)
+@message(versions=(0, 4), flexible=3, key=18)
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     """The request of ApiVersions."""
 

@@ -8,7 +8,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int8, Int16, Int32, Uuid
 
 
-@message(versions=(0, 1), flexible=0, key=69, reads=True)
+@message(versions=(0, 1), flexible=0, key=69)
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
     """The request of ConsumerGroupDescribe."""
 

@@ -8,7 +8,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int8, Int16, Int32
 
 
-@message(versions=(0, 3), flexible=2, key=29, reads=True)
+@message(versions=(0, 3), flexible=2, key=29)
 class DescribeAclsRequest(Request["DescribeAclsResponse"]):
     """The request of DescribeAcls."""
 

@@ -16,7 +16,7 @@ class ComponentData(Struct):
     match: str | None = field(default="", nullable=0)
 
 
-@message(versions=(0, 1), flexible=1, key=48, reads=True)
+@message(versions=(0, 1), flexible=1, key=48)
 class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     """The request of DescribeClientQuotas."""
 

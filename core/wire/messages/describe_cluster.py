@@ -8,7 +8,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int8, Int16, Int32
 
 
-@message(versions=(0, 2), flexible=0, key=60, reads=True)
+@message(versions=(0, 2), flexible=0, key=60)
 class DescribeClusterRequest(Request["DescribeClusterResponse"]):
     """The request of DescribeCluster."""
 

@@ -17,7 +17,7 @@ class DescribeConfigsResource(Struct):
     configuration_keys: list[str] | None = field(default_factory=list, nullable=0)
 
 
-@message(versions=(0, 4), flexible=4, key=32, reads=True)
+@message(versions=(0, 4), flexible=4, key=32)
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     """The request of DescribeConfigs."""
 

@@ -15,7 +15,7 @@ class DescribeDelegationTokenOwner(Struct):
     principal_name: str = ""
 
 
-@message(versions=(1, 3), flexible=2, key=41, reads=True)
+@message(versions=(1, 3), flexible=2, key=41)
 class DescribeDelegationTokenRequest(Request["DescribeDelegationTokenResponse"]):
     """The request of DescribeDelegationToken."""
 

@@ -8,7 +8,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int16, Int32
 
 
-@message(versions=(0, 6), flexible=5, key=15, reads=True)
+@message(versions=(0, 6), flexible=5, key=15)
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
     """The request of DescribeGroups."""
 

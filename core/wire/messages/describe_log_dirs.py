@@ -16,7 +16,7 @@ class DescribableLogDirTopic(Struct):
     partitions: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(1, 5), flexible=2, key=35, reads=True)
+@message(versions=(1, 5), flexible=2, key=35)
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
     """The request of DescribeLogDirs."""
 

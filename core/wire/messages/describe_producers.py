@@ -15,7 +15,7 @@ class TopicRequest(Struct):
     partition_indexes: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=61, reads=True)
+@message(versions=(0, 0), flexible=0, key=61)
 class DescribeProducersRequest(Request["DescribeProducersResponse"]):
     """The request of DescribeProducers."""
 

@@ -24,7 +24,7 @@ class TopicData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=0, key=55, reads=True)
+@message(versions=(0, 2), flexible=0, key=55)
 class DescribeQuorumRequest(Request["DescribeQuorumResponse"]):
     """The request of DescribeQuorum."""
 

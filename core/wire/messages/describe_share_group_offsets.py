@@ -26,7 +26,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
     )
 
 
-@message(versions=(0, 1), flexible=0, key=90, reads=True)
+@message(versions=(0, 1), flexible=0, key=90)
 class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
     """The request of DescribeShareGroupOffsets."""
 

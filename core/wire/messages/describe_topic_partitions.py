@@ -23,7 +23,7 @@ class Cursor(Struct):
     partition_index: Int32 = 0
 
 
-@message(versions=(0, 0), flexible=0, key=75, reads=True)
+@message(versions=(0, 0), flexible=0, key=75)
 class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
     """The request of DescribeTopicPartitions."""
 

@@ -7,7 +7,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 0), flexible=0, key=65, reads=True)
+@message(versions=(0, 0), flexible=0, key=65)
 class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
     """The request of DescribeTransactions."""
 

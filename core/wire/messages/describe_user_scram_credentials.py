@@ -14,7 +14,7 @@ class UserName(Struct):
     name: str = ""
 
 
-@message(versions=(0, 0), flexible=0, key=50, reads=True)
+@message(versions=(0, 0), flexible=0, key=50)
 class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
     """The request of DescribeUserScramCredentials."""
 

@@ -51,7 +51,7 @@ class ForgottenTopic(Struct):
     partitions: list[Int32] = field(default_factory=list, since=7)
 
 
-@message(versions=(0, 18), flexible=12, key=1, reads=True)
+@message(versions=(0, 18), flexible=12, key=1)
 class FetchRequest(Request["FetchResponse"]):
     """The request of Fetch."""
 

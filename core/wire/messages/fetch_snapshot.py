@@ -35,7 +35,7 @@ class TopicSnapshot(Struct):
     partitions: list[PartitionSnapshot] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=59, reads=True)
+@message(versions=(0, 1), flexible=0, key=59)
 class FetchSnapshotRequest(Request["FetchSnapshotResponse"]):
     """The request of FetchSnapshot."""
 

@@ -8,7 +8,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int8, Int16, Int32
 
 
-@message(versions=(0, 6), flexible=3, key=10, reads=True)
+@message(versions=(0, 6), flexible=3, key=10)
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     """The request of FindCoordinator."""
 

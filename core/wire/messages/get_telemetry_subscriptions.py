@@ -8,7 +8,7 @@ from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int8, Int16, Int32, Uuid
 
 
-@message(versions=(0, 0), flexible=0, key=71, reads=True)
+@message(versions=(0, 0), flexible=0, key=71)
 class GetTelemetrySubscriptionsRequest(Request["GetTelemetrySubscriptionsResponse"]):
     """The request of GetTelemetrySubscriptions."""
 

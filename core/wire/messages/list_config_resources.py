@@ -7,7 +7,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int8, Int16, Int32
 
 
-@message(versions=(0, 1), flexible=0, key=74, reads=True)
+@message(versions=(0, 1), flexible=0, key=74)
 class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"]):
     """The request of ListConfigResources."""
 

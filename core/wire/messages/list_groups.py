@@ -7,7 +7,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int16, Int32
 
 
-@message(versions=(0, 5), flexible=3, key=16, reads=True)
+@message(versions=(0, 5), flexible=3, key=16)
 class ListGroupsRequest(Request["ListGroupsResponse"]):
     """The request of ListGroups."""
 

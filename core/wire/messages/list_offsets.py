@@ -30,7 +30,7 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = field(default_factory=list)
 
 
-@message(versions=(0, 11), flexible=6, key=2, reads=True)
+@message(versions=(0, 11), flexible=6, key=2)
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     """The request of ListOffsets."""
 

@@ -15,7 +15,7 @@ class ListPartitionReassignmentsTopics(Struct):
     partition_indexes: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=46, reads=True)
+@message(versions=(0, 0), flexible=0, key=46)
 class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsResponse"]):
     """The request of ListPartitionReassignments."""
 

@@ -8,7 +8,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 2), flexible=0, key=66, reads=True)
+@message(versions=(0, 2), flexible=0, key=66)
 class ListTransactionsRequest(Request["ListTransactionsResponse"]):
     """The request of ListTransactions."""
 

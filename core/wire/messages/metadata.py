@@ -18,7 +18,7 @@ class MetadataRequestTopic(Struct):
     name: str | None = field(default="", nullable=10)
 
 
-@message(versions=(0, 13), flexible=9, key=3, reads=True)
+@message(versions=(0, 13), flexible=9, key=3)
 class MetadataRequest(Request["MetadataResponse"]):
     """The request of Metadata."""
 

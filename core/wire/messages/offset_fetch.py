@@ -37,7 +37,7 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list, since=8, nullable=8)
 
 
-@message(versions=(0, 10), flexible=6, key=9, reads=True)
+@message(versions=(0, 10), flexible=6, key=9)
 class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     """The request of OffsetFetch."""
 

@@ -25,7 +25,7 @@ class OffsetForLeaderTopic(Struct):
     partitions: list[OffsetForLeaderPartition] = field(default_factory=list)
 
 
-@message(versions=(2, 4), flexible=4, key=23, reads=True)
+@message(versions=(2, 4), flexible=4, key=23)
 class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """The request of OffsetForLeaderEpoch."""
 

@@ -24,7 +24,7 @@ class ReadStateData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=84, reads=True)
+@message(versions=(0, 0), flexible=0, key=84)
 class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"]):
     """The request of ReadShareGroupState."""
 

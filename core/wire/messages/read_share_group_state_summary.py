@@ -24,7 +24,7 @@ class ReadStateSummaryData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=87, reads=True)
+@message(versions=(0, 1), flexible=0, key=87)
 class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryResponse"]):
     """The request of ReadShareGroupStateSummary."""
 

@@ -7,7 +7,7 @@ from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int64
 
 
-@message(versions=(0, 2), flexible=2, key=36, reads=True)
+@message(versions=(0, 2), flexible=2, key=36)
 class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
     """The request of SaslAuthenticate."""
 

@@ -8,7 +8,7 @@ from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16
 
 
-@message(versions=(0, 1), key=17, reads=True)
+@message(versions=(0, 1), key=17)
 class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
     """The request of SaslHandshake."""
 

@@ -8,7 +8,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int16, Int32, Uuid
 
 
-@message(versions=(1, 1), flexible=0, key=77, reads=True)
+@message(versions=(1, 1), flexible=0, key=77)
 class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"]):
     """The request of ShareGroupDescribe."""
 

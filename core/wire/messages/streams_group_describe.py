@@ -7,7 +7,7 @@ from pk.core.wire.schema import Request, Response, Struct, field, message, struc
 from pk.core.wire.types import Int16, Int32, Int64, Uint16
 
 
-@message(versions=(0, 0), flexible=0, key=89, reads=True)
+@message(versions=(0, 0), flexible=0, key=89)
 class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"]):
     """The request of StreamsGroupDescribe."""
 
