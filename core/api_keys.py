@@ -92,7 +92,7 @@ OWN_KEYS: Final = 10_000
 
 # fmt: off
 _TABLE: Final = (
-    ApiKey(0, "Produce", (3, 13), 9, "records", BROKER, oldest=0, waits=True, needs=(
+    ApiKey(0, "Produce", (3, 13), 9, "records", BROKER, oldest=0, needs=(
         transaction(O.WRITE, refusal=Refusal.ANSWER, when="for transactional batches"),
         topics(O.WRITE, "topic_data[].name"))),
     ApiKey(1, "Fetch", (4, 18), 12, "records", BOTH, oldest=0, controller_module="metadata_fetch",
@@ -106,10 +106,10 @@ _TABLE: Final = (
         topics(O.DESCRIBE, "topics[].name", Refusal.HIDDEN, _ALL),
         topics(O.CREATE, "topics[].name", when="to create a missing one; or CREATE on the cluster"),
         cluster(O.DESCRIBE, Refusal.HIDDEN, "for authorized operations on the cluster"))),
-    ApiKey(8, "OffsetCommit", (2, 10), 8, "groups", BROKER, oldest=0, waits=True, needs=(
+    ApiKey(8, "OffsetCommit", (2, 10), 8, "groups", BROKER, oldest=0, needs=(
         group(O.READ),
         topics(O.READ, "topics[].name"))),
-    ApiKey(9, "OffsetFetch", (1, 10), 6, "groups", BROKER, oldest=0, waits=True, reads=True, needs=(
+    ApiKey(9, "OffsetFetch", (1, 10), 6, "groups", BROKER, oldest=0, reads=True, needs=(
         group(O.DESCRIBE, "groups[].group_id", Refusal.EACH),
         topics(O.DESCRIBE, "topics[].name", when=_NAMED),
         topics(O.DESCRIBE, "topics[].name", Refusal.HIDDEN, _ALL))),
@@ -121,9 +121,9 @@ _TABLE: Final = (
     ApiKey(12, "Heartbeat", (0, 4), 4, "groups", BROKER, waits=True, needs=(group(O.READ),)),
     ApiKey(13, "LeaveGroup", (0, 5), 4, "groups", BROKER, waits=True, needs=(group(O.READ),)),
     ApiKey(14, "SyncGroup", (0, 5), 4, "groups", BROKER, waits=True, needs=(group(O.READ),)),
-    ApiKey(15, "DescribeGroups", (0, 6), 5, "groups", BROKER, waits=True, reads=True, needs=(
+    ApiKey(15, "DescribeGroups", (0, 6), 5, "groups", BROKER, reads=True, needs=(
         group(O.DESCRIBE, "groups[]", Refusal.EACH),)),
-    ApiKey(16, "ListGroups", (0, 5), 3, "groups", BROKER, waits=True, reads=True, needs=(
+    ApiKey(16, "ListGroups", (0, 5), 3, "groups", BROKER, reads=True, needs=(
         group(O.DESCRIBE, "groups[].group_id", Refusal.HIDDEN),)),
     ApiKey(17, "SaslHandshake", (0, 1), None, "security", BOTH, reads=True),
     ApiKey(18, "ApiVersions", (0, 4), 3, "cluster", BOTH, reads=True),
@@ -133,7 +133,7 @@ _TABLE: Final = (
     ApiKey(20, "DeleteTopics", (1, 6), 4, "topics", FORWARDED, oldest=0, needs=(
         topics(O.DELETE, "topics[].name", when="without DELETE on the cluster"),
         topics(O.DESCRIBE, "topics[].name"))),
-    ApiKey(21, "DeleteRecords", (0, 2), 2, "records", BROKER, waits=True, needs=(
+    ApiKey(21, "DeleteRecords", (0, 2), 2, "records", BROKER, needs=(
         topics(O.DELETE, "topics[].name"),)),
     ApiKey(22, "InitProducerId", (0, 5), 2, "transactions", BROKER, needs=(
         transaction(O.WRITE, refusal=Refusal.ANSWER, when="with a transactional id"),
@@ -181,7 +181,7 @@ _TABLE: Final = (
     ApiKey(41, "DescribeDelegationToken", (1, 3), 2, "security", BROKER, reads=True, needs=(
         Need(O.DESCRIBE, R.DELEGATION_TOKEN, "tokens[].token_id", Refusal.HIDDEN, _NOT_OWN),
         Need(O.DESCRIBE_TOKENS, R.USER, "tokens[].owner", Refusal.HIDDEN, _NOT_OWN))),
-    ApiKey(42, "DeleteGroups", (0, 2), 2, "groups", BROKER, waits=True, needs=(
+    ApiKey(42, "DeleteGroups", (0, 2), 2, "groups", BROKER, needs=(
         group(O.DELETE, "groups_names[]", Refusal.EACH),)),
     ApiKey(43, "ElectLeaders", (0, 2), 2, "replicas", FORWARDED, needs=(cluster(O.ALTER),)),
     ApiKey(44, "IncrementalAlterConfigs", (0, 1), 1, "configs", DIVIDED, needs=(
@@ -192,7 +192,7 @@ _TABLE: Final = (
         cluster(O.ALTER),)),
     ApiKey(46, "ListPartitionReassignments", (0, 0), 0, "replicas", FORWARDED, reads=True, needs=(
         cluster(O.DESCRIBE),)),
-    ApiKey(47, "OffsetDelete", (0, 0), None, "groups", BROKER, waits=True, needs=(
+    ApiKey(47, "OffsetDelete", (0, 0), None, "groups", BROKER, needs=(
         group(O.DELETE),
         topics(O.READ, "topics[].name"))),
     ApiKey(48, "DescribeClientQuotas", (0, 1), 1, "configs", BROKER, reads=True, needs=(
@@ -233,7 +233,7 @@ _TABLE: Final = (
     ApiKey(68, "ConsumerGroupHeartbeat", (0, 1), 0, "groups", BROKER, waits=True, needs=(
         group(O.READ, silent=True),
         topics(O.DESCRIBE, "subscribed_topic_names[]", Refusal.ANSWER))),
-    ApiKey(69, "ConsumerGroupDescribe", (0, 1), 0, "groups", BROKER, waits=True, reads=True, needs=(
+    ApiKey(69, "ConsumerGroupDescribe", (0, 1), 0, "groups", BROKER, reads=True, needs=(
         group(O.DESCRIBE, "group_ids[]", Refusal.EACH),
         topics(O.DESCRIBE, _DESCRIBED_TOPICS))),
     ApiKey(70, "ControllerRegistration", (0, 0), 0, "controller", CONTROLLER, needs=(
@@ -251,7 +251,7 @@ _TABLE: Final = (
     ApiKey(76, "ShareGroupHeartbeat", (1, 1), 0, "share", BROKER, waits=True, needs=(
         group(O.READ, silent=True),
         topics(O.DESCRIBE, "subscribed_topic_names[]", Refusal.ANSWER))),
-    ApiKey(77, "ShareGroupDescribe", (1, 1), 0, "share", BROKER, waits=True, reads=True, needs=(
+    ApiKey(77, "ShareGroupDescribe", (1, 1), 0, "share", BROKER, reads=True, needs=(
         group(O.DESCRIBE, "group_ids[]", Refusal.EACH),
         topics(O.DESCRIBE, _DESCRIBED_TOPICS))),
     ApiKey(78, "ShareFetch", (1, 2), 0, "share", BROKER, waits=True, needs=(
@@ -276,7 +276,7 @@ _TABLE: Final = (
         topics(O.DESCRIBE, "topology.subtopologies[].source_topics[]", Refusal.ANSWER),
         topics(O.CREATE, "topology.subtopologies[].state_changelog_topics[].name", Refusal.ANSWER,
                "to create a missing one; or CREATE on the cluster"))),
-    ApiKey(89, "StreamsGroupDescribe", (0, 0), 0, "groups", BROKER, waits=True, reads=True, needs=(
+    ApiKey(89, "StreamsGroupDescribe", (0, 0), 0, "groups", BROKER, reads=True, needs=(
         group(O.DESCRIBE, "group_ids[]", Refusal.EACH),
         topics(O.DESCRIBE, _DESCRIBED_TOPICS))),
     ApiKey(90, "DescribeShareGroupOffsets", (0, 1), 0, "share", BROKER, waits=True, reads=True,

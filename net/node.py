@@ -31,7 +31,6 @@ from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock
 from pk.core.broker.metric_samples import metrics_of
 from pk.core.broker.offload import is_inline, offload
-from pk.core.broker.pauses import finish
 from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
 from pk.core.config.security_promises import check_security
@@ -227,9 +226,9 @@ class Node:
         nursery.start_soon(listener.serve)
 
     async def _collect(self) -> Sequence[Metric]:
-        found = await finish(metrics_of(self.broker))
+        found = await metrics_of(self.broker)
         clients = self.broker.client_metrics
-        return found if clients is None else [*found, *await finish(clients.samples())]
+        return found if clients is None else [*found, *clients.samples()]
 
     def _not_ready(self) -> str | None:
         """Why the node does not serve clients; None where it does."""

@@ -14,7 +14,6 @@ from nodes import running_node
 from pk.cli.command_line.manual import reference
 from pk.core.broker.metric_samples import metrics_of
 from pk.core.metrics import Metric
-from pk.core.turns import at_once
 
 _METRICS = """\
 # Metrics
@@ -54,7 +53,7 @@ def metrics_page(metrics: Iterable[Metric]) -> str:
 async def metrics() -> list[Metric]:
     """Those of a broker that is also the controller."""
     async with running_node() as node:
-        return at_once(metrics_of(node.broker))
+        return await metrics_of(node.broker)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import GROUP, TOPIC
 from pk.core.needs import Need
-from pk.core.turns import Pace, Turns, once
 
 _O, _R = Operation, ResourceType
 
@@ -101,17 +100,15 @@ def cluster_operations(context: Context) -> int:
     )
 
 
-def check_subscription(context: Context, topics: Iterable[str] | None) -> Turns[None]:
+def check_subscription(context: Context, topics: Iterable[str] | None) -> None:
     """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) where a member may not describe a topic that it
     subscribes to."""
     if topics is None or not is_on(context):
         return
-    pace, is_denied = Pace(), False
-    for name in once(topics):
+    is_denied = False
+    for name in dict.fromkeys(topics):
         if not allows(context, _O.DESCRIBE, _R.TOPIC, name):
             is_denied = True
-        if pace.due():
-            yield
     if is_denied:
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

@@ -1,22 +1,26 @@
 """What an API is to the server: its versions, its handler, and how it says that a request failed.
 
-A handler is `handle(context, request)`. It returns the response, or an awaitable of it where it
-must wait. A plain function that returns a response runs without a checkpoint, and the next frame is
-handled at once. An awaitable is parked:
+A handler is `handle(context, request)`. It returns the response, or an awaitable of it if it must
+wait. A plain function that returns a response runs without a checkpoint, and the next frame is
+handled at once. A handler that may be long is an `async def` that lets others run
+(core/broker/loop_time.py). What an awaitable keeps waiting depends:
 
-- `parks=True`: the requests behind it on the connection are handled meanwhile (answers keep their
-  order). For what waits long and owns no view of the connection's buffer: Produce after its append,
-  Fetch, JoinGroup, SyncGroup, commits.
-- otherwise the connection handles nothing more until it is done, as Kafka does with every request.
-- `Holding(awaitable)`: so too, for one request of an API that parks: it still uses the buffer. What
-  it comes to may be an awaitable again, which is then parked.
+- By default the connection handles nothing more until it is done, as Kafka does with every
+  request: it may still use the connection's buffer. If it comes to an awaitable, that is parked.
+- `parks=True`: it is parked. The requests behind it on the connection are handled meanwhile, and
+  answers keep their order. For what waits long and does not use the connection's buffer: Fetch,
+  JoinGroup, SyncGroup, and Produce after its append (`parked`).
+
+While a handler lets others run, the image, leaderships and groups may change: what is said of an
+element is true when it is said, as if each had come in a request of its own. What must be decided
+as one is the coordinator's (core/broker/coordinator).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -36,18 +40,18 @@ class NoResponse(Enum):
 NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 
 
-class Holding(Struct, Generic[Response]):
-    """Wait for this before anything else of the connection is handled: it still reads the
-    connection's buffer."""
-
-    work: Awaitable[Outcome[Response] | Awaitable[Outcome[Response]]]
-
-
 Outcome: TypeAlias = Response | NoResponse
 """What a request comes to."""
 
-Answer: TypeAlias = Response | NoResponse | Awaitable[Outcome[Response]] | Holding[Response]
+Answer: TypeAlias = (
+    Response | NoResponse | Awaitable[Outcome[Response] | Awaitable[Outcome[Response]]]
+)
 """What a handler returns."""
+
+
+async def parked(work: Awaitable[Outcome[Response]]) -> Awaitable[Outcome[Response]]:
+    """For one request of an API that does not park: `work` is."""
+    return work
 
 
 class Api(Struct, frozen=True):

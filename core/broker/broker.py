@@ -38,7 +38,6 @@ from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.coordinator.write_markers import MarkerWriter
 from pk.core.broker.faults.faults import Faults
-from pk.core.broker.pauses import finish
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
@@ -58,8 +57,7 @@ from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.client_metrics import ClientMetrics
 from pk.core.config import BrokerConfig
 from pk.core.meta.events import BROKER
-from pk.core.meta.image import Changes, MetadataImage, changes_in_turns
-from pk.core.turns import emptied
+from pk.core.meta.image import Changes, MetadataImage, changes
 
 Served = Sequence[tuple[int, int, int]]
 """(api key, first version, last version)."""
@@ -192,9 +190,7 @@ class Broker(Struct, eq=False, kw_only=True):
         async with self._publishing:
             if image.offset <= self.image.offset:
                 return
-            # While it pauses both images stay as they are: only this method replaces the current
-            # one.
-            found = await finish(changes_in_turns(self.image, image))
+            found = changes(self.image, image)
             if any(resource_type == BROKER for resource_type, _ in found.configs):
                 config = self.config.with_dynamic(
                     image.broker_configs(None), image.broker_configs(self.node_id)
@@ -202,11 +198,6 @@ class Broker(Struct, eq=False, kw_only=True):
                 self.state.config = config
                 self.quotas.configure(config)
             await self._react(image, found)
-            # A copy: a coordinator that is still loading looks at what changed later. What nobody
-            # has any more is freed here.
-            changed = found.partitions.copy()
-            del found
-            await finish(emptied(changed))
 
     async def _react(self, image: MetadataImage, found: Changes) -> None:
         await self.fetchers.release(found)
@@ -224,7 +215,7 @@ class Broker(Struct, eq=False, kw_only=True):
         await self.assignments.follow(opened, found)
         await self.replica_logs.follow(opened, found)
         await self.replicas.retire(gone)
-        if await finish(self.replicas.lacking_room(image)):
+        if self.replicas.lacking_room(image):
             self._lacks_room.set()
 
     async def _await_room(self) -> None:
@@ -236,8 +227,7 @@ class Broker(Struct, eq=False, kw_only=True):
             await trio.sleep(wait_s)
             self._lacks_room = trio.Event()
             async with self._publishing:
-                late = Changes(partitions=await finish(self.replicas.lacking_room(self.image)))
-                await finish(late.index())
+                late = Changes(partitions=self.replicas.lacking_room(self.image))
                 await self._react(self.image, late)
             wait_s = (
                 min(2 * wait_s, ROOM_RETRY_S_MAX) if self._lacks_room.is_set() else ROOM_RETRY_S

@@ -22,6 +22,11 @@ _time_is_up: trio.lowlevel.RunVar[float] = trio.lowlevel.RunVar("time_is_up", 0.
 """When the time of the task that runs is up, by trio's clock."""
 
 
+def begin_to_run() -> None:
+    """This task begins something: the others ran until now."""
+    _time_is_up.set(trio.current_time() + BUDGET_MS / 1000)
+
+
 async def let_others_run() -> None:
     """Let the other tasks run, if the time of this one is up.
 
@@ -29,4 +34,4 @@ async def let_others_run() -> None:
     """
     if trio.current_time() >= _time_is_up.get():
         await trio.lowlevel.cancel_shielded_checkpoint()
-        _time_is_up.set(trio.current_time() + BUDGET_MS / 1000)
+        begin_to_run()

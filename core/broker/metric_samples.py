@@ -1,6 +1,6 @@
 """A broker's metrics as they are now, by Kafka's names: what it counted, and what is computed here.
 
-With 50,000 partitions that takes a while, so it is done in turns (core/turns.py).
+With 50,000 partitions that takes a while, so others run meanwhile.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 from pk.core.broker.broker import Broker
 from pk.core.broker.broker_metrics import OTHER, TopicMetrics
+from pk.core.broker.loop_time import let_others_run
 from pk.core.metrics import Metric, Sample
-from pk.core.turns import Pace, Turns
 from pk.core.values import NO_LEADER
 
 _TOPIC: Final = "kafka.server:type=BrokerTopicMetrics,name="
@@ -37,13 +37,13 @@ _OF_TOPICS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]] = 
 )
 
 
-def metrics_of(broker: Broker) -> Turns[list[Metric]]:
-    """All metrics of the broker, in turns."""
+async def metrics_of(broker: Broker) -> list[Metric]:
+    """All metrics of the broker."""
     found = [*_topics(broker), *_requests(broker), *_sockets(broker)]
-    found += yield from _partitions(broker)
+    found += await _partitions(broker)
     if broker.controller is not None and broker.controller.active:
-        found += yield from _cluster(broker)
-    found += yield from _coordinators(broker)
+        found += await _cluster(broker)
+    found += await _coordinators(broker)
     counted = broker.metrics
     found += [
         Metric(
@@ -174,9 +174,9 @@ def _sockets(broker: Broker) -> Iterator[Metric]:
         yield Metric(_SOCKETS + name, "counter", text, samples, ("listener",))
 
 
-def _partitions(broker: Broker) -> Turns[list[Metric]]:
+async def _partitions(broker: Broker) -> list[Metric]:
     tally: Tally[str] = Tally()
-    image, pace = broker.image, Pace()
+    image = broker.image
     for partition in list(broker.replicas):
         tally["PartitionCount"] += 1
         tally["OfflineReplicaCount"] += partition.offline is not None
@@ -193,8 +193,7 @@ def _partitions(broker: Broker) -> Turns[list[Metric]]:
             )
             tally["UnderMinIsrPartitionCount"] += in_sync < least
             tally["AtMinIsrPartitionCount"] += in_sync == least
-        if pace.due():
-            yield
+        await let_others_run()
     return [
         Metric(_REPLICAS + name, "gauge", text, [Sample(tally[name])])
         for name, text in (
@@ -210,9 +209,9 @@ def _partitions(broker: Broker) -> Turns[list[Metric]]:
     ]
 
 
-def _cluster(broker: Broker) -> Turns[list[Metric]]:
+async def _cluster(broker: Broker) -> list[Metric]:
     tally: Tally[str] = Tally()
-    controller, pace = broker.controller, Pace()
+    controller = broker.controller
     assert controller is not None
     image = controller.image
     tally["GlobalTopicCount"] = len(image.topics)
@@ -221,8 +220,7 @@ def _cluster(broker: Broker) -> Turns[list[Metric]]:
             tally["GlobalPartitionCount"] += 1
             tally["OfflinePartitionsCount"] += partition.leader == NO_LEADER
             tally["PreferredReplicaImbalanceCount"] += partition.leader != partition.replicas[0]
-            if pace.due():
-                yield
+            await let_others_run()
     tally["UncleanRecoveryPartitionsCount"] = len(controller.unclean_recovery.waiting)
     for node in image.brokers.values():
         tally["FencedBrokerCount" if node.fenced else "ActiveBrokerCount"] += 1
@@ -246,22 +244,19 @@ def _cluster(broker: Broker) -> Turns[list[Metric]]:
     ]
 
 
-def _coordinators(broker: Broker) -> Turns[list[Metric]]:
+async def _coordinators(broker: Broker) -> list[Metric]:
     groups: Tally[tuple[str, str]] = Tally()
     transactions: Tally[str] = Tally()
-    pace = Pace()
     for coordinator in broker.coordinators:
         if coordinator.is_active:
             for group in list(coordinator.machine.groups.values()):
                 groups[group.type.value, group.state_name] += 1
-                if pace.due():
-                    yield
+                await let_others_run()
     for coordinator in broker.transactions:
         if coordinator.is_active:
             for transaction in list(coordinator.machine.transactions.values()):
                 transactions[transaction.state.kafka_name] += 1
-                if pace.due():
-                    yield
+                await let_others_run()
     return [
         Metric(
             "kafka.server:type=group-coordinator-metrics,name=group-count",

@@ -14,20 +14,17 @@ answer. `serve` tries all others.
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Protocol
 
 import trio
 
-from pk.core.broker.pauses import finish, in_turns
-from pk.core.turns import Turns
-
 TRIED_AT_ONCE = 4
 """Operations that who touches them tries himself: a partition's two followers, and consumers."""
 
-TRIED_A_TURN = 64
+TRIED_A_ROUND = 64
 """Operations that `serve` tries, and ends, between two checkpoints: a few milliseconds."""
 
 SPARE_DEADLINES = 64
@@ -122,28 +119,27 @@ class Purgatory:
             return True
         return ready()
 
-    async def until_in_turns(
-        self, ready: Callable[[], Turns[bool]], keys: Collection[Hashable], deadline: float
+    async def until_found(
+        self, look: Callable[[], Awaitable[bool]], keys: Collection[Hashable], deadline: float
     ) -> bool:
-        """As `until`, for a look that takes several turns (core/turns.py): what is touched
-        meanwhile is looked at again.
-
-        `keys` may be many too.
-        """
-        with trio.CancelScope(deadline=deadline):
-            while True:
-                touched = trio.Event()
-                try:
-                    async for key in in_turns(keys):
-                        self._waiting.setdefault(key, {})[touched] = None
-                    if await finish(ready()):
-                        return True
+        """As `until`, for a look that lets others run: what is touched meanwhile is looked at
+        again."""
+        touched = trio.Event()
+        while True:
+            for key in keys:
+                self._waiting.setdefault(key, {})[touched] = None
+            try:
+                if await look():
+                    return True
+                if trio.current_time() >= deadline:
+                    return False
+                with trio.CancelScope(deadline=deadline):
                     await touched.wait()
-                finally:
-                    async for key in in_turns(keys):
-                        if touched in self._waiting.get(key, ()):
-                            self._leave(key, touched)
-        return await finish(ready())
+            finally:
+                for key in keys:
+                    if touched in self._waiting.get(key, ()):
+                        self._leave(key, touched)
+            touched = trio.Event()
 
     def touch(self, key: Hashable) -> None:
         """Have every waiter on `key` check again."""
@@ -202,8 +198,8 @@ class Purgatory:
     async def serve(self) -> None:
         """Try the operations that are not tried elsewhere, until cancelled."""
         while True:
-            self._end_expired(TRIED_A_TURN)
-            self._try(self._touched, TRIED_A_TURN)
+            self._end_expired(TRIED_A_ROUND)
+            self._try(self._touched, TRIED_A_ROUND)
             deadlines = self._deadlines
             first = deadlines[0][0] if deadlines else math.inf
             if self._touched or first <= trio.current_time():

@@ -33,7 +33,6 @@ from pk.core.group.settings import (
     Step,
 )
 from pk.core.group.timer_keys import JOIN, SESSION, SYNC
-from pk.core.turns import Pace, Turns
 from pk.core.values import STRING_BYTES_MAX
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -420,7 +419,7 @@ class ClassicGroups:
         if group.state is State.PREPARING_REBALANCE:
             step.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS
 
-    def leave(self, request: LeaveGroupRequest, version: int, step: Step) -> Turns[None]:
+    def leave(self, request: LeaveGroupRequest, version: int, step: Step) -> None:
         """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone
         (KIP-345)."""
         if not request.group_id:
@@ -430,7 +429,7 @@ class ClassicGroups:
             request.members if version >= 3 else [MemberIdentity(member_id=request.member_id)]
         )
         results: list[MemberResponse] = []
-        pace, left = Pace(), False
+        left = False
         for identity in identities:
             error = self._leave(group, identity, step)
             left = left or error == ErrorCode.NONE
@@ -441,8 +440,6 @@ class ClassicGroups:
                     error_code=error,
                 )
             )
-            if pace.due():
-                yield
         if version >= 3:
             step.reply = LeaveGroupResponse(members=results)
         else:

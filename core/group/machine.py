@@ -36,7 +36,6 @@ from pk.core.group.streams.replay import replay as replay_streams
 from pk.core.group.timer_keys import DOWNGRADED, EXPIRATION, INITIAL_DELAY, REPLACED
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage
-from pk.core.turns import Pace, Turns
 from pk.core.values import INTERNAL_TOPICS, NO_PRODUCER_ID, Uuid
 from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pk.core.wire.messages.delete_groups import DeletableGroupResult
@@ -65,15 +64,12 @@ DESCRIBE_NOT_FOUND_SINCE: Final = 6
 """The DescribeGroups that hears GROUP_ID_NOT_FOUND; older ones a group that is Dead."""
 
 
-def normalized(filters: list[str]) -> Turns[set[str]]:
+def normalized(filters: list[str]) -> set[str]:
     """The filters of ListGroups as `GroupMachine.list_groups` takes them: letter case and blanks
     around do not matter."""
     names: set[str] = set()
-    pace = Pace()
     for name in filters:
         names.add(name.strip().lower())
-        if pace.due():
-            yield
     return names
 
 
@@ -179,10 +175,10 @@ class GroupMachine:
 
     def streams_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, client: Client, now_ms: int
-    ) -> Turns[Decision[Record]]:
+    ) -> Decision[Record]:
         """StreamsGroupHeartbeat 0."""
         with Step(now_ms=now_ms) as step:
-            yield from self.streams.heartbeat(request, client, step)
+            self.streams.heartbeat(request, client, step)
         return step
 
     def streams_topics_created(
@@ -194,13 +190,11 @@ class GroupMachine:
         self.streams.topics_created(effect, refused, step)
         return step
 
-    def describe_streams_groups(self, group_ids: list[str], now_ms: int) -> Turns[Decision[Record]]:
+    def describe_streams_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
         """StreamsGroupDescribe 0; replies with a list of descriptions."""
         described: list[DescribedStreamsGroup] = []
         for group_id in group_ids:
-            described.append(
-                (yield from describe_streams_group(group_id, self.groups.get(group_id)))
-            )
+            described.append(describe_streams_group(group_id, self.groups.get(group_id)))
         return Step(reply=described, now_ms=now_ms)
 
     def share_initialized(
@@ -268,65 +262,60 @@ class GroupMachine:
         ]
         return Step(reply=described, now_ms=now_ms)
 
-    def leave(
-        self, request: LeaveGroupRequest, version: int, now_ms: int
-    ) -> Turns[Decision[Record]]:
+    def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> Decision[Record]:
         """LeaveGroup 0–5."""
         step = Step(now_ms=now_ms)
         group = self.groups.consumer(request.group_id)
         if group is None:
-            yield from self.classic.leave(request, version, step)
+            self.classic.leave(request, version, step)
         else:
-            yield from self.classic_members.leave(group, request, version, step)
+            self.classic_members.leave(group, request, version, step)
         return step
 
-    def commit(
-        self, request: OffsetCommitRequest, version: int, now_ms: int
-    ) -> Turns[Decision[Record]]:
+    def commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Decision[Record]:
         """OffsetCommit 2–10."""
         step = Step(now_ms=now_ms)
-        yield from self.offsets.commit(request, version, step)
+        self.offsets.commit(request, version, step)
         return step
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, Uuid], now_ms: int
-    ) -> Turns[Decision[Record]]:
+    ) -> Decision[Record]:
         """TxnOffsetCommit 0–5, of topics and partitions known to exist; their topics' ids by
         name."""
         check = transactional_offsets.check(request, self.groups.get(request.group_id))
         step = Step(now_ms=now_ms)
         metadata_max = self.settings.offset_metadata_max_bytes
-        yield from transactional_offsets.commit(request, topic_ids, check, metadata_max, step)
+        transactional_offsets.commit(request, topic_ids, check, metadata_max, step)
         return step
 
     def fetch(
         self, request: OffsetFetchRequestGroup, now_ms: int, *, require_stable: bool
-    ) -> Turns[Decision[Record]]:
+    ) -> Decision[Record]:
         """One group of an OffsetFetch 1–10."""
-        reply = yield from self.offsets.fetch(request, require_stable=require_stable)
+        reply = self.offsets.fetch(request, require_stable=require_stable)
         return Step(reply=reply, now_ms=now_ms)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, now_ms: int) -> Turns[Decision[Record]]:
+    def delete_offsets(self, request: OffsetDeleteRequest, now_ms: int) -> Decision[Record]:
         """OffsetDelete 0."""
         step = Step(now_ms=now_ms)
-        yield from self.offsets.delete(request, step)
+        self.offsets.delete(request, step)
         return step
 
-    def delete_groups(self, group_ids: list[str], now_ms: int) -> Turns[Decision[Record]]:
+    def delete_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
         """DeleteGroups 0–2; replies with a list of results."""
         step = Step(now_ms=now_ms, reply=[])
         for group_id in dict.fromkeys(group_ids):
-            error = yield from self.offsets.delete_group(group_id, step)
+            error = self.offsets.delete_group(group_id, step)
             step.reply.append(DeletableGroupResult(group_id=group_id, error_code=error))
         return step
 
     def list_groups(
         self, states: Collection[str], types: Collection[str], now_ms: int
-    ) -> Turns[Decision[Record]]:
+    ) -> Decision[Record]:
         """ListGroups 0–5: the groups in one of `states` and of one of `types` (see `normalized`);
         none lets all through."""
         listed: list[ListedGroup] = []
-        pace = Pace()
         for group in self.groups.values():
             if (not types or group.type.value in types) and (
                 not states or group.state_name.lower() in states
@@ -339,8 +328,6 @@ class GroupMachine:
                         group_type=group.type.value,
                     )
                 )
-            if pace.due():
-                yield
         return Step(reply=listed, now_ms=now_ms)
 
     def describe_consumer_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
@@ -389,13 +376,13 @@ class GroupMachine:
             ],
         )
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Turns[Decision[Record]]:
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
         """The cluster has changed: forget the offsets of topics that were deleted; groups look at
         their topics again."""
         gone = [(t.name, t.topic_id) for t in found.topics_deleted if t.name not in INTERNAL_TOPICS]
         step = Step(now_ms=now_ms)
         if gone:
-            yield from self.offsets.topics_deleted(gone, step)
+            self.offsets.topics_deleted(gone, step)
         self.consumer.follow(image, found)
         self.share.follow(image, found, step)
         self.streams.follow(image, found)
@@ -432,7 +419,7 @@ class GroupMachine:
         step.schedule((EXPIRATION,), self.settings.offsets_retention_check_interval_ms)
         return step
 
-    def fire(self, key: Any, now_ms: int) -> Decision[Record] | Turns[Decision[Record]]:
+    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
         """The timer `key` of an earlier Decision has run out."""
         step = Step(now_ms=now_ms)
         if key == (EXPIRATION,):
@@ -455,8 +442,8 @@ class GroupMachine:
                 self.consumer.fire(group, key, step)
         return step
 
-    def _expire(self, step: Step) -> Turns[Decision[Record]]:
-        more = yield from self.offsets.expire(step)
+    def _expire(self, step: Step) -> Decision[Record]:
+        more = self.offsets.expire(step)
         interval_ms = self.settings.offsets_retention_check_interval_ms
         step.schedule((EXPIRATION,), EXPIRY_PAUSE_MS if more else interval_ms)
         return step

@@ -28,7 +28,6 @@ from pk.core.group.classic_group import Group
 from pk.core.group.records import Record, offset_commit, offset_tombstone
 from pk.core.group.registry import is_classic, not_found
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings, Step
-from pk.core.turns import Pace, Turns, cleared
 from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, ZERO_UUID, Uuid
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -94,7 +93,7 @@ class Offsets:
 
     # OffsetCommit
 
-    def commit(self, request: OffsetCommitRequest, version: int, step: Step) -> Turns[None]:
+    def commit(self, request: OffsetCommitRequest, version: int, step: Step) -> None:
         """OffsetCommit, of topics and partitions known to exist. All of it is one batch, as in
         Kafka: a commit of more than that holds (`max.message.bytes` of the offsets topic) is
         refused.
@@ -108,7 +107,7 @@ class Offsets:
         if request.retention_time_ms != NO_RETENTION:
             expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MAX)
         metadata_max = self.settings.offset_metadata_max_bytes
-        response, pace = OffsetCommitResponse(), Pace()
+        response = OffsetCommitResponse()
         for topic in request.topics:
             answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
@@ -139,8 +138,6 @@ class Offsets:
                 answer.partitions.append(
                     OffsetCommitResponsePartition(partition_index=index, error_code=error)
                 )
-                if pace.due():
-                    yield
         step.reply = response
 
     def _check_commit(
@@ -165,7 +162,7 @@ class Offsets:
 
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> Turns[OffsetFetchResponseGroup]:
+    ) -> OffsetFetchResponseGroup:
         """One group's part of an OffsetFetch; `topics` None asks for all there are. A partition
         that is named again is answered once: its index takes four bytes, its metadata may be
         long.
@@ -182,18 +179,14 @@ class Offsets:
                 OffsetFetchRequestTopics(name=name, partition_indexes=list(partitions))
                 for name, partitions in self.committed.get(group_id, {}).items()
             ]
-        response, pace = OffsetFetchResponseGroup(group_id=group_id), Pace()
+        response = OffsetFetchResponseGroup(group_id=group_id)
         known = self.committed.get(group_id, {})
         seen: set[tuple[str, int]] = set()
         for topic in topics:
             of_topic = known.get(topic.name, {})
             answer = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
-            if pace.due():
-                yield
             for index in topic.partition_indexes:
-                if pace.due():
-                    yield
                 if (topic.name, index) in seen:
                     continue
                 seen.add((topic.name, index))
@@ -212,19 +205,18 @@ class Offsets:
                         metadata=found.metadata,
                     )
                 )
-        yield from cleared(seen)
         return response
 
     # OffsetDelete, DeleteGroups
 
-    def delete(self, request: OffsetDeleteRequest, step: Step) -> Turns[None]:
+    def delete(self, request: OffsetDeleteRequest, step: Step) -> None:
         """OffsetDelete (KIP-496). Raises INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group_id = request.group_id
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         group = self._groups.find(group_id)
         group.check_offset_delete()
-        response, pace = OffsetDeleteResponse(), Pace()
+        response = OffsetDeleteResponse()
         for topic in request.topics:
             subscribed = group.is_subscribed(topic.name)
             answer = OffsetDeleteResponseTopic(name=topic.name)
@@ -237,13 +229,9 @@ class Offsets:
                 )
                 if not subscribed and self._has(group_id, topic.name, index):
                     step.records.append(offset_tombstone(group_id, topic.name, index))
-                if pace.due():
-                    yield
-            if pace.due():
-                yield
         step.reply = response
 
-    def delete_group(self, group_id: str, step: Step) -> Turns[ErrorCode]:
+    def delete_group(self, group_id: str, step: Step) -> ErrorCode:
         """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE.
         The group itself goes last: where the log refuses some of it, the rest can be deleted
         later."""
@@ -253,17 +241,12 @@ class Offsets:
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         step.atomic = False
-        pace = Pace()
         for topic, partition, _ in self._of_group(group_id):
             step.records.append(offset_tombstone(group_id, topic, partition))
-            if pace.due():
-                yield
         of_group = self.committed.get(group_id, {})
         for other, topic, partition in self._open:
             if other == group_id and partition not in of_group.get(topic, {}):
                 step.records.append(offset_tombstone(group_id, topic, partition))
-            if pace.due():
-                yield
         step.records += group.tombstones()
         return ErrorCode.NONE
 
@@ -274,9 +257,9 @@ class Offsets:
 
     # Expiry
 
-    def expire(self, step: Step) -> Turns[bool]:
+    def expire(self, step: Step) -> bool:
         """Forget what is out of date. True where there was more than is done at once."""
-        step.atomic, pace = False, Pace()
+        step.atomic = False
         in_transactions = {group_id for group_id, _, _ in self._open}
         for group in self._groups.values():
             if len(step.records) >= EXPIRED_RECORDS_MAX:
@@ -284,19 +267,13 @@ class Offsets:
             if group.type is GroupType.SHARE:
                 # It has no such offsets, and where it is in its topics outlives its members.
                 continue
-            yield from self._expire_group(group, group.group_id in in_transactions, step, pace)
+            self._expire_group(group, group.group_id in in_transactions, step)
         return len(step.records) >= EXPIRED_RECORDS_MAX
 
-    def _expire_group(
-        self, group: AnyGroup, in_transaction: bool, step: Step, pace: Pace
-    ) -> Turns[None]:
+    def _expire_group(self, group: AnyGroup, in_transaction: bool, step: Step) -> None:
         group_id = group.group_id
         all_expired = not in_transaction
-        if pace.due():
-            yield
         for topic, partition, found in self._of_group(group_id):
-            if pace.due():
-                yield
             if len(step.records) >= EXPIRED_RECORDS_MAX:
                 return
             if self._is_expired(group, topic, partition, found, step.now_ms):
@@ -318,23 +295,19 @@ class Offsets:
             return now_ms >= found.expire_timestamp_ms
         return now_ms - since_ms >= self.settings.offsets_retention_ms
 
-    def topics_deleted(self, topics: list[tuple[str, Uuid]], step: Step) -> Turns[None]:
+    def topics_deleted(self, topics: list[tuple[str, Uuid]], step: Step) -> None:
         """Topics (name, id) are gone, and with them their offsets; not those of a later topic of
         the same name."""
-        step.atomic, pace = False, Pace()
+        step.atomic = False
         gone = dict(topics)
         for group_id in self.committed:
             for topic, partition, found in self._of_group(group_id):
                 if topic in gone and not _other_topic(found.topic_id, gone[topic]):
                     step.records.append(offset_tombstone(group_id, topic, partition))
-                if pace.due():
-                    yield
         for pending in self.pending.values():
             for (group_id, topic, partition), found in pending.items():
                 if topic in gone and not _other_topic(found.topic_id, gone[topic]):
                     step.records.append(offset_tombstone(group_id, topic, partition))
-                if pace.due():
-                    yield
 
     def _of_group(self, group_id: str) -> Iterator[tuple[str, int, Committed]]:
         for topic, partitions in self.committed.get(group_id, {}).items():

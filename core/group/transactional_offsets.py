@@ -19,7 +19,6 @@ from pk.core.group.any_group import AnyGroup, CheckPartition, Committer
 from pk.core.group.offsets import utf16_units
 from pk.core.group.records import offset_commit
 from pk.core.group.settings import Step
-from pk.core.turns import Pace, Turns
 from pk.core.values import ZERO_UUID, Uuid
 from pk.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -76,11 +75,11 @@ def commit(
     check_partition: CheckPartition | None,
     metadata_max: int,
     step: Step,
-) -> Turns[None]:
+) -> None:
     """Decide to keep what the request commits, under the producer whose transaction it is.
     `metadata_max` bounds an offset's metadata, in UTF-16 units."""
     step.producer_id, step.producer_epoch = request.producer_id, request.producer_epoch
-    response, pace = TxnOffsetCommitResponse(), Pace()
+    response = TxnOffsetCommitResponse()
     for topic in request.topics:
         answer = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answer)
@@ -109,6 +108,4 @@ def commit(
                     partition_index=partition.partition_index, error_code=error
                 )
             )
-            if pace.due():
-                yield
     step.reply = response

@@ -51,7 +51,6 @@ from pk.core.log.shape import Shape
 from pk.core.log.state import INT32_MAX, UNREAD_EPOCH, LogState
 from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import BatchHeader, CorruptBatch, Timestamps
-from pk.core.turns import Turns
 from pk.core.values import NO_EPOCH, NO_OFFSET, TopicPartition, Uuid
 
 logger = logging.getLogger("pk.log")
@@ -668,15 +667,15 @@ class Log:
         """Bytes of records, over all segments."""
         return sum(segment.size for segment in self.state.segments)
 
-    def expire_producers(self, now_ms: int) -> Turns[int]:
-        """Forget the producers that were idle for `producer.id.expiration.ms`, in turns; return how
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget the producers that were idle for `producer.id.expiration.ms`; return how
         many.
 
         Producers that are not loaded yet do not expire: their idle time starts when they are."""
         producers, after_ms = self.state.known_producers, self.config.producer_id_expiration_ms
         if producers is None:
             return 0
-        return (yield from producers.expire(now_ms, after_ms))
+        return producers.expire(now_ms, after_ms)
 
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that wrote `offset`, or -1 if that is not known."""

@@ -40,7 +40,6 @@ from pk.core.record.batch import (
 )
 from pk.core.record.build import ControlType, control_type, coordinator_epoch
 from pk.core.record.crc import crc32c
-from pk.core.turns import Pace, Turns
 from pk.core.values import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE
 
 BATCHES_KEPT: Final = 5
@@ -491,12 +490,10 @@ class Producers:
                 first = ended_first
         return first
 
-    def expire(self, now_ms: int, after_ms: int) -> Turns[int]:
+    def expire(self, now_ms: int, after_ms: int) -> int:
         """Forget the producers that were idle for `after_ms` and have no transaction open; how many
-        those were.
-
-        In turns (core/turns.py): one that sends meanwhile is not idle any more, and stays."""
-        pace, count = Pace(), 0
+        those were."""
+        count = 0
         for producer_id in list(self._states):
             state = self._states.get(producer_id)
             if (
@@ -506,14 +503,10 @@ class Producers:
             ):
                 del self._states[producer_id]
                 count += 1
-            if pace.due():
-                yield
         for producer_id in list(self._verifications):
             verification = self._verifications.get(producer_id)
             if verification is not None and now_ms - verification.seen_ms >= after_ms:
                 del self._verifications[producer_id]
-            if pace.due():
-                yield
         return count
 
     def forget_before(self, log_start_offset: int) -> None:

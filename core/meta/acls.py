@@ -19,7 +19,6 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import AclCreated, AclDeleted, Event
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import Pace, Turns
 
 CHANGES_MAX: Final = 10_000
 """How many rules one request may create, or delete, as in Apache Kafka."""
@@ -29,9 +28,7 @@ _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 _E = TypeVar("_E", ResourceType, PatternType, Operation, Permission)
 
 
-def create_acls(
-    image: MetadataImage, rules: Sequence[AclBinding | KafkaError]
-) -> Turns[Decision[Event]]:
+def create_acls(image: MetadataImage, rules: Sequence[AclBinding | KafkaError]) -> Decision[Event]:
     """Create rules. The reply has an error, or None, for each of them; a rule that exists already
     is no error. One that is a KafkaError is refused with it.
 
@@ -41,10 +38,7 @@ def create_acls(
         raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     decision: Decision[Event] = Decision(reply=[])
     new: dict[AclBinding, None] = {}
-    pace = Pace()
     for rule in rules:
-        if pace.due():
-            yield
         error = rule if isinstance(rule, KafkaError) else wrong_with(rule)
         decision.reply.append(error)
         if error is None and isinstance(rule, AclBinding) and rule not in image.acls:

@@ -25,7 +25,6 @@ from pk.core.quota.entity import (
     Entity,
     entity_of,
 )
-from pk.core.turns import Pace, Turns, cleared
 from pk.core.wire.messages import alter_client_quotas as alter_
 from pk.core.wire.messages import describe_client_quotas as describe_
 from pk.core.wire.messages.alter_client_quotas import (
@@ -56,7 +55,7 @@ _INVALID: Final = ErrorCode.INVALID_REQUEST
 
 def alter(
     image: MetadataImage, request: AlterClientQuotasRequest, unknown_hosts: Collection[str] = ()
-) -> Turns[Decision[Event]]:
+) -> Decision[Event]:
     """Set and remove quotas; each entity by itself, all of its keys or none. `unknown_hosts` are
     the names among the request's addresses that belong to no address.
 
@@ -64,10 +63,7 @@ def alter(
     """
     decision: Decision[Event] = Decision()
     answers: dict[Entity, KafkaError | None] = {}
-    pace = Pace()
     for entry in request.entries:
-        if pace.due(1 + len(entry.entity) + len(entry.ops)):
-            yield
         entity = entity_of({one.entity_type: one.entity_name for one in entry.entity})
         ops: dict[str, float | None] = {}
         twice = entity in answers
@@ -98,9 +94,6 @@ def alter(
     response = decision.reply = AlterClientQuotasResponse()
     for entity, error in answers.items():
         response.entries.append(_answer(entity, error))
-        if pace.due(len(entity)):
-            yield
-    yield from cleared(answers)
     return decision
 
 
@@ -163,18 +156,15 @@ def _wrong_with_value(keys: Collection[str], key: str, value: float) -> str | No
 
 def describe(
     image: MetadataImage, request: DescribeClientQuotasRequest
-) -> Turns[DescribeClientQuotasResponse]:
+) -> DescribeClientQuotasResponse:
     """The quotas that a filter selects. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
     exact, specified = _filter(request)
     wanted_count = len(exact) + len(specified)
     response = DescribeClientQuotasResponse(error_message=None, entries=[])
     assert response.entries is not None
-    pace = Pace()
     if request.strict and not wanted_count:
         return response
     for entity, values in image.quotas.items():
-        if pace.due():
-            yield
         names = dict(entity)
         if request.strict and len(names) != wanted_count:
             continue

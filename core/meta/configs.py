@@ -6,6 +6,7 @@ Both requests name resources, each decided by itself with its own error. The inc
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, Protocol, TypeVar
@@ -42,7 +43,6 @@ from pk.core.meta.events import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigChan
 from pk.core.meta.image import ConfigResource, MetadataImage
 from pk.core.meta.partitions import MIN_ISR
 from pk.core.meta.topic_names import check_name
-from pk.core.turns import Pace, Turns, cleared, counted
 from pk.core.wire.messages import alter_configs as legacy
 from pk.core.wire.messages import incremental_alter_configs as incremental
 
@@ -300,7 +300,7 @@ def incremental_alter(
     image: MetadataImage,
     request: incremental.IncrementalAlterConfigsRequest,
     config: BrokerConfig,
-) -> Turns[Decision[Event]]:
+) -> Decision[Event]:
     """Decide an IncrementalAlterConfigs request (loggers excepted: a broker keeps them to
     itself)."""
 
@@ -308,28 +308,22 @@ def incremental_alter(
         key = resource.resource_type, resource.resource_name
         return _changed(key, image.config(*key), resource.configs, config)
 
-    decision, errors = yield from _decide(
-        image, request.resources, changed, config, request.validate_only
-    )
-    answers = yield from _answers(
-        incremental.AlterConfigsResourceResponse, request.resources, errors
-    )
+    decision, errors = _decide(image, request.resources, changed, config, request.validate_only)
+    answers = _answers(incremental.AlterConfigsResourceResponse, request.resources, errors)
     decision.reply = incremental.IncrementalAlterConfigsResponse(responses=answers)
     return decision
 
 
 def alter(
     image: MetadataImage, request: legacy.AlterConfigsRequest, config: BrokerConfig
-) -> Turns[Decision[Event]]:
+) -> Decision[Event]:
     """Decide an AlterConfigs request: what it does not name is deleted."""
 
     def changed(resource: legacy.AlterConfigsResource) -> dict[str, str]:
         return {c.name: _required(c.name, c.value) for c in resource.configs}
 
-    decision, errors = yield from _decide(
-        image, request.resources, changed, config, request.validate_only
-    )
-    answers = yield from _answers(legacy.AlterConfigsResourceResponse, request.resources, errors)
+    decision, errors = _decide(image, request.resources, changed, config, request.validate_only)
+    answers = _answers(legacy.AlterConfigsResourceResponse, request.resources, errors)
     decision.reply = legacy.AlterConfigsResponse(responses=answers)
     return decision
 
@@ -352,14 +346,12 @@ def _decide(
     changed: Callable[[R], dict[str, str]],
     config: BrokerConfig,
     validate_only: bool,
-) -> Turns[tuple[Decision[Event], list[KafkaError | None]]]:
+) -> tuple[Decision[Event], list[KafkaError | None]]:
     decision: Decision[Event] = Decision()
     errors: list[KafkaError | None] = []
-    seen = yield from counted((r.resource_type, r.resource_name) for r in resources)
-    pace, leads = Pace(), False
+    seen = Counter((r.resource_type, r.resource_name) for r in resources)
+    leads = False
     for one in resources:
-        if pace.due(1 + len(one.configs)):
-            yield
         resource = one.resource_type, one.resource_name
         try:
             if seen[resource] > 1:
@@ -383,21 +375,17 @@ def _decide(
             decision.records += [ConfigChanged(*resource, n, None) for n in removed]
         leads = leads or any(name in _LEADERSHIP for name in (*touched, *removed))
     if leads and not validate_only:
-        after = yield from image.apply_in_turns(decision.records)
-        decision.records += yield from elections.rules_changed(image, after, config)
-    yield from cleared(seen)
+        after = image.apply(decision.records)
+        decision.records += elections.rules_changed(image, after, config)
     return decision, errors
 
 
 def _answers(
     answer: Callable[..., A], resources: Iterable[R], errors: Iterable[KafkaError | None]
-) -> Turns[list[A]]:
+) -> list[A]:
     """What is said of each resource."""
     answers: list[A] = []
-    pace = Pace()
     for resource, error in zip(resources, errors, strict=True):
-        if pace.due():
-            yield
         answers.append(
             answer(
                 error_code=error.code if error else 0,

@@ -14,7 +14,6 @@ from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.partitions import Rules, change, without
 from pk.core.meta.unclean_recovery import NO_REPORTS, Reports, best, heard
-from pk.core.turns import Pace, Turns, cleared
 from pk.core.values import NO_LEADER, NO_NODE, TopicIdPartition, Uuid
 from pk.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -107,7 +106,7 @@ def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event]
 
 def rules_changed(
     old: MetadataImage, new: MetadataImage, config: BrokerConfig
-) -> Turns[list[PartitionChanged]]:
+) -> list[PartitionChanged]:
     """What changes in partitions when `min.insync.replicas` or `unclean.leader.election.enable`
     does.
 
@@ -118,10 +117,7 @@ def rules_changed(
     """
     before, after = Rules(old, config), Rules(new, config)
     events: list[PartitionChanged] = []
-    pace = Pace()
     for topic, partition in _partitions(new):
-        if pace.due():
-            yield
         count = len(partition.replicas)
         moved = min(before.of(topic.name)[0], count) != min(after.of(topic.name)[0], count)
         if moved or partition.leader == NO_LEADER:
@@ -157,7 +153,7 @@ def elect_leaders(
     request: ElectLeadersRequest,
     config: BrokerConfig,
     reports: Reports | None = None,
-) -> Turns[Decision[Event]]:
+) -> Decision[Event]:
     """Decide an ElectLeaders request; the reply is its response. `reports` say which replica's log
     holds most, for those that are elected uncleanly.
 
@@ -184,14 +180,9 @@ def elect_leaders(
         else ((t.topic, t.partitions) for t in request.topic_partitions)
     )
     done: set[tuple[str, int]] = set()
-    pace = Pace()
     for name, numbers in asked:
-        if pace.due():
-            yield
         result = ReplicaElectionResult(topic=name)
         for number in numbers:
-            if pace.due():
-                yield
             code, message, event = _elect(
                 image, rules, name, number, request.election_type, reports
             )
@@ -205,7 +196,6 @@ def elect_leaders(
             )
         if result.partition_result or not everything:
             response.replica_election_results.append(result)
-    yield from cleared(done)
     return decision
 
 

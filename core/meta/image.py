@@ -46,7 +46,6 @@ from pk.core.meta.events import (
 )
 from pk.core.quota.entity import Entity, Quotas
 from pk.core.structs import repr_without
-from pk.core.turns import Pace, Turns, at_once
 from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, ZERO_UUID, TopicPartition, Uuid
 
 ConfigResource = tuple[int, str]
@@ -234,26 +233,7 @@ class MetadataImage(Struct, frozen=True):
         edit = _Edit(self)
         for event in events:
             edit.replay(event)
-        return at_once(edit.finish())
-
-    def apply_in_turns(self, events: Iterable[Event]) -> Turns["MetadataImage"]:
-        """As `apply`, with pauses."""
-        edit, pace = _Edit(self), Pace()
-        for event in events:
-            edit.replay(event)
-            if pace.due():
-                yield
-        return (yield from edit.finish())
-
-
-COPIED_AS_ELEMENT: Final = 64
-"""So many references are copied while one element is looked at."""
-
-COMPARED_AT_ONCE: Final = 4096
-"""Topics and partitions that two images share, and which are passed over between two pauses."""
-
-DIFFERS_AS_SAME: Final = 8
-"""A partition that differs takes as long as so many that are shared."""
+        return edit.finish()
 
 
 class _Edit:
@@ -332,18 +312,13 @@ class _Edit:
                 self._changed["controller_id"] = event.controller_id
                 self._changed["controller_epoch"] = event.epoch
 
-    def finish(self) -> Turns[MetadataImage]:
-        pace = Pace()
+    def finish(self) -> MetadataImage:
         for topic_id, partitions in self._partitions.items():
-            if pace.due(1 + len(partitions) // COPIED_AS_ELEMENT):
-                yield
             topics, by_id = self._edit_topics()
             old = by_id[topic_id]
             topic = TopicImage(old.name, topic_id, tuple(partitions))
             topics[topic.name] = by_id[topic_id] = topic
         for resource, own in self._own_configs.items():
-            if pace.due():
-                yield
             configs = self._edit_configs()
             if own:
                 configs[resource] = own
@@ -612,30 +587,19 @@ class Changes(Struct):
         """Those of `partitions` that are of one topic, by their numbers."""
         return self._indexed().by_topic.get(name, NO_CHANGES)
 
-    def index(self) -> Turns[None]:
-        """Look at all `partitions` with pauses, for `topics_reassigned` and `of_topic`: who follows
-        an image asks for these where nothing may pause."""
-        index, pace = _Index(), Pace(COMPARED_AT_ONCE)
+    def _look(self) -> _Index:
+        index = _Index()
         for change in self.partitions:
             name = change.topic.name
-            of_topic = index.by_topic.get(name)
-            if of_topic is None:
-                of_topic = index.by_topic[name] = {}
-            of_topic[change.new.partition] = change
+            index.by_topic.setdefault(name, {})[change.new.partition] = change
             if change.old is None or change.old.replicas != change.new.replicas:
                 index.reassigned.add(name)
-            if pace.due(DIFFERS_AS_SAME):
-                yield
-        for topic in self.topics_deleted:
-            index.reassigned.add(topic.name)
-            if pace.due():
-                yield
-        self._index = index
+        index.reassigned.update(topic.name for topic in self.topics_deleted)
+        return index
 
     def _indexed(self) -> _Index:
         if self._index is None:
-            at_once(self.index())
-        assert self._index is not None
+            self._index = self._look()
         return self._index
 
     def __bool__(self) -> bool:
@@ -653,41 +617,30 @@ class Changes(Struct):
 
 def changes(old: MetadataImage, new: MetadataImage) -> Changes:
     """What to do to get from `old` to `new`. What both share is not looked at."""
-    return at_once(changes_in_turns(old, new))
-
-
-def changes_in_turns(old: MetadataImage, new: MetadataImage) -> Turns[Changes]:
-    """As `changes`, with pauses; what is asked of the result later is worked out already."""
     result = Changes(
         features=old.features is not new.features and old.features != new.features,
         acls=old.acls is not new.acls,
         quotas=old.quotas is not new.quotas,
     )
     if old.topics_by_id is not new.topics_by_id:
-        yield from _topic_changes(old, new, result)
-    result.configs = yield from changed_configs(old.configs, new.configs)
+        _topic_changes(old, new, result)
+    result.configs = changed_configs(old.configs, new.configs)
     if old.brokers is not new.brokers:
-        result.brokers = yield from _differing(old.brokers, new.brokers)
-    yield from result.index()
+        result.brokers = _differing(old.brokers, new.brokers)
     return result
 
 
-def changed_configs(old: Configs, new: Configs) -> Turns[list[ConfigResource]]:
+def changed_configs(old: Configs, new: Configs) -> list[ConfigResource]:
     """See `Changes.configs`."""
-    return [] if old is new else (yield from _differing(old, new))
+    return [] if old is new else _differing(old, new)
 
 
-def _topic_changes(old: MetadataImage, new: MetadataImage, result: Changes) -> Turns[None]:
+def _topic_changes(old: MetadataImage, new: MetadataImage, result: Changes) -> None:
     before, after = old.topics_by_id, new.topics_by_id
-    pace = Pace(COMPARED_AT_ONCE)
     for topic_id, topic in before.items():
         if topic_id not in after:
             result.topics_deleted.append(topic)
-        if pace.due():
-            yield
     for topic_id, topic in after.items():
-        if pace.due():
-            yield
         was = before.get(topic_id)
         if was is topic:
             continue
@@ -697,29 +650,20 @@ def _topic_changes(old: MetadataImage, new: MetadataImage, result: Changes) -> T
         for partition in topic.partitions:
             one = known[partition.partition] if partition.partition < len(known) else None
             if one is partition:
-                if pace.due():
-                    yield
                 continue
             if one != partition:
                 result.partitions.append(PartitionChange(topic, one, partition))
-            if pace.due(DIFFERS_AS_SAME):
-                yield
 
 
-def _differing(old: Mapping[_K, object], new: Mapping[_K, object]) -> Turns[list[_K]]:
+def _differing(old: Mapping[_K, object], new: Mapping[_K, object]) -> list[_K]:
     found: list[_K] = []
-    pace = Pace(COMPARED_AT_ONCE)
     for key, value in new.items():
         was = old.get(key)
         if was is not value and was != value:
             found.append(key)
-        if pace.due():
-            yield
     for key in old:
         if key not in new:
             found.append(key)
-        if pace.due():
-            yield
     return found
 
 

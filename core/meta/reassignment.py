@@ -16,7 +16,6 @@ from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage, changed
 from pk.core.meta.partitions import Nodes, Rules, change
-from pk.core.turns import Pace, Turns, cleared
 from pk.core.values import Uuid
 from pk.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -60,7 +59,7 @@ def check_replicas(image: MetadataImage, nodes: Sequence[int]) -> None:
 
 def alter_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, config: BrokerConfig
-) -> Turns[Decision[Event]]:
+) -> Decision[Event]:
     """Decide an AlterPartitionReassignments request; the reply is its response.
 
     Each partition by itself: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT (see
@@ -76,15 +75,10 @@ def alter_reassignments(
         error_message=None, allow_replication_factor_change=factor_may_change
     )
     done: dict[tuple[Uuid, int], PartitionImage] = {}
-    pace = Pace()
     for asked in request.topics:
-        if pace.due():
-            yield
         answer = ReassignableTopicResponse(name=asked.name)
         response.responses.append(answer)
         for one in asked.partitions:
-            if pace.due():
-                yield
             result = ReassignablePartitionResponse(
                 partition_index=one.partition_index, error_message=None
             )
@@ -104,7 +98,6 @@ def alter_reassignments(
             if event is not None:
                 done[key] = changed(partition, event)
                 decision.records.append(event)
-    yield from cleared(done)
     return decision
 
 
@@ -173,7 +166,7 @@ def _cancel(rules: Rules, topic: TopicImage, partition: PartitionImage) -> Parti
 
 def list_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
-) -> Turns[ListPartitionReassignmentsResponse]:
+) -> ListPartitionReassignmentsResponse:
     """Answer a ListPartitionReassignments request: the partitions asked for (null: all) that are
     being reassigned. What does not exist is not being reassigned."""
     response = ListPartitionReassignmentsResponse(error_message=None)
@@ -182,14 +175,9 @@ def list_reassignments(
         if request.topics is None
         else ((t.name, t.partition_indexes) for t in request.topics)
     )
-    pace = Pace()
     for name, numbers in asked:
-        if pace.due():
-            yield
         ongoing: list[OngoingPartitionReassignment] = []
         for number in numbers:
-            if pace.due():
-                yield
             p = image.partition(name, number)
             if p is not None and p.reassigning:
                 ongoing.append(

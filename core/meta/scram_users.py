@@ -23,7 +23,6 @@ from pk.core.meta.events import (
     StrangersSecretMade,
 )
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import Pace, Turns, cleared, once
 from pk.core.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -55,22 +54,17 @@ _MISSING: Final[Refusal] = (
 
 def describe(
     image: MetadataImage, request: DescribeUserScramCredentialsRequest
-) -> Turns[DescribeUserScramCredentialsResponse]:
+) -> DescribeUserScramCredentialsResponse:
     """The mechanisms and iterations of the users asked for, or of all."""
     infos: dict[str, list[CredentialInfo]] = {}
-    pace = Pace()
     for user, mechanism in sorted(image.scram):
         info = CredentialInfo(
             mechanism=mechanism, iterations=image.scram[user, mechanism].iterations
         )
         infos.setdefault(user, []).append(info)
-        if pace.due():
-            yield
     asked: dict[str, int] = {}
     for user in request.users or ():
         asked[user.name] = asked.get(user.name, 0) + 1
-        if pace.due():
-            yield
     asked = asked or dict.fromkeys(infos, 1)
     results: list[DescribeUserScramCredentialsResult] = []
     for user, count in asked.items():
@@ -89,8 +83,6 @@ def describe(
         else:
             result.credential_infos = infos[user]
         results.append(result)
-        if pace.due():
-            yield
     return DescribeUserScramCredentialsResponse(results=results)
 
 
@@ -100,30 +92,22 @@ UPSERTED_AS_ELEMENTS: Final = 8
 
 def alter(
     image: MetadataImage, request: AlterUserScramCredentialsRequest, secret: bytes
-) -> Turns[Decision[Event]]:
+) -> Decision[Event]:
     """Remove and set credentials; each user by itself, all of a user's or none. `secret` is random:
     the first change of a cluster makes it its strangers' secret."""
-    refused = yield from _refusals(image, request)
+    refused = _refusals(image, request)
     decision: Decision[Event] = Decision()
-    pace = Pace()
     for deletion in request.deletions:
         if deletion.name not in refused:
             decision.records.append(ScramCredentialRemoved(deletion.name, deletion.mechanism))
-        if pace.due():
-            yield
     for upsertion in request.upsertions:
         if upsertion.name not in refused:
             decision.records.append(_changed(upsertion))
-        if pace.due(UPSERTED_AS_ELEMENTS):
-            yield
     if decision.records and not image.strangers_secret:
         decision.records.insert(0, StrangersSecretMade(secret))
     response = decision.reply = AlterUserScramCredentialsResponse()
-    for user in once(one.name for one in chain(request.deletions, request.upsertions)):
+    for user in dict.fromkeys(one.name for one in chain(request.deletions, request.upsertions)):
         response.results.append(_result(user, refused.get(user)))
-        if pace.due():
-            yield
-    yield from cleared(refused)
     return decision
 
 
@@ -151,14 +135,11 @@ def _result(user: str, refusal: Refusal | None) -> AlterUserScramCredentialsResu
 
 def _refusals(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
-) -> Turns[dict[str, Refusal]]:
+) -> dict[str, Refusal]:
     """The users whose changes are refused, each with the first reason."""
     refused: dict[str, Refusal] = {}
     seen: set[str] = set()
-    pace = Pace()
     for one in chain(request.deletions, request.upsertions):
-        if pace.due():
-            yield
         if one.name in refused:
             continue
         refusal = _TWICE if one.name in seen else _refused_name(one.name, one.mechanism)
@@ -170,7 +151,6 @@ def _refusals(
         seen.add(one.name)
         if refusal is not None:
             refused[one.name] = refusal
-    yield from cleared(seen)
     return refused
 
 

@@ -4,6 +4,7 @@ answer.
 A request names many topics, each is decided by itself, and each has its own error in the answer.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 
@@ -24,7 +25,6 @@ from pk.core.meta.placement import Chance, place
 from pk.core.meta.reassignment import check_replicas, target
 from pk.core.meta.topic_names import UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, check_name
 from pk.core.quota.mutations import Mutations
-from pk.core.turns import Pace, Turns, cleared, counted, emptied
 from pk.core.values import METADATA_TOPIC, ZERO_UUID, Uuid, uuid_text
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -99,17 +99,15 @@ def create_topics(
     config: BrokerConfig,
     random: Chance,
     mutations: Mutations | None = None,
-) -> Turns[Decision[Event]]:
+) -> Decision[Event]:
     """Decide a CreateTopics request; the reply is its response, complete as version 7 wants it."""
     decision: Decision[Event] = Decision()
     if mutations is not None:
         mutations.begin()
-    names = yield from counted(topic.name for topic in request.topics)
+    names = Counter(topic.name for topic in request.topics)
     results: list[CreatableTopicResult] = []
-    whole, pace = _Request(image, config, random), Pace()
+    whole = _Request(image, config, random)
     for topic in request.topics:
-        if pace.due(1 + len(topic.configs) + len(topic.assignments)):
-            yield
         if names[topic.name] > 1:
             names[topic.name] = -1
             results.append(
@@ -128,13 +126,10 @@ def create_topics(
                 results.append(_refused(topic.name, e))
                 continue
             whole.budget -= count
-            if pace.due(count * CREATED_AS_ELEMENTS):
-                yield
             if not request.validate_only:
                 decision.records += events
             results.append(_created(whole, topic, events, request.validate_only))
     decision.reply = CreateTopicsResponse(topics=results)
-    yield from cleared(names)
     return decision
 
 
@@ -291,22 +286,17 @@ def delete_topics(
     request: DeleteTopicsRequest,
     config: BrokerConfig,
     mutations: Mutations | None = None,
-) -> Turns[Decision[Event]]:
+) -> Decision[Event]:
     """Decide a DeleteTopics request, by names (up to version 5) or by names or ids (6)."""
     decision: Decision[Event] = Decision()
     if mutations is not None:
         mutations.begin()
-    pace = Pace()
     asked = request.topics.copy()
     for name in request.topic_names:
         asked.append(DeleteTopicState(name=name))
-        if pace.due():
-            yield
-    seen = yield from counted(_identity(state, _resolve(image, state)) for state in asked)
+    seen = Counter(_identity(state, _resolve(image, state)) for state in asked)
     results: list[DeletableTopicResult] = []
     for state in asked:
-        if pace.due():
-            yield
         topic = _resolve(image, state)
         key = _identity(state, topic)
         count, seen[key] = seen[key], -1
@@ -326,8 +316,6 @@ def delete_topics(
         result.name, result.topic_id = topic.name, topic.topic_id
         decision.records.append(TopicDeleted(topic.topic_id))
     decision.reply = DeleteTopicsResponse(responses=results)
-    yield from cleared(seen)
-    yield from emptied(asked)
     return decision
 
 
@@ -365,17 +353,15 @@ def create_partitions(
     request: CreatePartitionsRequest,
     random: Chance,
     mutations: Mutations | None = None,
-) -> Turns[Decision[Event]]:
+) -> Decision[Event]:
     """Decide a CreatePartitions request."""
     decision: Decision[Event] = Decision()
     if mutations is not None:
         mutations.begin()
-    names = yield from counted(topic.name for topic in request.topics)
+    names = Counter(topic.name for topic in request.topics)
     results: list[CreatePartitionsTopicResult] = []
-    budget, pace = PARTITIONS_PER_REQUEST_MAX, Pace()
+    budget = PARTITIONS_PER_REQUEST_MAX
     for topic in request.topics:
-        if pace.due():
-            yield
         count, names[topic.name] = names[topic.name], -1
         if count < 0:
             continue
@@ -399,12 +385,9 @@ def create_partitions(
             result.error_code, result.error_message = e.code, e.message
             continue
         budget -= len(events)
-        if pace.due(len(events) * CREATED_AS_ELEMENTS):
-            yield
         if not request.validate_only:
             decision.records += events
     decision.reply = CreatePartitionsResponse(results=results)
-    yield from cleared(names)
     return decision
 
 

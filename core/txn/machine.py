@@ -25,7 +25,6 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.features import TRANSACTION_VERSION
 from pk.core.meta.image import Changes, MetadataImage
-from pk.core.turns import Pace, Turns
 from pk.core.txn.records import Record, decode_record, encode_record
 from pk.core.txn.transaction import (
     EPOCH_MAX,
@@ -51,13 +50,13 @@ EPOCH_BUMPING_END_SINCE: Final = 5
 TIME_OUTS: Final = "time-outs"
 EXPIRATION: Final = "expiration"
 
-EXPIRED_AT_ONCE: Final = 1000
+EXPIRED_RECORDS_MAX: Final = 1000
 """Tombstones of one round of expiry."""
 EXPIRY_PAUSE_MS: Final = 100
 """Between two rounds of expiry, where one was not enough."""
 
-ABORTED_AT_ONCE: Final = 200
-ABORTED_PARTITIONS_AT_ONCE: Final = 5000
+ABORTED_MAX: Final = 200
+ABORTED_PARTITIONS_MAX: Final = 5000
 """Transactions that one round of time-outs aborts, and their partitions: they are one batch."""
 TIME_OUT_PAUSE_MS: Final = 10
 
@@ -440,13 +439,12 @@ class TransactionMachine:
         longer_than_ms: int,
         matches: Callable[[str], bool] | None,
         now_ms: int,
-    ) -> Turns[Decision[Record]]:
+    ) -> Decision[Record]:
         """ListTransactions 0–2: those in one of the states, of one of the producers, open for more
         than `longer_than_ms` (negative: however long), whose id `matches`. An empty filter lets all
         through; a state that does not exist lets none through."""
         states = {STATES[name] for name in state_names if name in STATES}
         listed: list[ListedTransaction] = []
-        pace = Pace()
         for txn in self.transactions.values():
             if (
                 (not producer_ids or txn.producer_id in producer_ids)
@@ -461,8 +459,6 @@ class TransactionMachine:
                         transaction_state=txn.state.kafka_name,
                     )
                 )
-            if pace.due():
-                yield
         return Decision(reply=listed)
 
     # --- time ---
@@ -497,7 +493,7 @@ class TransactionMachine:
                 continue
             partitions += len(txn.partitions)
             if decision.records and (
-                len(decision.records) >= ABORTED_AT_ONCE or partitions > ABORTED_PARTITIONS_AT_ONCE
+                len(decision.records) >= ABORTED_MAX or partitions > ABORTED_PARTITIONS_MAX
             ):
                 pause_ms = TIME_OUT_PAUSE_MS
                 break
@@ -513,7 +509,7 @@ class TransactionMachine:
         for txn in self.transactions.values():
             if not txn.state.is_idle or now_ms - txn.updated_ms < self.settings.id_expiration_ms:
                 continue
-            if len(decision.records) >= EXPIRED_AT_ONCE:
+            if len(decision.records) >= EXPIRED_RECORDS_MAX:
                 pause_ms = EXPIRY_PAUSE_MS
                 break
             decision.records.append(Record(txn.transactional_id, None))

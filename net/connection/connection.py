@@ -22,11 +22,11 @@ from msgspec.structs import replace
 from pk.core.api.records.delayed_fetch import DelayedFetch
 from pk.core.api.records.produce_fast_path.answers import DelayedProduce, FailedProduce
 from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
-from pk.core.api.registry import NO_RESPONSE, Api, Holding
+from pk.core.api.registry import NO_RESPONSE, Api
 from pk.core.auth.oauthbearer import KeysNeeded
 from pk.core.auth.sasl_server import Refused
 from pk.core.broker.broker import Broker
-from pk.core.broker.loop_time import let_others_run
+from pk.core.broker.loop_time import begin_to_run, let_others_run
 from pk.core.broker.replication.fetch_sessions import RepeatedFetch
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ProtocolError, TooManyElements
@@ -500,8 +500,6 @@ class Connection:
         if isinstance(result, DelayedFetch) and bill is None:
             self._delay(api, head, request, result)
             return None
-        if isinstance(result, Holding):
-            return self._hold(api, head, request, cast(Holding[Any], result).work, bill)
         if isawaitable(result):
             if api.parks:
                 self._park(api, head, request, result, bill)
@@ -591,6 +589,7 @@ class Connection:
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
         received_at = self._received_at
+        begin_to_run()
         result = await self._outcome(api, head, request, work, bill)
         del work
         self.last_active = trio.current_time()
@@ -630,6 +629,7 @@ class Connection:
         received_at: float,
     ) -> None:
         """A parked request's task."""
+        begin_to_run()
         result = await self._outcome(api, head, request, work, bill)
         del work
         if bill is not None:

@@ -13,7 +13,6 @@ from nodes import decide
 
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.index import CONTROLLER_APIS
-from pk.core.api.registry import Holding
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -31,8 +30,6 @@ class Admin:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.waited = False
-        """Whether the last handler had to wait."""
 
     async def ask(
         self,
@@ -50,9 +47,8 @@ class Admin:
         context = Context(self.broker, api.key, version, client_id="c", listener=listener)
         try:
             answer: Any = api.handle(context, received)
-            self.waited = isawaitable(answer) or isinstance(answer, Holding)
-            while isawaitable(answer) or isinstance(answer, Holding):
-                answer = await (answer.work if isinstance(answer, Holding) else answer)
+            while isawaitable(answer):
+                answer = await answer
         except KafkaError as e:
             answer = api.error_response(received, e, version)
         return decode_whole(type(answer), encode(answer, version), version)

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from inspect import isawaitable
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import trio
 from api.authorization_cases import (
@@ -24,7 +24,7 @@ from api.authorization_cases import (
 from nodes import running_node
 
 from pk.core.api.index import APIS
-from pk.core.api.registry import Api, Holding
+from pk.core.api.registry import Api
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.requests.context import Context
 from pk.core.config.views import STANDARD_AUTHORIZER
@@ -221,9 +221,8 @@ async def answer_of(api: Api, context: Context, request: Any) -> Any:
     version, response_class = context.api_version, MESSAGES[api.key].response
     try:
         answer: Any = api.handle(context, request)
-        while isawaitable(answer) or isinstance(answer, Holding):
-            work = cast(Holding[Any], answer).work if isinstance(answer, Holding) else answer
-            answer = await cast(Any, work)
+        while isawaitable(answer):
+            answer = await answer
     except KafkaError as e:
         answer = api.error_response(request, e, version)
     frame = join(frame_response(answer, api.key, version, 1))[4:]

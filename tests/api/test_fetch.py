@@ -9,8 +9,8 @@ from api.fetching import NOW_MS, batch, fetch, offsets, only, produce
 from log.support import append, end_transaction, make_batch
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
-from pk.core.api import long_requests
-from pk.core.api.records.fetch_request import LOOKED_AT_ONCE
+from pk.core.api.records import fetch_request
+from pk.core.api.records.fetch_request import INLINE_PARTITIONS
 from pk.core.broker.replication.partition import READ_COMMITTED
 from pk.core.errors import ErrorCode
 from pk.core.record.compress import Codec
@@ -374,11 +374,11 @@ async def test_records_of_a_compacted_or_an_internal_topic_are_not_deleted() -> 
         assert await delete(OFFSETS_TOPIC) == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-@pytest.mark.parametrize("count", [LOOKED_AT_ONCE - 1, LOOKED_AT_ONCE, LOOKED_AT_ONCE + 1])
-def test_what_comes_while_a_look_pauses_is_found(
+@pytest.mark.parametrize("count", [INLINE_PARTITIONS - 1, INLINE_PARTITIONS, INLINE_PARTITIONS + 1])
+def test_what_comes_while_a_look_lets_others_run_is_found(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look at many partitions pauses; a record that comes then lies behind it."""
+    """A look at many partitions lets others run; a record that comes then lies behind it."""
 
     @trio_test
     async def run() -> None:
@@ -393,11 +393,11 @@ def test_what_comes_while_a_look_pauses_is_found(
                     paused = True
                     await produce(writer, batch(b"1"))
 
-            monkeypatch.setattr(long_requests, "pause", produce_meanwhile)
+            monkeypatch.setattr(fetch_request, "let_others_run", produce_meanwhile)
             wanted = [(partition, partition == count - 1) for partition in range(count)]
             await reader.send(fetch(*wanted, max_wait_ms=60_000), 11)
             await trio.testing.wait_all_tasks_blocked(0.05)
-            await produce_meanwhile()  # where the look did not pause
+            await produce_meanwhile()  # if the look did not let others run
             with trio.fail_after(30):
                 response = await reader.receive(1, 11)
             found = [

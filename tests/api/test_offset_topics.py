@@ -3,15 +3,12 @@ are those of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from group.brokers import running, simulated
 
-from pk.core.api.groups.offset_topics import merged
 from pk.core.errors import ErrorCode
-from pk.core.turns import FREED_AT_ONCE
 from pk.core.wire.messages import offset_commit as commits
 from pk.core.wire.messages import offset_delete as removals
 from pk.core.wire.messages import txn_offset_commit as transactions
@@ -122,31 +119,3 @@ def test_both_answers_become_one(ask: Any, error: ErrorCode) -> None:
             ] == [("nope", [(0, MISSING)]), ("t", [(9, MISSING), (0, error), (0, error)])]
 
     main()
-
-
-@dataclass(frozen=True)
-class Key:
-    """A topic's key that counts those that are freed."""
-
-    name: str
-    freed: ClassVar[int] = 0
-
-    def __del__(self) -> None:
-        type(self).freed += 1
-
-
-def test_the_keys_by_which_answers_are_merged_are_freed_in_turns() -> None:
-    count = 3 * FREED_AT_ONCE
-    answers = [commits.OffsetCommitResponseTopic(name=f"t{n}") for n in range(count)]
-    Key.freed = before = most = 0
-    work = merged(answers, [], lambda topic: Key(topic.name))
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            topics = done.value
-            break
-        finally:
-            most, before = max(most, Key.freed - before), Key.freed
-    assert [topic.name for topic in topics] == [f"t{n}" for n in range(count)]
-    assert (Key.freed, most) == (count, FREED_AT_ONCE)

@@ -7,7 +7,7 @@ import trio.testing
 
 from pk.core.broker.purgatory import (
     SPARE_DEADLINES,
-    TRIED_A_TURN,
+    TRIED_A_ROUND,
     TRIED_AT_ONCE,
     DelayedOperation,
     Held,
@@ -235,10 +235,10 @@ def test_what_is_touched_within_comes_before_what_waits_to_be_tried() -> None:
 def test_time_runs_out_also_while_others_are_touched_without_end() -> None:
     async def test(purgatory: Purgatory) -> None:
         began = trio.current_time()
-        for _ in range(3 * TRIED_A_TURN):
+        for _ in range(3 * TRIED_A_ROUND):
             purgatory.delay(Noted(purgatory, ["busy"], FAR_S, lambda: False))
         touched = Noted(purgatory, ["busy"], began + 5, lambda: False)
-        idle = [Noted(purgatory, ["idle"], began + 5) for _ in range(TRIED_A_TURN)]
+        idle = [Noted(purgatory, ["idle"], began + 5) for _ in range(TRIED_A_ROUND)]
         for each in (touched, *idle):
             purgatory.delay(each)
         clock = trio.lowlevel.current_clock()

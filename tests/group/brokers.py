@@ -24,6 +24,7 @@ from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import Client, ControllerLink
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.static_locator import StaticLocator
+from pk.core.broker.loop_time import begin_to_run
 from pk.core.broker.offload import inline
 from pk.core.broker.peers import Channel, PeerLost
 from pk.core.broker.requests.context import Context
@@ -79,7 +80,7 @@ class TestBroker:
         context = Context(self.broker, key, version, client_id=client_id, client_host="/127.0.0.1")
         try:
             answer: Any = api.handle(context, received)
-            if isawaitable(answer):
+            while isawaitable(answer):
                 answer = await answer
         except KafkaError as e:
             answer = api.error_response(received, e, version)
@@ -92,10 +93,14 @@ class TestBroker:
             self.broker, api.key, version or api.versions[1], client_host="/127.0.0.1"
         )
         answer = api.handle(context, request)
-        if isawaitable(answer):
-            assert isinstance(answer, Coroutine)
-            answer.close()
-            raise AssertionError("the handler waits")
+        begin_to_run()
+        while isinstance(answer, Coroutine):
+            try:
+                answer.send(None)
+            except StopIteration as done:
+                answer = done.value
+            else:
+                raise AssertionError("the handler waits")
         return answer
 
     async def create_topics(self, *names: str) -> None:

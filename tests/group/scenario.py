@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from itertools import count
 from typing import Any
 
@@ -13,7 +13,6 @@ from pk.core.group.records import Record
 from pk.core.group.settings import Client, GroupSettings
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage, TopicImage
-from pk.core.turns import Turns, at_once
 from pk.core.wire.codec import encode
 from pk.core.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
@@ -40,11 +39,6 @@ NOTHING = "waits"
 def subscription(*topics: str) -> bytes:
     """A consumer's metadata, as its client writes it."""
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
-
-
-def made(decided: Decision[Record] | Turns[Decision[Record]]) -> Decision[Record]:
-    """A decision that may be made in turns."""
-    return at_once(decided) if isinstance(decided, Generator) else decided
 
 
 def classic_of(machine: GroupMachine, group_id: str = "g") -> Group:
@@ -85,9 +79,8 @@ class Scenario:
 
     # What the runtime does
 
-    def take(self, decided: Decision[Record] | Turns[Decision[Record]]) -> Any:
+    def take(self, decision: Decision[Record]) -> Any:
         """Append, replay, set timers, answer, as the runtime would. Returns the reply."""
-        decision = made(decided)
         refusal = self.refuse if decision.records else None
         for record in decision.records if refusal is None else ():
             encoded = self.machine.encode(record)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from group.scenario import START_MS, Scenario, classic_of, made, subscription
+from group.scenario import START_MS, Scenario, classic_of, subscription
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import normalized
 from pk.core.group.records import Record, decode_record, offset_commit
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings
-from pk.core.turns import at_once
 from pk.core.wire.messages.list_groups import ListedGroup
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -87,9 +86,7 @@ def delete_groups(s: Scenario, *groups: str) -> dict[str, int]:
 
 
 def listed(s: Scenario, states: list[str], types: list[str]) -> list[ListedGroup]:
-    return s.take(
-        s.machine.list_groups(at_once(normalized(states)), at_once(normalized(types)), s.now_ms)
-    )
+    return s.take(s.machine.list_groups(normalized(states), normalized(types), s.now_ms))
 
 
 class TestCommit:
@@ -212,7 +209,7 @@ class TestFetch:
                 )
             ],
         )
-        records = made(s.machine.commit(request, 1, s.now_ms)).records
+        records = s.machine.commit(request, 1, s.now_ms).records
         values = [record.value for record in records if isinstance(record.value, OffsetCommitValue)]
         assert [value.commit_timestamp for value in values] == [77, s.now_ms]
 
@@ -350,16 +347,16 @@ class TestExpiry:
         s.commit({("u", 0): 1})
         s.stable(1)
         later_ms = s.now_ms + RETENTION_MS
-        assert len(made(s.machine.fire(("expiration",), later_ms)).records) == 1
+        assert len(s.machine.fire(("expiration",), later_ms).records) == 1
         s.join_new()
         assert s.state == "PreparingRebalance"
-        assert made(s.machine.fire(("expiration",), later_ms)).records == []
+        assert s.machine.fire(("expiration",), later_ms).records == []
 
     def test_unknown_subscriptions_keep_everything(self, s: Scenario) -> None:
         s.stable(1, protocols=[("range", b"\0")])
         assert classic_of(s.machine).subscribed_topics is None
         s.commit({("u", 0): 1}, member_id="c-id1", generation=1)
-        assert made(s.machine.fire(("expiration",), s.now_ms + RETENTION_MS)).records == []
+        assert s.machine.fire(("expiration",), s.now_ms + RETENTION_MS).records == []
 
     def test_an_offset_with_a_time_of_its_own(self, s: Scenario) -> None:
         s.commit({("t", 0): 1}, retention_ms=2 * HOUR_MS, version=4)

@@ -14,7 +14,6 @@ from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.producers import Producers, ProducerState
 from pk.core.record.batch import read_header
-from pk.core.turns import at_once
 
 
 def sent(known: Producers, producer_id: int, offset: int, *, transactional: bool = False) -> None:
@@ -58,7 +57,7 @@ def test_what_changes_while_a_thread_reads_is_written_as_it_was(
             offset, (producer_id, transactional) = left.pop()
             sent(known, producer_id, offset, transactional=transactional)
             if transactional:
-                at_once(known.expire(NOW + 1, 0))
+                known.expire(NOW + 1, 0)
             running[0] = False
         return entry_of(state)
 

@@ -10,7 +10,6 @@ from pk.core.log.log import Appended, Log
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.producers import CorruptSnapshot, Producers
 from pk.core.record.batch import read_header
-from pk.core.turns import AT_ONCE, at_once
 
 TOP = (1 << 31) - 1
 STALE, OUT_OF_ORDER = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -115,24 +114,10 @@ def test_an_idle_producer_is_forgotten_but_not_one_in_a_transaction() -> None:
         log, make_batch(producer_id=8, producer_epoch=0, sequence=0, transactional=True), now_ms=NOW
     )
     day = log.config.producer_id_expiration_ms
-    assert at_once(log.expire_producers(NOW + day - 1)) == 0
-    assert at_once(log.expire_producers(NOW + day)) == 1
+    assert log.expire_producers(NOW + day - 1) == 0
+    assert log.expire_producers(NOW + day) == 1
     assert [p.producer_id for p in log.producers.active()] == [8]
     send(log, 4711)
-
-
-def test_producers_are_forgotten_in_turns_and_one_that_sends_meanwhile_is_not() -> None:
-    log = open_log()
-    for producer_id in range(3 * AT_ONCE):
-        append(log, make_batch(producer_id=producer_id, producer_epoch=0, sequence=0), now_ms=NOW)
-    late = NOW + log.config.producer_id_expiration_ms
-    work = log.expire_producers(late)
-    next(work)
-    assert len(log.producers) == 2 * AT_ONCE, "a third in a turn"
-    last = 3 * AT_ONCE - 1
-    append(log, make_batch(producer_id=last, producer_epoch=0, sequence=1), now_ms=late)
-    assert at_once(work) == 3 * AT_ONCE - 1
-    assert [p.producer_id for p in log.producers.active()] == [last]
 
 
 def test_producers_without_readers_are_not_read_to_be_forgotten() -> None:
@@ -145,7 +130,7 @@ def test_producers_without_readers_are_not_read_to_be_forgotten() -> None:
     disk.open(f"{log.directory}/{1:020d}.snapshot").pwrite(b"\7", 20)
     disk.open(log.segments[0].file.path).pwrite(b"\7", 16)
     log = open_log(disk, clean=True, recovery_point=1)
-    assert at_once(log.expire_producers(NOW)) == 0
+    assert log.expire_producers(NOW) == 0
 
 
 def test_what_describe_producers_tells() -> None:

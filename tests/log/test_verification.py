@@ -9,7 +9,6 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.producers import Producers
 from pk.core.record.batch import BatchHeader, read_header, records
 from pk.core.record.build import build_batch, end_transaction_batch
-from pk.core.turns import at_once
 
 PRODUCER = 7
 DAY_MS = 86_400_000
@@ -107,7 +106,7 @@ def test_it_is_good_for_one_beginning(gone: str) -> None:
         producers.update(batch(0), 0, 0, 0)
         end(producers)
     else:
-        at_once(producers.expire(DAY_MS, DAY_MS))
+        producers.expire(DAY_MS, DAY_MS)
     assert code(producers, batch(1), verification) == ErrorCode.INVALID_TXN_STATE
 
 

@@ -9,16 +9,15 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.acls import CHANGES_MAX, create_acls, delete_acls
 from pk.core.meta.events import AclCreated, AclDeleted
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import at_once
 
 GOOD = AclBinding(2, "t", 3, "User:a", "*", 3, 3)
 
 
 def test_a_rule_that_exists_is_created_without_an_event() -> None:
-    first = at_once(create_acls(MetadataImage(), [GOOD, GOOD]))
+    first = create_acls(MetadataImage(), [GOOD, GOOD])
     assert first.records == [AclCreated(*GOOD)] and first.reply == [None, None]
     image = MetadataImage().apply(first.records)
-    again = at_once(create_acls(image, [GOOD]))
+    again = create_acls(image, [GOOD])
     assert again.records == [] and again.reply == [None]
 
 
@@ -40,7 +39,7 @@ def test_a_rule_that_exists_is_created_without_an_event() -> None:
 def test_a_rule_that_makes_no_sense_is_refused_and_the_others_are_created(
     change: dict[str, object], said: str
 ) -> None:
-    decision = at_once(create_acls(MetadataImage(), [GOOD._replace(**change), GOOD]))  # type: ignore[arg-type]
+    decision = create_acls(MetadataImage(), [GOOD._replace(**change), GOOD])  # type: ignore[arg-type]
     error, fine = decision.reply
     assert fine is None and decision.records == [AclCreated(*GOOD)]
     assert error.code == ErrorCode.INVALID_REQUEST and error.message.startswith(said)
@@ -65,7 +64,7 @@ def test_filters_delete_what_they_select_once() -> None:
 def test_a_request_changes_no_more_than_apaches_limit() -> None:
     rules = [GOOD._replace(resource_name=str(i)) for i in range(CHANGES_MAX + 1)]
     with pytest.raises(KafkaError) as refused:
-        at_once(create_acls(MetadataImage(), rules))
+        create_acls(MetadataImage(), rules)
     assert refused.value.code == ErrorCode.POLICY_VIOLATION
     image = MetadataImage().apply(AclCreated(*rule) for rule in rules)
     with pytest.raises(KafkaError) as refused:

@@ -41,7 +41,6 @@ from pk.core.meta.events import (
 )
 from pk.core.meta.image import MetadataImage, PartitionImage
 from pk.core.meta.unclean_recovery import Report
-from pk.core.turns import at_once
 from pk.core.values import TopicIdPartition
 from pk.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -434,7 +433,7 @@ class AnyHistory(RuleBasedStateMachine):
             else [TopicPartitions(topic=name, partitions=[tp[1]])],
         )
         self.commit(
-            at_once(elections.elect_leaders(self.image, request, CONFIG, self.reports)),
+            elections.elect_leaders(self.image, request, CONFIG, self.reports),
             may_be_unclean=unclean,
         )
 
@@ -461,7 +460,7 @@ class AnyHistory(RuleBasedStateMachine):
                 )
             ]
         )
-        self.commit(at_once(reassignment.alter_reassignments(self.image, request, CONFIG)))
+        self.commit(reassignment.alter_reassignments(self.image, request, CONFIG))
 
     @rule(
         name=st.sampled_from(["three", "two", "five", ""]), value=st.sampled_from(["1", "2", "3"])
@@ -484,7 +483,7 @@ class AnyHistory(RuleBasedStateMachine):
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name="two", count=count, assignments=None)]
         )
-        self.commit(at_once(topics.create_partitions(self.image, request, Random(seed))))
+        self.commit(topics.create_partitions(self.image, request, Random(seed)))
 
     # --- what must hold ---
 

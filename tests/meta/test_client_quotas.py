@@ -16,7 +16,6 @@ from pk.core.meta import client_quotas, snapshot
 from pk.core.meta.events import ClientQuotaChanged
 from pk.core.meta.image import MetadataImage
 from pk.core.quota.entity import CLIENT_ID, IP, USER, entity_of
-from pk.core.turns import at_once
 from pk.core.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -313,21 +312,21 @@ def test_filters_select_as_kip_546_says(asking: Asking) -> None:
 def test_quotas_are_in_the_snapshot_and_a_quota_without_keys_is_none() -> None:
     image = MetadataImage()
     one, two = entry({USER: "a", CLIENT_ID: None}, RATE), entry({IP: "1.2.3.4"})
-    image = image.apply(at_once(client_quotas.alter(image, altering(one, two))).records)
+    image = image.apply(client_quotas.alter(image, altering(one, two)).records)
     entity = entity_of({CLIENT_ID: None, USER: "a"})
     assert image.quotas == {entity: {"producer_byte_rate": 1000.0}}
     assert snapshot.load(snapshot.dump(image)) == image
-    assert at_once(client_quotas.alter(image, altering(one))).records == [], "it is so already"
-    gone = at_once(
-        client_quotas.alter(image, altering(entry({USER: "a", CLIENT_ID: None}, (RATE[0], None))))
+    assert client_quotas.alter(image, altering(one)).records == [], "it is so already"
+    gone = client_quotas.alter(
+        image, altering(entry({USER: "a", CLIENT_ID: None}, (RATE[0], None)))
     )
     assert gone.records == [ClientQuotaChanged(entity, RATE[0], None)]
     assert image.apply(gone.records).quotas == {}
 
 
 def test_a_request_that_would_only_be_checked_changes_nothing() -> None:
-    decision = at_once(
-        client_quotas.alter(MetadataImage(), altering(entry({USER: "a"}, RATE), validate_only=True))
+    decision = client_quotas.alter(
+        MetadataImage(), altering(entry({USER: "a"}, RATE), validate_only=True)
     )
     assert decision.records == []
 
@@ -335,14 +334,5 @@ def test_a_request_that_would_only_be_checked_changes_nothing() -> None:
 def test_too_many_changes_are_refused() -> None:
     entries = [entry({USER: f"u{n}"}, RATE) for n in range(client_quotas.CHANGES_MAX + 1)]
     with pytest.raises(KafkaError) as refusal:
-        at_once(client_quotas.alter(MetadataImage(), altering(*entries)))
+        client_quotas.alter(MetadataImage(), altering(*entries))
     assert refusal.value.code == ErrorCode.POLICY_VIOLATION
-
-
-def test_many_quotas_are_described_in_turns() -> None:
-    image = MetadataImage().apply(
-        ClientQuotaChanged(entity_of({USER: f"u{n}"}), RATE[0], 1.0) for n in range(1000)
-    )
-    work = client_quotas.describe(image, describing())
-    next(work)
-    assert len(described(at_once(work))) == 1000

@@ -21,7 +21,6 @@ from meta.world import CONFIG, alter_isr, cluster, create, fence, first, topic
 
 from pk.core.meta import brokers, elections, features, reassignment
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import at_once
 from pk.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -191,7 +190,7 @@ def test_elections_are_answered_with_the_same_codes(asking: Asking) -> None:
             )
 
         theirs = asking.ask(request("elected" if name == "t" else "unknown"))
-        mine = at_once(elections.elect_leaders(image, request(name), CONFIG)).reply
+        mine = elections.elect_leaders(image, request(name), CONFIG).reply
         codes = [
             (answer.error_code, [p.error_code for t in results for p in t.partition_result])
             for answer in (theirs, mine)
@@ -260,7 +259,7 @@ def test_a_reassignment_to_a_broker_that_is_down_stays_under_way(
         alike(asking, "moving", image, 99 if replicas is None else len(replicas))
         topics = [ListPartitionReassignmentsTopics(name="moving", partition_indexes=[0])]
         theirs = asking.ask(ListPartitionReassignmentsRequest(topics=topics, timeout_ms=30_000))
-        mine = at_once(reassignment.list_reassignments(image, ListPartitionReassignmentsRequest()))
+        mine = reassignment.list_reassignments(image, ListPartitionReassignmentsRequest())
         assert listed(theirs) == listed(mine), replicas
 
     with down(apache, 5):

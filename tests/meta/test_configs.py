@@ -15,7 +15,6 @@ from pk.core.meta import configs, describe
 from pk.core.meta.describe import Source, Synonym
 from pk.core.meta.events import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import at_once
 from pk.core.wire.messages import alter_configs as legacy
 from pk.core.wire.messages import incremental_alter_configs as incremental
 
@@ -205,12 +204,10 @@ def test_a_key_that_promises_security_is_refused_by_both_requests() -> None:
         resource_name="1",
         configs=[legacy.AlterableConfig(name=name, value="hush")],
     )
-    decision = at_once(
-        configs.alter(
-            IMAGE,
-            legacy.AlterConfigsRequest(resources=[whole], validate_only=False),
-            BrokerConfig({}),
-        )
+    decision = configs.alter(
+        IMAGE,
+        legacy.AlterConfigsRequest(resources=[whole], validate_only=False),
+        BrokerConfig({}),
     )
     assert isinstance(decision.reply, legacy.AlterConfigsResponse)
     assert not decision.records
@@ -257,7 +254,7 @@ def test_a_resource_named_twice_is_refused_twice() -> None:
     )
     other = incremental.AlterConfigsResource(resource_type=GROUP, resource_name="g")
     request = incremental.IncrementalAlterConfigsRequest(resources=[one, other, one])
-    decision = at_once(configs.incremental_alter(IMAGE, request, BrokerConfig({})))
+    decision = configs.incremental_alter(IMAGE, request, BrokerConfig({}))
     codes = [r.error_code for r in decision.reply.responses]
     assert codes == [INVALID_REQUEST, 0, INVALID_REQUEST] and decision.records == []
 
@@ -272,7 +269,7 @@ def replace(image: MetadataImage, name: str, own: Mapping[str, str | None]) -> A
             )
         ]
     )
-    decision = at_once(configs.alter(image, request, BrokerConfig({})))
+    decision = configs.alter(image, request, BrokerConfig({}))
     return image.apply(decision.records), decision.reply.responses[0]
 
 

@@ -19,7 +19,6 @@ from pk.core.errors import ErrorCode
 from pk.core.meta import directories
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.partitions import LOST, MIGRATING
-from pk.core.turns import at_once
 from pk.core.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryData,
@@ -169,6 +168,6 @@ def test_directories_go_with_their_replicas() -> None:
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name="t", partitions=[one])]
     )
-    image = image.apply(at_once(alter_reassignments(image, request, CONFIG)).records)
+    image = image.apply(alter_reassignments(image, request, CONFIG).records)
     assert first(image).replicas == (3, 1)
     assert first(image).directories == (disk(3, "a"), disk(1, "a"))

@@ -21,7 +21,6 @@ from pk.core.meta import elections
 from pk.core.meta.events import PartitionChanged
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.partitions import Rules
-from pk.core.turns import at_once
 from pk.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -49,7 +48,7 @@ def elect(
         else [TopicPartitions(topic=name, partitions=numbers) for name, numbers in asked.items()]
     )
     request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted)
-    decision = at_once(elections.elect_leaders(image, request, CONFIG))
+    decision = elections.elect_leaders(image, request, CONFIG)
     return image.apply(decision.records), decision.reply
 
 

@@ -10,7 +10,6 @@ from meta.world import CONFIG, alter_isr, cluster, create, fence, first, topic
 from pk.core.errors import ErrorCode
 from pk.core.meta import reassignment
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import at_once
 from pk.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -50,7 +49,7 @@ def reassign(
         allow_replication_factor_change=factor_may_change,
         topics=[ReassignableTopic(name=name, partitions=[one])],
     )
-    decision = at_once(reassignment.alter_reassignments(image, request, CONFIG))
+    decision = reassignment.alter_reassignments(image, request, CONFIG)
     reply = decision.reply
     assert isinstance(reply, AlterPartitionReassignmentsResponse) and reply.error_code == 0
     return image.apply(decision.records), reply.responses[0].partitions[0].error_code
@@ -193,7 +192,7 @@ def test_a_request_may_name_a_partition_twice() -> None:
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name="t", partitions=both)]
     )
-    decision = at_once(reassignment.alter_reassignments(image, request, CONFIG))
+    decision = reassignment.alter_reassignments(image, request, CONFIG)
     codes = [p.error_code for p in decision.reply.responses[0].partitions]
     assert codes == [0, 0]
     assert state(image.apply(decision.records)) == ((1, 2, 3), (), (), (1, 2, 3), 1)
@@ -213,7 +212,7 @@ def test_what_is_under_way_is_listed() -> None:
             ]
         )
         request = ListPartitionReassignmentsRequest(topics=wanted)
-        answer = at_once(reassignment.list_reassignments(image, request))
+        answer = reassignment.list_reassignments(image, request)
         return [
             (t.name, p.partition_index, p.replicas, p.adding_replicas, p.removing_replicas)
             for t in answer.topics
@@ -240,5 +239,5 @@ def test_new_partitions_get_the_factor_of_the_target() -> None:
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name="t", count=2, assignments=None)]
     )
-    image = image.apply(at_once(create_partitions(image, request, Random(1))).records)
+    image = image.apply(create_partitions(image, request, Random(1)).records)
     assert len(image.topics["t"].partitions[1].replicas) == 2

@@ -15,7 +15,6 @@ from pk.core.errors import ErrorCode
 from pk.core.meta import scram_users, snapshot
 from pk.core.meta.events import Event, StrangersSecretMade
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import at_once
 from pk.core.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -160,7 +159,7 @@ def test_users_are_described_as_by_apache(kafka: Kafka) -> None:
 
 
 def decided(image: MetadataImage, request: AlterUserScramCredentialsRequest) -> list[Event]:
-    return at_once(scram_users.alter(image, request, b"chance")).records
+    return scram_users.alter(image, request, b"chance").records
 
 
 def test_the_metadata_holds_keys_and_no_password() -> None:
@@ -173,9 +172,7 @@ def test_the_metadata_holds_keys_and_no_password() -> None:
         4096,
     )
     assert image.strangers_secret == b"chance"
-    later = image.apply(
-        at_once(scram_users.alter(image, altering([("a", 1)], []), b"other")).records
-    )
+    later = image.apply(scram_users.alter(image, altering([("a", 1)], []), b"other").records)
     assert (dict(later.scram), later.strangers_secret) == ({}, b"chance"), "salts stay as they were"
     assert snapshot.load(snapshot.dump(image)) == image
 
@@ -193,9 +190,7 @@ def test_no_event_shows_what_is_secret() -> None:
 @pytest.mark.parametrize("count", [1, 1000])
 def test_every_user_is_answered_once(count: int) -> None:
     names = [f"u{n}" for n in range(count)]
-    decision = at_once(
-        scram_users.alter(
-            MetadataImage(), altering([(n, 1) for n in names], [(n, 1, 4096) for n in names]), b"x"
-        )
+    decision = scram_users.alter(
+        MetadataImage(), altering([(n, 1) for n in names], [(n, 1, 4096) for n in names]), b"x"
     )
     assert [result.user for result in decision.reply.results] == names

@@ -15,7 +15,6 @@ from pk.core.meta import topics
 from pk.core.meta.describe import Source
 from pk.core.meta.events import TOPIC
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import at_once
 from pk.core.values import ZERO_UUID, uuid_text
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -210,7 +209,7 @@ def delete(image: MetadataImage, *states: Any, config: BrokerConfig = CONFIG) ->
     request = DeleteTopicsRequest(
         topic_names=by_name, topics=[s for s in states if not isinstance(s, str)]
     )
-    decision = at_once(topics.delete_topics(image, request, config))
+    decision = topics.delete_topics(image, request, config)
     return image.apply(decision.records), decision.reply.responses
 
 
@@ -282,7 +281,7 @@ def grow(image: MetadataImage, *wanted: Any, validate_only: bool = False) -> Any
         ],
         validate_only=validate_only,
     )
-    decision = at_once(topics.create_partitions(image, request, Random(1)))
+    decision = topics.create_partitions(image, request, Random(1))
     return image.apply(decision.records), decision.reply.results
 
 

@@ -11,7 +11,6 @@ from pk.core.machine import Decision
 from pk.core.meta import brokers, configs, partitions, topics
 from pk.core.meta.events import BrokerRegistered, ClusterCreated, Endpoint, Event
 from pk.core.meta.image import MetadataImage, PartitionImage
-from pk.core.turns import at_once
 from pk.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -88,7 +87,7 @@ def create(
 ) -> tuple[MetadataImage, list[CreatableTopicResult]]:
     """The image after a CreateTopics request, and what was answered."""
     request = CreateTopicsRequest(topics=list(wanted), validate_only=validate_only)
-    decision = at_once(topics.create_topics(image, request, config, Random(seed)))
+    decision = topics.create_topics(image, request, config, Random(seed))
     return image.apply(decision.records), decision.reply.topics
 
 
@@ -114,7 +113,7 @@ def alter(
         ],
         validate_only=validate_only,
     )
-    decision: Decision[Event] = at_once(configs.incremental_alter(image, request, config))
+    decision: Decision[Event] = configs.incremental_alter(image, request, config)
     return image.apply(decision.records), decision.reply.responses[0]
 
 

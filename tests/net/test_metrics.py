@@ -21,7 +21,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from pk.core.broker.metric_samples import metrics_of
 from pk.core.broker.runtime import StartError
 from pk.core.config import BrokerConfig, ConfigError
-from pk.core.turns import at_once
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
 from pk.net.client.admin import open_admin
 from pk.net.client.results import ConfigChange, ConfigResource, ResourceType
@@ -180,7 +179,7 @@ def test_every_metric_has_its_help_and_kafka_s_name(broker: Broker) -> None:
 async def test_a_deleted_topic_is_forgotten() -> None:
     async with running_node() as node:
         node.broker.metrics.topic("gone").messages_in += 1
-        found = at_once(metrics_of(node.broker))
+        found = await metrics_of(node.broker)
         assert not [s for m in found for s in m.samples if s.labels.get("topic") == "gone"]
 
 

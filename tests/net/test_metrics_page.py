@@ -14,7 +14,6 @@ from pk.cli.main import main
 from pk.core.broker.metric_samples import metrics_of
 from pk.core.errors import ErrorCode
 from pk.core.metrics import Metric
-from pk.core.turns import at_once
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
 from pk.testing import Broker
 
@@ -40,7 +39,7 @@ def metrics() -> list[Metric]:
         async with running_node() as node, caller_of(node) as caller:
             node.broker.metrics.request(0).failed(ErrorCode.INVALID_REQUEST)
             await caller.call(ApiVersionsRequest(client_software_name="t"), 3)
-            found.extend(at_once(metrics_of(node.broker)))
+            found.extend(await metrics_of(node.broker))
 
     collect()
     return found

@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from inspect import isawaitable
 from itertools import pairwise
 from typing import Any
 
@@ -27,7 +28,6 @@ from stream_transport import feed
 from pk.core.api.index import APIS
 from pk.core.api.records import produce
 from pk.core.api.records.fetch_request import Fetch
-from pk.core.api.registry import Holding
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
@@ -712,8 +712,8 @@ async def test_many_small_batches_in_one_request_do_not_keep_the_loop() -> None:
         for one in partitions:
             one.records = memoryview(bytearray(data))
         held = produce.handle(context, request)
-        assert isinstance(held, Holding)
-        held_answer: Any = await held.work
+        assert isawaitable(held)
+        held_answer: Any = await held
         assert held_answer.responses[0].partition_responses[7].base_offset == 2000
 
 
@@ -734,8 +734,8 @@ def test_what_inflates_far_does_not_keep_the_loop(codec: Codec) -> None:
             [one] = request.topic_data[0].partition_data
             one.records = memoryview(bytearray(data))
             held = produce.handle(context, request)
-            assert isinstance(held, Holding)
-            await held.work
+            assert isawaitable(held)
+            await held
             one.records = data
             answer = await caller.call(request, 9)
             assert answer.responses[0].partition_responses[0].base_offset == 1

@@ -8,8 +8,7 @@ import pytest
 from txn.coordinator import START_MS, TIMEOUT_MS, A, B, Coordinator
 
 from pk.core.errors import ErrorCode
-from pk.core.turns import at_once
-from pk.core.txn.machine import EXPIRED_AT_ONCE, Marked, ProducerKey, TransactionSettings
+from pk.core.txn.machine import EXPIRED_RECORDS_MAX, Marked, ProducerKey, TransactionSettings
 from pk.core.txn.transaction import EPOCH_MAX, State
 from pk.core.values import TopicPartition
 
@@ -393,12 +392,12 @@ def test_ten_thousand_that_time_out_are_aborted_in_rounds() -> None:
 def test_unused_ids_are_forgotten() -> None:
     c = Coordinator(TransactionSettings(id_expiration_ms=10 * HOUR_MS))
     begun(c)
-    for n in range(2 * EXPIRED_AT_ONCE):
+    for n in range(2 * EXPIRED_RECORDS_MAX):
         c.init(f"idle{n}")
     c.end(ProducerKey(1000, 0))
     c.mark()
     c.after(9 * HOUR_MS)
-    assert len(c.machine.transactions) == 2 * EXPIRED_AT_ONCE + 1
+    assert len(c.machine.transactions) == 2 * EXPIRED_RECORDS_MAX + 1
     assert c.init("idle7") != ProducerKey(0, 0)  # is used again
     c.after(2 * HOUR_MS)
     assert list(c.machine.transactions) == ["idle7"]
@@ -449,5 +448,5 @@ def test_transactions_are_listed_by_filters(c: Coordinator, filters: Any, found:
     begun(c)
     c.init("u")
     c.now_ms += 100
-    listed = c.take(at_once(c.machine.list_transactions(*filters, now_ms=c.now_ms)))
+    listed = c.take(c.machine.list_transactions(*filters, now_ms=c.now_ms))
     assert [one.transactional_id for one in listed] == found

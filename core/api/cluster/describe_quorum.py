@@ -13,11 +13,10 @@ from typing import Final
 
 from pk.core.api.controller.decide import the_controller
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.pauses import pause
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.meta.topic_names import UNKNOWN_TOPIC
-from pk.core.turns import Pace
 from pk.core.values import METADATA_TOPIC, ZERO_UUID, Uuid
 from pk.core.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -37,7 +36,7 @@ OBSERVER_MS: Final = 300_000
 async def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Answer from what the controller knows. Raises KafkaError(NOT_CONTROLLER)."""
     controller = the_controller(context)
-    response, pace = DescribeQuorumResponse(error_message=None), Pace()
+    response = DescribeQuorumResponse(error_message=None)
     for topic in request.topics:
         answer = ResponseTopicData(topic_name=topic.topic_name)
         response.topics.append(answer)
@@ -52,8 +51,7 @@ async def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQu
                 data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if context.api_version >= VERSION_NODES:
                     data.error_message = UNKNOWN_TOPIC
-            if pace.due():
-                await pause()
+            await let_others_run()
     if context.api_version >= VERSION_NODES:
         response.nodes = [
             Node(

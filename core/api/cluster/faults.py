@@ -16,7 +16,8 @@ from typing import Any, Final, cast
 import trio
 from msgspec.structs import replace
 
-from pk.core.api.registry import Answer, Api, Holding
+from pk.core.api.records.delayed_fetch import DelayedFetch
+from pk.core.api.registry import Answer, Api, parked
 from pk.core.api_keys import API_KEYS
 from pk.core.broker.faults.faults import Fault, Faults, SeenRequest, is_node
 from pk.core.broker.requests.context import Context
@@ -52,15 +53,22 @@ def _meeting(api: Api, faults: Faults) -> Api:
     def meet(context: Context, request: Any) -> Answer[Any]:
         """What the handler returns, unless faults are in force."""
         if is_node(context.client_id) or request is None:
-            return handle(context, request)
+            return _not_at_once(api, handle(context, request))
         faults.came(_seen(context, request))
         met = faults.met_by(api.key, context.client_id)
-        if not met:
-            return handle(context, request)
-        # Holding: the request may still need the connection's buffer after the delay.
-        return Holding(_after(met, api, context, request))
+        if met:
+            return _after(met, api, context, request)
+        return _not_at_once(api, handle(context, request))
 
-    return replace(api, handle=meet)
+    # It parks nothing at once: the request may still need the connection's buffer after a delay.
+    return replace(api, handle=meet, parks=False)
+
+
+def _not_at_once(api: Api, answer: Any) -> Any:
+    """What the handler of `api` returned, for an API that parks nothing at once."""
+    if api.parks and isawaitable(answer) and not isinstance(answer, DelayedFetch):
+        return parked(answer)
+    return answer
 
 
 async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> Any:
@@ -69,8 +77,8 @@ async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> 
         await trio.sleep(fault.delay_ms / 1000)
     last = next((fault for fault in met if fault.kind != "delay"), None)
     if last is None:
-        handled: Any = api.handle(context, request)
-        return await cast(Holding[Any], handled).work if isinstance(handled, Holding) else handled
+        answer = api.handle(context, request)
+        return await answer if isawaitable(answer) and not api.parks else answer
     name = API_KEYS[api.key].name
     if last.kind == "drop-answer":
         await _answer(api, context, request)
@@ -90,8 +98,8 @@ async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> 
 async def _answer(api: Api, context: Context, request: Any) -> Any:
     """What the handler's answer comes to."""
     result: Any = api.handle(context, request)
-    while isinstance(result, Holding) or isawaitable(result):
-        result = await (cast(Holding[Any], result).work if isinstance(result, Holding) else result)
+    while isawaitable(result):
+        result = await result
     return result
 
 

@@ -2,14 +2,13 @@
 of upgrade in place of a flag, and can validate only (KIP-778); v2 answers for the whole
 (KIP-1022)."""
 
-from pk.core.api.controller.decide import LARGE_ELEMENTS, decided
+from pk.core.api.controller.decide import decided
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.machine import Decision
 from pk.core.meta import features
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
-from pk.core.wire.elements import has_many
 from pk.core.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -22,9 +21,7 @@ async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeat
     def decide(image: MetadataImage) -> Decision[Event]:
         return features.update_features(image, request, controller_id=context.broker.node_id)
 
-    return await decided(
-        context, decide, request, request.timeout_ms, in_thread=has_many(request, LARGE_ELEMENTS)
-    )
+    return await decided(context, decide, request, request.timeout_ms)
 
 
 def error_response(

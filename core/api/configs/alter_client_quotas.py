@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from pk.core.api.controller.decide import decided
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import client_quotas
@@ -28,7 +28,8 @@ LOOKED_UP_S: Final = 10.0
 async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Each entity by itself. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
     names: dict[str, None] = {}
-    async for entry in in_turns(request.entries):
+    for entry in request.entries:
+        await let_others_run()
         for part in entry.entity:
             if part.entity_type == IP and part.entity_name and not is_address(part.entity_name):
                 names[part.entity_name] = None

@@ -12,7 +12,7 @@ from pk.core.api.configs.incremental_alter_configs import (
 from pk.core.api.controller import forward
 from pk.core.api.controller.decide import decided
 from pk.core.auth.acls import Operation
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import configs
@@ -49,18 +49,20 @@ async def _handle(
     others: Callable[[Context, AlterConfigsRequest], Awaitable[AlterConfigsResponse]],
 ) -> AlterConfigsResponse:
     errors: dict[int, KafkaError] = {}
-    async for resource in in_turns(request.resources):
+    for resource in request.resources:
+        await let_others_run()
         try:
             check_configs(context, Operation.ALTER_CONFIGS, resource)
             check(context, resource)
         except KafkaError as e:
             errors[id(resource)] = e.with_traceback(None)  # it holds this frame
     asked = AlterConfigsRequest(
-        resources=[r async for r in in_turns(request.resources) if id(r) not in errors],
+        resources=[r for r in request.resources if id(r) not in errors],
         validate_only=request.validate_only,
     )
     response = await others(context, asked) if asked.resources else AlterConfigsResponse()
-    async for resource in in_turns(request.resources):
+    for resource in request.resources:
+        await let_others_run()
         if (error := errors.get(id(resource))) is not None:
             response.responses.append(_refused(resource, error))
     return response

@@ -1,8 +1,6 @@
 """DescribeClientQuotas (48), versions 0–1: the quotas that a filter selects (KIP-546). Version 1
 differs in its encoding only."""
 
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import client_quotas
@@ -12,11 +10,9 @@ from pk.core.wire.messages.describe_client_quotas import (
 )
 
 
-def handle(
-    context: Context, request: DescribeClientQuotasRequest
-) -> Answer[DescribeClientQuotasResponse]:
+def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     """As this broker's image has them. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
-    return begin(client_quotas.describe(context.broker.image, request))
+    return client_quotas.describe(context.broker.image, request)
 
 
 def error_response(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from pk.core.api.authorization import check_configs
 from pk.core.auth.acls import Operation
-from pk.core.broker.pauses import finish, in_turns, pause
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
 from pk.core.config import Type
@@ -21,7 +21,6 @@ from pk.core.meta import configs, describe
 from pk.core.meta.describe import Described, Source
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from pk.core.meta.topic_names import UNKNOWN_TOPIC, check_name
-from pk.core.turns import Pace, cleared
 from pk.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -38,7 +37,8 @@ async def handle(context: Context, request: DescribeConfigsRequest) -> DescribeC
     """Describe each resource, or say why not. One that is named again is answered once, with all
     the keys that are asked for: its name takes a few bytes, its description thousands."""
     resources: dict[tuple[int, str], DescribeConfigsResource] = {}
-    async for resource in in_turns(request.resources):
+    for resource in request.resources:
+        await let_others_run()
         first = resources.setdefault((resource.resource_type, resource.resource_name), resource)
         if first is not resource:
             # An empty list of keys asks for all of them, as null does.
@@ -46,15 +46,12 @@ async def handle(context: Context, request: DescribeConfigsRequest) -> DescribeC
                 first.configuration_keys += resource.configuration_keys
             else:
                 first.configuration_keys = None
-    response, pace = DescribeConfigsResponse(), Pace()
+    response = DescribeConfigsResponse()
     descriptions = _Descriptions(context, request)
     for resource in resources.values():
         result = _resource(context, resource, descriptions)
         response.results.append(result)
-        if pace.due(1 + len(result.configs)):
-            await pause()
-    await finish(cleared(resources))
-    await finish(cleared(descriptions.made))
+        await let_others_run()
     return response
 
 

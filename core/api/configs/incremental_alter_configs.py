@@ -13,7 +13,7 @@ from pk.core.api.authorization import check_configs
 from pk.core.api.controller import forward
 from pk.core.api.controller.decide import decided
 from pk.core.auth.acls import Operation
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig, ConfigError
@@ -83,7 +83,8 @@ async def _handle(
 ) -> IncrementalAlterConfigsResponse:
     here: list[AlterConfigsResourceResponse] = []
     for_controller: list[AlterConfigsResource] = []
-    async for resource in in_turns(request.resources):
+    for resource in request.resources:
+        await let_others_run()
         try:
             check_configs(context, Operation.ALTER_CONFIGS, resource)
             check(context, resource)

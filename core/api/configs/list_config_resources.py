@@ -4,13 +4,11 @@ of client metrics subscriptions, v1 lists any type (KIP-1142)."""
 from collections.abc import Iterable
 from typing import Final
 
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import SORTED_AT_ONCE, Pace, Turns, in_order
 from pk.core.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -21,9 +19,9 @@ _ALL: Final = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 _VERSION_TYPES: Final = 1
 
 
-def handle(
+async def handle(
     context: Context, request: ListConfigResourcesRequest
-) -> Answer[ListConfigResourcesResponse]:
+) -> ListConfigResourcesResponse:
     """List them: all topics and brokers, those groups and subscriptions that have keys of their
     own.
 
@@ -34,30 +32,27 @@ def handle(
         types = {CLIENT_METRICS}
     if not types.issubset(_ALL):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    return begin(_list(context.broker.image, types))
+    return await _list(context.broker.image, types)
 
 
-def _list(image: MetadataImage, types: set[int]) -> Turns[ListConfigResourcesResponse]:
-    response, pace = ListConfigResourcesResponse(), Pace()
+async def _list(image: MetadataImage, types: set[int]) -> ListConfigResourcesResponse:
+    response = ListConfigResourcesResponse()
     for kind in (k for k in _ALL if k in types):
-        for name in (yield from _names(image, kind)):
+        for name in await _names(image, kind):
             response.config_resources.append(ConfigResource(resource_name=name, resource_type=kind))
-            if pace.due():
-                yield
+            await let_others_run()
     return response
 
 
-def _names(image: MetadataImage, kind: int) -> Turns[Iterable[str]]:
+async def _names(image: MetadataImage, kind: int) -> Iterable[str]:
     """Those of one type, in order."""
     if kind == TOPIC:
-        return (yield from in_order(image.topics))
+        return sorted(image.topics)
     if kind in (BROKER, BROKER_LOGGER):
         return map(str, sorted(image.brokers))
     names: list[str] = []
-    pace = Pace(SORTED_AT_ONCE)
     for each, name in image.configs:
         if each == kind:
             names.append(name)
-        if pace.due():
-            yield
-    return (yield from in_order(names))
+        await let_others_run()
+    return sorted(names)

@@ -22,7 +22,6 @@ from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.meta.image import MetadataImage
 from pk.core.quota.entity import entity_of
-from pk.core.turns import Pace, Turns, all_true, cleared
 from pk.core.values import ZERO_UUID
 from pk.core.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -76,33 +75,29 @@ async def _wait_until_shown(broker: Broker, request: Any, response: Any) -> None
     # it makes.
     decided = broker.controller.image.offset if broker.controller is not None else 0
 
-    def is_shown() -> Turns[bool]:
+    def is_shown() -> bool:
         image = broker.image
-        return image.offset >= decided and (yield from shows(request, response, image))
+        return image.offset >= decided and shows(request, response, image)
 
     deadline = trio.current_time() + SHOWN_MS_MAX / 1000
-    await broker.purgatory.until_in_turns(is_shown, (MetadataImage,), deadline)
+    await broker.purgatory.until(is_shown, (MetadataImage,), deadline)
 
 
-def shows(request: object, response: object, image: MetadataImage) -> Turns[bool]:
+def shows(request: object, response: object, image: MetadataImage) -> bool:
     """Whether `image` shows the topics, partitions and users that were made, and no more those that
     were deleted."""
     match request, response:
         case CreateTopicsRequest(), CreateTopicsResponse():
             return request.validate_only or (
-                yield from all_true(
-                    topic.error_code or topic.name in image.topics for topic in response.topics
-                )
+                all(topic.error_code or topic.name in image.topics for topic in response.topics)
             )
         case DeleteTopicsRequest(), DeleteTopicsResponse():
-            return (
-                yield from all_true(
-                    gone.error_code or not _is_there(image, gone.name, gone.topic_id)
-                    for gone in response.responses
-                )
+            return all(
+                gone.error_code or not _is_there(image, gone.name, gone.topic_id)
+                for gone in response.responses
             )
         case CreatePartitionsRequest(), CreatePartitionsResponse():
-            return request.validate_only or (yield from _shows_partitions(request, response, image))
+            return request.validate_only or _shows_partitions(request, response, image)
         case CreateAclsRequest(), CreateAclsResponse():
             return all(
                 result.error_code or _rule(rule) in image.acls
@@ -128,7 +123,7 @@ def shows(request: object, response: object, image: MetadataImage) -> Turns[bool
                 for rule in result.matching_acls[:_RULES_MAX]
             )
         case AlterUserScramCredentialsRequest(), AlterUserScramCredentialsResponse():
-            return (yield from _shows_credentials(request, response, image))
+            return _shows_credentials(request, response, image)
         case AlterClientQuotasRequest(), AlterClientQuotasResponse():
             return request.validate_only or _shows_quotas(request, response, image)
         case _:
@@ -137,50 +132,36 @@ def shows(request: object, response: object, image: MetadataImage) -> Turns[bool
 
 def _shows_partitions(
     request: CreatePartitionsRequest, response: CreatePartitionsResponse, image: MetadataImage
-) -> Turns[bool]:
-    grown = yield from _succeeded((one.name, one.error_code) for one in response.results)
-    shown = yield from all_true(
+) -> bool:
+    grown = _succeeded((one.name, one.error_code) for one in response.results)
+    return all(
         topic.name not in grown or _count(image, topic.name) >= topic.count
         for topic in request.topics
     )
-    yield from cleared(grown)
-    return shown
 
 
 def _shows_credentials(
     request: AlterUserScramCredentialsRequest,
     response: AlterUserScramCredentialsResponse,
     image: MetadataImage,
-) -> Turns[bool]:
-    altered = yield from _succeeded((one.user, one.error_code) for one in response.results)
-    shown = yield from all_true(
+) -> bool:
+    altered = _succeeded((one.user, one.error_code) for one in response.results)
+    return all(
         new.name not in altered
         or (
             (known := image.scram.get((new.name, new.mechanism))) is not None
             and known.salt == new.salt
         )
         for new in request.upsertions
+    ) and all(
+        gone.name not in altered or (gone.name, gone.mechanism) not in image.scram
+        for gone in request.deletions
     )
-    shown = shown and (
-        yield from all_true(
-            gone.name not in altered or (gone.name, gone.mechanism) not in image.scram
-            for gone in request.deletions
-        )
-    )
-    yield from cleared(altered)
-    return shown
 
 
-def _succeeded(results: Iterable[tuple[str, int]]) -> Turns[set[str]]:
+def _succeeded(results: Iterable[tuple[str, int]]) -> set[str]:
     """The names of those (name, error code) that have no error."""
-    names: set[str] = set()
-    pace = Pace()
-    for name, error_code in results:
-        if not error_code:
-            names.add(name)
-        if pace.due():
-            yield
-    return names
+    return {name for name, error_code in results if not error_code}
 
 
 def _shows_quotas(

@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from pk.core.api.authorization import check_subscription, describing
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
-from pk.core.turns import Turns
 from pk.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -23,18 +20,12 @@ from pk.core.wire.messages.consumer_group_heartbeat import (
 
 def handle(
     context: Context, request: ConsumerGroupHeartbeatRequest
-) -> Answer[ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     """Let the group's coordinator decide."""
-    return begin(_handle(context, request))
-
-
-def _handle(
-    context: Context, request: ConsumerGroupHeartbeatRequest
-) -> Turns[ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]]:
     client = Client(context.client_id or "", context.client_host, describing(context))
     coordinators = context.broker.coordinators
     coordinators.check_consumer_protocol()
-    yield from check_subscription(context, request.subscribed_topic_names)
+    check_subscription(context, request.subscribed_topic_names)
     return coordinators.submit(
         request.group_id,
         lambda machine, _, now_ms: machine.consumer_heartbeat(

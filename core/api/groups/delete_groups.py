@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from inspect import isawaitable
+from itertools import chain
 from typing import Any
 
 from pk.core.api.authorization import allows, refusal
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
-from pk.core.broker.pauses import finish
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
-from pk.core.turns import COMMAND, Pace, Turns, joined, once
 from pk.core.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -22,29 +20,24 @@ from pk.core.wire.messages.delete_groups import (
 )
 
 
-def handle(context: Context, request: DeleteGroupsRequest) -> Answer[DeleteGroupsResponse]:
-    """Ask the coordinator of every group."""
-    return begin(_delete_all(context, request))
-
-
-def _delete_all(
+async def handle(
     context: Context, request: DeleteGroupsRequest
-) -> Turns[DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]]:
+) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+    """Ask the coordinator of every group."""
     answers: list[Any] = []
-    pace, at_hand = Pace(), True
-    for group_id in once(request.groups_names):
+    at_hand = True
+    for group_id in dict.fromkeys(request.groups_names):
         answer = _delete(context, group_id)
         answers.append(answer)
         at_hand = at_hand and isinstance(answer, list)
-        if pace.due(COMMAND):
-            yield
+        await let_others_run()
     if at_hand:
-        return DeleteGroupsResponse(results=(yield from joined(answers)))
+        return DeleteGroupsResponse(results=list(chain.from_iterable(answers)))
     return _wait(answers)
 
 
 async def _wait(answers: list[Any]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=await finish(joined(await all_of(answers))))
+    return DeleteGroupsResponse(results=list(chain.from_iterable(await all_of(answers))))
 
 
 def _delete(context: Context, group_id: str) -> Any:

@@ -13,17 +13,14 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from pk.core.api.authorization import ERRORS, allows, check, is_on
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
-from pk.core.broker.pauses import finish
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.share.records import ShareKey
-from pk.core.turns import AT_ONCE, Pace, Turns
 from pk.core.values import NO_NODE
 from pk.core.wire.messages.find_coordinator import (
     Coordinator,
@@ -36,6 +33,8 @@ TRANSACTION_KEY: Final = 1
 SHARE_KEY: Final = 2
 SEVERAL_KEYS_SINCE: Final = 4
 SHARE_SINCE: Final = 6
+KEYS_MAX: Final = 256
+"""So many keys are looked at to find out whether the asker may have the topic created."""
 
 
 _REFUSALS: Final = dict(ERRORS.values())
@@ -54,7 +53,7 @@ _NOT_AVAILABLE: Final = _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _UNKNOWN_TYPE: Final = _Found(error=ErrorCode.INVALID_REQUEST)
 
 
-def handle(context: Context, request: FindCoordinatorRequest) -> Answer[FindCoordinatorResponse]:
+async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Look each key up; the topic is created first where it is missing."""
     if request.key_type == GROUP_KEY:
         coordinators: Coordinators = context.broker.coordinators
@@ -67,7 +66,7 @@ def handle(context: Context, request: FindCoordinatorRequest) -> Answer[FindCoor
         needed = ResourceType.CLUSTER
         check(context, Operation.CLUSTER_ACTION, needed, CLUSTER_NAME)
     else:
-        return _answer(context, request, lambda key: _UNKNOWN_TYPE)
+        return await _answer(context, request, lambda key: _UNKNOWN_TYPE)
 
     def find(key: str) -> _Found:
         if needed != ResourceType.CLUSTER and not allows(context, Operation.DESCRIBE, needed, key):
@@ -75,8 +74,8 @@ def handle(context: Context, request: FindCoordinatorRequest) -> Answer[FindCoor
         return _find(context, coordinators, key)
 
     if coordinators.topic not in context.broker.image.topics and _may_ask(context, request, needed):
-        return _create_first(context, request, coordinators, find)
-    return _answer(context, request, find)
+        await coordinators.create_topic()
+    return await _answer(context, request, find)
 
 
 def _may_ask(context: Context, request: FindCoordinatorRequest, needed: ResourceType) -> bool:
@@ -87,18 +86,8 @@ def _may_ask(context: Context, request: FindCoordinatorRequest, needed: Resource
     several = context.api_version >= SEVERAL_KEYS_SINCE
     return any(
         allows(context, Operation.DESCRIBE, needed, key, log=False)
-        for key in (request.coordinator_keys[:AT_ONCE] if several else [request.key])
+        for key in (request.coordinator_keys[:KEYS_MAX] if several else [request.key])
     )
-
-
-async def _create_first(
-    context: Context,
-    request: FindCoordinatorRequest,
-    coordinators: Coordinators,
-    find: Callable[[str], _Found],
-) -> FindCoordinatorResponse:
-    await coordinators.create_topic()
-    return await finish(_answers(context, request, find))
 
 
 def _find(context: Context, coordinators: Coordinators, key: str) -> _Found:
@@ -119,22 +108,15 @@ def _find(context: Context, coordinators: Coordinators, key: str) -> _Found:
     return _Found(node.broker_id, endpoint.host, endpoint.port)
 
 
-def _answer(
+async def _answer(
     context: Context, request: FindCoordinatorRequest, find: Callable[[str], _Found]
-) -> Answer[FindCoordinatorResponse]:
-    return begin(_answers(context, request, find))
-
-
-def _answers(
-    context: Context, request: FindCoordinatorRequest, find: Callable[[str], _Found]
-) -> Turns[FindCoordinatorResponse]:
+) -> FindCoordinatorResponse:
     if context.api_version < SEVERAL_KEYS_SINCE:
         return _single(find(request.key))
-    response, pace = FindCoordinatorResponse(), Pace()
+    response = FindCoordinatorResponse()
     for key in request.coordinator_keys:
         response.coordinators.append(_coordinator(key, find(key)))
-        if pace.due():
-            yield
+        await let_others_run()
     return response
 
 

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from inspect import isawaitable
+from itertools import chain
 from typing import Any, Final, Protocol, TypeVar
 
 from pk.core.api.authorization import allows, is_on
 from pk.core.api.authorized import GROUP_OPERATIONS
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
-from pk.core.broker.pauses import finish
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.turns import Pace, Turns, joined, once
 from pk.core.wire.schema import Message
 
 
@@ -33,7 +31,7 @@ D = TypeVar("D", bound=Described)
 R = TypeVar("R", bound=Message)
 
 
-def describe_each(
+async def describe_each(
     context: Context,
     group_ids: Sequence[str],
     describe: Callable[[str], Any],
@@ -42,7 +40,7 @@ def describe_each(
     *,
     with_operations: bool,
     topics_of: Callable[[D], Iterable[str]] | None = None,
-) -> Any:
+) -> R | Awaitable[R]:
     """Answer a request that describes groups: its response, or what the connection must wait for. A
     group that the asker may not describe is refused, whether it exists or not; one that is named
     again is answered once.
@@ -54,27 +52,27 @@ def describe_each(
     asker may not describe one of them.
     """
 
-    def response(answers: list[list[D]]) -> Turns[R]:
-        groups = yield from joined(answers)
+    async def response(answers: list[list[D]]) -> R:
+        groups = list(chain.from_iterable(answers))
         if with_operations:
-            yield from _add_operations(context, groups)
+            await _add_operations(context, groups)
         if topics_of is not None and is_on(context):
-            yield from _hide_topics(context, groups, topics_of, failed)
+            await _hide_topics(context, groups, topics_of, failed)
         return respond(groups)
 
-    return begin(_describe_each(context, group_ids, describe, failed, response))
+    return await _describe_each(context, group_ids, describe, failed, response)
 
 
-def _describe_each(
+async def _describe_each(
     context: Context,
     group_ids: Sequence[str],
     describe: Callable[[str], Any],
     failed: Callable[[str, KafkaError], D],
-    response: Callable[[list[list[D]]], Turns[R]],
-) -> Turns[R | Awaitable[Outcome[R]]]:
+    response: Callable[[list[list[D]]], Awaitable[R]],
+) -> R | Awaitable[R]:
     answers: list[Any] = []
-    pace, at_hand = Pace(), True
-    for group_id in once(group_ids):
+    at_hand = True
+    for group_id in dict.fromkeys(group_ids):
         answer: Any
         if allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
             answer = _describe(group_id, describe, failed)
@@ -82,10 +80,9 @@ def _describe_each(
             answer = [failed(group_id, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))]
         answers.append(answer)
         at_hand = at_hand and isinstance(answer, list)
-        if pace.due():
-            yield
+        await let_others_run()
     if at_hand:
-        return (yield from response(answers))
+        return await response(answers)
     return _wait(answers, response)
 
 
@@ -108,19 +105,17 @@ async def _describe_later(
         return [failed(group_id, e)]
 
 
-async def _wait(answers: list[Any], response: Callable[[list[list[D]]], Turns[R]]) -> R:
-    return await finish(response(await all_of(answers)))
+async def _wait(answers: list[Any], response: Callable[[list[list[D]]], Awaitable[R]]) -> R:
+    return await response(await all_of(answers))
 
 
-def _add_operations(context: Context, groups: list[D]) -> Turns[None]:
-    pace = Pace()
+async def _add_operations(context: Context, groups: list[D]) -> None:
     for group in groups:
         if group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.broker.authorization.operations(
                 context, ResourceType.GROUP, group.group_id, GROUP_OPERATIONS
             )
-        if pace.due():
-            yield
+        await let_others_run()
 
 
 UNKNOWN_TOPICS: Final = (
@@ -128,22 +123,19 @@ UNKNOWN_TOPICS: Final = (
 )
 
 
-def _hide_topics(
+async def _hide_topics(
     context: Context,
     groups: list[D],
     topics_of: Callable[[D], Iterable[str]],
     failed: Callable[[str, KafkaError], D],
-) -> Turns[None]:
+) -> None:
     """Replace the descriptions of groups that read topics which the asker may not describe by an
     error."""
     error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPICS)
-    pace = Pace()
     for place, group in enumerate(groups):
-        for name in once(topics_of(group)):
+        for name in dict.fromkeys(topics_of(group)):
             if not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
                 groups[place] = failed(group.group_id, error)
                 break
-            if pace.due():
-                yield
-        if pace.due():
-            yield
+            await let_others_run()
+        await let_others_run()

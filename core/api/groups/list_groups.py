@@ -4,17 +4,16 @@ and type (KIP-848, v5)."""
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from itertools import chain
 from typing import Any
 
 from pk.core.api.authorization import allows, allows_cluster, is_on
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Outcome
+from pk.core.api.registry import Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
-from pk.core.broker.pauses import finish
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.group.machine import normalized
-from pk.core.turns import Pace, Turns, emptied, joined
 from pk.core.wire.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -22,47 +21,40 @@ from pk.core.wire.messages.list_groups import (
 )
 
 
-def handle(context: Context, request: ListGroupsRequest) -> Answer[ListGroupsResponse]:
+async def handle(
+    context: Context, request: ListGroupsRequest
+) -> ListGroupsResponse | Awaitable[Outcome[ListGroupsResponse]]:
     """Ask every coordinator; COORDINATOR_LOAD_IN_PROGRESS where one does not know its groups
     yet."""
-    return begin(_handle(context, request))
-
-
-def _handle(
-    context: Context, request: ListGroupsRequest
-) -> Turns[ListGroupsResponse | Awaitable[Outcome[ListGroupsResponse]]]:
     coordinators = context.broker.coordinators
     coordinators.check_loaded()
-    states = yield from normalized(request.states_filter)
-    types = yield from normalized(request.types_filter)
+    states = normalized(request.states_filter)
+    types = normalized(request.types_filter)
     answers = [
         coordinator.submit(lambda machine, _, now_ms: machine.list_groups(states, types, now_ms))
         for coordinator in coordinators
         if coordinator.is_active
     ]
     if all(isinstance(a, list) for a in answers):
-        groups = yield from joined(answers)
-        visible = yield from _visible(context, groups)
+        groups = list(chain.from_iterable(answers))
+        visible = await _visible(context, groups)
         return ListGroupsResponse(groups=visible)
     return _wait(context, answers)
 
 
-def _visible(context: Context, groups: list[ListedGroup]) -> Turns[list[ListedGroup]]:
+async def _visible(context: Context, groups: list[ListedGroup]) -> list[ListedGroup]:
     """Those that the asker may describe."""
     if not is_on(context) or allows_cluster(context, Operation.DESCRIBE, log=False):
         return groups
     visible: list[ListedGroup] = []
-    pace = Pace()
     for group in groups:
         if allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id, log=False):
             visible.append(group)
-        if pace.due():
-            yield
-    yield from emptied(groups)
+        await let_others_run()
     return visible
 
 
 async def _wait(context: Context, answers: list[Any]) -> ListGroupsResponse:
-    groups = await finish(joined(await all_of(answers)))
-    groups = await finish(_visible(context, groups))
+    groups = list(chain.from_iterable(await all_of(answers)))
+    groups = await _visible(context, groups)
     return ListGroupsResponse(groups=groups)

@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
-from pk.core.turns import FREED_AT_ONCE, Pace, Turns
-
 
 class Asked(Protocol):
     """A group, and the topics whose offsets are asked for: None for all that it has."""
@@ -20,10 +18,9 @@ class Asked(Protocol):
 G = TypeVar("G", bound=Asked)
 
 
-def merged(groups: Iterable[G]) -> Turns[list[G]]:
+def merged(groups: Iterable[G]) -> list[G]:
     """Each group once, at the place where it is named first. It gets the topics of the others."""
     found: dict[str, G] = {}
-    pace = Pace(FREED_AT_ONCE)
     for group in groups:
         first = found.setdefault(group.group_id, group)
         if first is not group:
@@ -31,6 +28,4 @@ def merged(groups: Iterable[G]) -> Turns[list[G]]:
                 first.topics = None
             else:
                 first.topics += group.topics
-        if pace.due():
-            yield
     return list(found.values())

@@ -14,14 +14,11 @@ from operator import attrgetter
 from typing import Any, Final
 
 from pk.core.api.groups.offset_topics import merged, refuse_missing
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.group.machine import GroupMachine
 from pk.core.machine import Decision
 from pk.core.meta.image import TopicImage
-from pk.core.turns import Pace, Turns, at_once
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -35,33 +32,29 @@ TOPIC_ID_SINCE: Final = 10
 _KEY: Final = attrgetter("name", "topic_id")
 
 
-def handle(context: Context, request: OffsetCommitRequest) -> Answer[OffsetCommitResponse]:
-    """Sort out what does not exist, and let the group's coordinator decide about the rest."""
-    return begin(_handle(context, request))
-
-
-def _handle(
+async def handle(
     context: Context, request: OffsetCommitRequest
-) -> Turns[OffsetCommitResponse | Awaitable[OffsetCommitResponse]]:
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    """Sort out what does not exist, and let the group's coordinator decide about the rest."""
     by_id = context.api_version >= TOPIC_ID_SINCE
-    refused = yield from refuse_missing(
+    refused = await refuse_missing(
         context, request, _refused, OffsetCommitResponsePartition, by_id=by_id, complete=_complete
     )
     if not request.topics:
-        return OffsetCommitResponse(topics=(yield from merged(refused, [], _KEY)))
+        return OffsetCommitResponse(topics=merged(refused, [], _KEY))
 
-    def decide(machine: GroupMachine, _: object, now_ms: int) -> Turns[Decision[Any]]:
-        decision = yield from machine.commit(request, context.api_version, now_ms)
+    def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
+        decision = machine.commit(request, context.api_version, now_ms)
         if refused:
-            decision.reply.topics = yield from merged(refused, decision.reply.topics, _KEY)
+            decision.reply.topics = merged(refused, decision.reply.topics, _KEY)
         return decision
 
     try:
         return context.broker.coordinators.submit(request.group_id, decide)
     except KafkaError as e:
         # What does not exist keeps its own error.
-        failed = yield from _failed_all(request, e)
-        failed.topics = yield from merged(refused, failed.topics, _KEY)
+        failed = _failed_all(request, e)
+        failed.topics = merged(refused, failed.topics, _KEY)
         return failed
 
 
@@ -77,9 +70,9 @@ def _refused(
     )
 
 
-def _failed_all(request: OffsetCommitRequest, error: KafkaError) -> Turns[OffsetCommitResponse]:
+def _failed_all(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
     """Every partition with the same error."""
-    response, pace = OffsetCommitResponse(), Pace()
+    response = OffsetCommitResponse()
     for topic in request.topics:
         answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
         response.topics.append(answer)
@@ -89,12 +82,10 @@ def _failed_all(request: OffsetCommitRequest, error: KafkaError) -> Turns[Offset
                     partition_index=partition.partition_index, error_code=error.code
                 )
             )
-            if pace.due():
-                yield
     return response
 
 
 def error_response(
     request: OffsetCommitRequest, error: KafkaError, version: int
 ) -> OffsetCommitResponse:
-    return at_once(_failed_all(request, error))
+    return _failed_all(request, error)

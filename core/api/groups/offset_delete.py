@@ -7,12 +7,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from pk.core.api.groups.offset_topics import merged, refuse_missing
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.group.machine import GroupMachine
 from pk.core.machine import Decision
-from pk.core.turns import Turns
 from pk.core.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -22,19 +19,15 @@ from pk.core.wire.messages.offset_delete import (
 )
 
 
-def handle(context: Context, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
-    """Sort out what does not exist, and let the group's coordinator decide about the rest."""
-    return begin(_handle(context, request))
-
-
-def _handle(
+async def handle(
     context: Context, request: OffsetDeleteRequest
-) -> Turns[OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]]:
-    refused = yield from refuse_missing(context, request, _refused, OffsetDeleteResponsePartition)
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    """Sort out what does not exist, and let the group's coordinator decide about the rest."""
+    refused = await refuse_missing(context, request, _refused, OffsetDeleteResponsePartition)
 
-    def decide(machine: GroupMachine, _: object, now_ms: int) -> Turns[Decision[Any]]:
-        decision = yield from machine.delete_offsets(request, now_ms)
-        decision.reply.topics = yield from merged(refused, decision.reply.topics)
+    def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
+        decision = machine.delete_offsets(request, now_ms)
+        decision.reply.topics = merged(refused, decision.reply.topics)
         return decision
 
     return context.broker.coordinators.submit(request.group_id, decide)

@@ -13,14 +13,11 @@ from typing import Any, Final
 
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.groups.merged_groups import merged
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.coordinator import all_of
-from pk.core.broker.pauses import finish
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.turns import COMMAND, Pace, Turns, at_once
 from pk.core.values import NO_EPOCH, NO_OFFSET, ZERO_UUID
 from pk.core.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -40,43 +37,36 @@ SEVERAL_GROUPS_SINCE: Final = 8
 TOPIC_ID_SINCE: Final = 10
 
 
-def handle(context: Context, request: OffsetFetchRequest) -> Answer[OffsetFetchResponse]:
-    """Ask the coordinator of every group."""
-    return begin(_handle(context, request))
-
-
-def _handle(
+async def handle(
     context: Context, request: OffsetFetchRequest
-) -> Turns[OffsetFetchResponse | Awaitable[Outcome[OffsetFetchResponse]]]:
-    version, pace = context.api_version, Pace()
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    """Ask the coordinator of every group."""
+    version = context.api_version
     if version < SEVERAL_GROUPS_SINCE:
         group = _only_group(request)
-        answer = yield from _fetch(context, group, request.require_stable, pace)
+        answer = await _fetch(context, group, request.require_stable)
         if isinstance(answer, OffsetFetchResponseGroup):
-            return (yield from _old(answer, version))
+            return _old(answer, version)
         return _wait_old(answer, version)
     answers: list[Any] = []
     at_hand = True
-    for group in (yield from merged(request.groups)):
-        answer = yield from _fetch(context, group, request.require_stable, pace)
+    for group in merged(request.groups):
+        answer = await _fetch(context, group, request.require_stable)
         answers.append(answer)
         at_hand = at_hand and isinstance(answer, OffsetFetchResponseGroup)
-        if pace.due(COMMAND):
-            yield
+        await let_others_run()
     return (OffsetFetchResponse(groups=answers)) if at_hand else _wait(answers)
 
 
 async def _wait_old(answer: Any, version: int) -> OffsetFetchResponse:
-    return await finish(_old(await answer, version))
+    return _old(await answer, version)
 
 
 async def _wait(answers: list[Any]) -> OffsetFetchResponse:
     return OffsetFetchResponse(groups=await all_of(answers))
 
 
-def _fetch(
-    context: Context, group: OffsetFetchRequestGroup, require_stable: bool, pace: Pace
-) -> Turns[Any]:
+async def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: bool) -> Any:
     """A group's answer, or an awaitable of it; an error is the group's own."""
     if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
         return _failed(group, refusal(ResourceType.GROUP), context.api_version)
@@ -84,9 +74,9 @@ def _fetch(
     by_id = context.api_version >= TOPIC_ID_SINCE
     asked = group
     if by_id and group.topics is not None:
-        asked, refused = yield from _named(context, group, pace)
+        asked, refused = await _named(context, group)
     if is_on(context) and asked.topics is not None:
-        asked = yield from _without_denied(context, asked, refused, pace)
+        asked = await _without_denied(context, asked, refused)
     try:
         answer = context.broker.coordinators.submit(
             group.group_id,
@@ -95,7 +85,7 @@ def _fetch(
     except KafkaError as e:
         return _failed(group, e, context.api_version)
     if isinstance(answer, OffsetFetchResponseGroup):
-        return (yield from _finish(context, answer, refused, pace))
+        return await _finish(context, answer, refused)
     return _finish_later(context, group, answer, refused)
 
 
@@ -106,17 +96,16 @@ async def _finish_later(
     refused: list[OffsetFetchResponseTopics],
 ) -> OffsetFetchResponseGroup:
     try:
-        return await finish(_finish(context, await answer, refused, Pace()))
+        return await _finish(context, await answer, refused)
     except KafkaError as e:
         return _failed(group, e, context.api_version)
 
 
-def _finish(
+async def _finish(
     context: Context,
     answer: OffsetFetchResponseGroup,
     refused: list[OffsetFetchResponseTopics],
-    pace: Pace,
-) -> Turns[OffsetFetchResponseGroup]:
+) -> OffsetFetchResponseGroup:
     """Leave out what the asker may not know of. Give every topic its id, where they go by that; one
     that has none any more cannot be named."""
     if is_on(context):
@@ -126,8 +115,7 @@ def _finish(
         for topic in found:
             if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name, log=False):
                 answer.topics.append(topic)
-            if pace.due():
-                yield
+            await let_others_run()
     if context.api_version >= TOPIC_ID_SINCE:
         topics = context.broker.image.topics
         named: list[OffsetFetchResponseTopics] = []
@@ -136,16 +124,15 @@ def _finish(
                 topic.topic_id = topics[topic.name].topic_id
             if topic.topic_id != ZERO_UUID:
                 named.append(topic)
-            if pace.due():
-                yield
+            await let_others_run()
         answer.topics = named
     answer.topics += refused
     return answer
 
 
-def _named(
-    context: Context, group: OffsetFetchRequestGroup, pace: Pace
-) -> Turns[tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]]:
+async def _named(
+    context: Context, group: OffsetFetchRequestGroup
+) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
     """The request with the topics' names, and the answers for unknown ids."""
     kept: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
@@ -155,9 +142,8 @@ def _named(
             topic.name = known.name
             kept.append(topic)
         else:
-            refused.append((yield from _failed_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID, pace)))
-        if pace.due():
-            yield
+            refused.append(_failed_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        await let_others_run()
     named = OffsetFetchRequestGroup(
         group_id=group.group_id,
         member_id=group.member_id,
@@ -167,12 +153,11 @@ def _named(
     return named, refused
 
 
-def _without_denied(
+async def _without_denied(
     context: Context,
     group: OffsetFetchRequestGroup,
     refused: list[OffsetFetchResponseTopics],
-    pace: Pace,
-) -> Turns[OffsetFetchRequestGroup]:
+) -> OffsetFetchRequestGroup:
     """The request without topics that the asker may not describe, whose answers are added to
     `refused`."""
     kept: list[OffsetFetchRequestTopics] = []
@@ -181,9 +166,8 @@ def _without_denied(
             kept.append(topic)
         else:
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            refused.append((yield from _failed_topic(topic, error, pace)))
-        if pace.due():
-            yield
+            refused.append(_failed_topic(topic, error))
+        await let_others_run()
     return OffsetFetchRequestGroup(
         group_id=group.group_id,
         member_id=group.member_id,
@@ -205,9 +189,7 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     )
 
 
-def _failed_topic(
-    topic: OffsetFetchRequestTopics, error: int, pace: Pace
-) -> Turns[OffsetFetchResponseTopics]:
+def _failed_topic(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetchResponseTopics:
     answer = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
     for index in topic.partition_indexes:
         answer.partitions.append(
@@ -219,8 +201,6 @@ def _failed_topic(
                 error_code=error,
             )
         )
-        if pace.due():
-            yield
     return answer
 
 
@@ -230,14 +210,12 @@ def _failed(
     """The group's error; version 1 can say it only partition by partition."""
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     if version < TOP_LEVEL_ERROR_SINCE:
-        answer.topics = [
-            at_once(_failed_topic(topic, error.code, Pace())) for topic in group.topics or ()
-        ]
+        answer.topics = [_failed_topic(topic, error.code) for topic in group.topics or ()]
     return answer
 
 
-def _old(group: OffsetFetchResponseGroup, version: int) -> Turns[OffsetFetchResponse]:
-    response, pace = OffsetFetchResponse(error_code=group.error_code), Pace()
+def _old(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+    response = OffsetFetchResponse(error_code=group.error_code)
     for topic in group.topics:
         answer = OffsetFetchResponseTopic(name=topic.name)
         response.topics.append(answer)
@@ -254,8 +232,6 @@ def _old(group: OffsetFetchResponseGroup, version: int) -> Turns[OffsetFetchResp
                     error_code=error,
                 )
             )
-            if pace.due():
-                yield
     return response
 
 
@@ -263,5 +239,5 @@ def error_response(
     request: OffsetFetchRequest, error: KafkaError, version: int
 ) -> OffsetFetchResponse:
     if version < SEVERAL_GROUPS_SINCE:
-        return at_once(_old(_failed(_only_group(request), error, version), version))
+        return _old(_failed(_only_group(request), error, version), version)
     return OffsetFetchResponse(groups=[_failed(group, error, version) for group in request.groups])

@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeVar
 
 from pk.core.api.authorization import allows
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.meta.image import TopicImage
-from pk.core.turns import Pace, Turns, cleared, emptied
 
 
 class Named(Protocol):
@@ -35,7 +35,7 @@ Answer = Callable[[Any, list[Any]], T]
 """(topic of the request, answers to its partitions) → the answer to it."""
 
 
-def refuse_missing(
+async def refuse_missing(
     context: Context,
     request: Request,
     answer: Answer[T],
@@ -43,14 +43,14 @@ def refuse_missing(
     *,
     by_id: bool = False,
     complete: Callable[[Any, TopicImage], None] | None = None,
-) -> Turns[list[T]]:
+) -> list[T]:
     """Take out of the request what does not exist, or may not be read; returns the answers to it.
 
     A topic without partitions is left out, as in Apache Kafka; one that there is not is answered.
     `partition_answer` is the class of a partition's answer. `by_id` where the request names
     topics by their ids; `complete` gives a topic what the request lacks.
     """
-    image, pace = context.broker.image, Pace()
+    image = context.broker.image
     refused: list[T] = []
     kept: list[Any] = []
     for topic in request.topics:
@@ -72,33 +72,25 @@ def refuse_missing(
                 there.append(partition)
             else:
                 missing.append(partition_answer(partition_index=index, error_code=error))
-            if pace.due():
-                yield
+            await let_others_run()
         if missing or not count:
             refused.append(answer(topic, missing))
-            named, topic.partitions = topic.partitions, there
-            yield from emptied(named)
+            topic.partitions = there
         if there:
             kept.append(topic)
-        if pace.due():
-            yield
-    named, request.topics = request.topics, kept
-    yield from emptied(named)
+        await let_others_run()
+    request.topics = kept
     return refused
 
 
 def merged(
     refused: list[T], decided: list[T], key: Callable[[T], Hashable] = attrgetter("name")
-) -> Turns[list[T]]:
+) -> list[T]:
     """The handler's answers and the coordinator's, each topic once."""
     found: dict[Hashable, T] = {}
-    pace = Pace()
     for topic in chain(refused, decided):
         same = found.setdefault(key(topic), topic)
         if same is not topic:
             same.partitions += topic.partitions
-        if pace.due():
-            yield
     topics = list(found.values())
-    yield from cleared(found)
     return topics

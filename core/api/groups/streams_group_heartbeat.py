@@ -11,12 +11,10 @@ from collections.abc import Awaitable, Iterator
 from itertools import chain
 
 from pk.core.api.authorization import allows_cluster, check, check_subscription, is_on
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer, Outcome
+from pk.core.api.registry import Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
-from pk.core.turns import Pace, Turns, once
 from pk.core.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
@@ -27,19 +25,13 @@ from pk.core.wire.messages.streams_group_heartbeat import (
 
 def handle(
     context: Context, request: StreamsGroupHeartbeatRequest
-) -> Answer[StreamsGroupHeartbeatResponse]:
+) -> StreamsGroupHeartbeatResponse | Awaitable[Outcome[StreamsGroupHeartbeatResponse]]:
     """Let the group's coordinator decide."""
-    return begin(_handle(context, request))
-
-
-def _handle(
-    context: Context, request: StreamsGroupHeartbeatRequest
-) -> Turns[StreamsGroupHeartbeatResponse | Awaitable[Outcome[StreamsGroupHeartbeatResponse]]]:
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.coordinators
     coordinators.check_streams_protocol()
     if request.topology is not None and is_on(context):
-        yield from _check_topology(context, request.topology)
+        _check_topology(context, request.topology)
     answer = coordinators.submit(
         request.group_id,
         lambda machine, _, now_ms: machine.streams_heartbeat(request, client, now_ms),
@@ -47,20 +39,18 @@ def _handle(
     return answer
 
 
-def _check_topology(context: Context, topology: Topology) -> Turns[None]:
+def _check_topology(context: Context, topology: Topology) -> None:
     """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) where the member may not describe what it reads
     and writes, or not create what the broker would make for it."""
     parts = topology.subtopologies
     read = (name for part in parts for name in part.source_topics)
-    yield from check_subscription(context, chain(read, _internal(parts)))
+    check_subscription(context, chain(read, _internal(parts)))
     if allows_cluster(context, Operation.CREATE, log=False):
         return
-    topics, pace = context.broker.image.topics, Pace()
-    for name in once(_internal(parts)):
+    topics = context.broker.image.topics
+    for name in dict.fromkeys(_internal(parts)):
         if name not in topics:
             check(context, Operation.CREATE, ResourceType.TOPIC, name)
-        if pace.due():
-            yield
 
 
 def _internal(parts: list[Subtopology]) -> Iterator[str]:

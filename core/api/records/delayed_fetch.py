@@ -2,8 +2,8 @@
 
 It has no task while it waits (core/broker/purgatory.py), since at the end of a log there is one for
 each record. The server starts it, and is called with the answer. Where the records lie cold on the
-disk, or the session has grown, the answer takes several turns of the loop: then it is awaited
-instead, as also where there is no server.
+disk, or the session has grown, the answer takes a while: then it is awaited instead, as also if
+there is no server.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
-from pk.core.api.records.fetch_request import LOOKED_AT_ONCE, Fetch
+from pk.core.api.records.fetch_request import INLINE_PARTITIONS, Fetch
 from pk.core.api.registry import Outcome
-from pk.core.broker.pauses import finish
 from pk.core.broker.purgatory import DelayedOperation
-from pk.core.turns import at_once
 from pk.core.wire.messages.fetch import FetchResponse
 
 Done: TypeAlias = Callable[["DelayedFetch", Outcome[FetchResponse] | Exception | None], None]
@@ -28,7 +26,7 @@ class DelayedFetch(DelayedOperation):
     __slots__ = ("_done", "_fetch")
 
     def __init__(self, fetch: Fetch) -> None:
-        keys = at_once(fetch.keys())
+        keys = fetch.keys()
         super().__init__(fetch.context.broker.purgatory, keys, fetch.deadline)
         self._fetch = fetch
 
@@ -66,15 +64,15 @@ class DelayedFetch(DelayedOperation):
 
     def _outcome(self, expired: bool) -> Any:
         fetch = self._fetch
-        if len(fetch.wanted) > LOOKED_AT_ONCE:
+        if len(fetch.wanted) > INLINE_PARTITIONS:
             return None
-        enough = at_once(fetch.look())
+        enough = fetch.look()
         if fetch.reader.is_cold:
             return None
         if not enough and not expired:
             return _TOO_LITTLE
-        response = at_once(fetch.answer())
-        at_once(fetch.close())
+        response = fetch.answer()
+        fetch.close()
         return response
 
 
@@ -84,7 +82,7 @@ _TOO_LITTLE = object()
 async def wait(fetch: Fetch, deadline: float) -> Outcome[FetchResponse]:
     """Look again whenever a partition moves, until there is enough or the time is up: `deadline` is
     by trio's clock."""
-    await fetch.look_until(await finish(fetch.keys()), deadline)
-    response = await finish(fetch.answer())
-    await finish(fetch.close())
+    await fetch.look_until(fetch.keys(), deadline)
+    response = fetch.answer()
+    fetch.close()
     return response

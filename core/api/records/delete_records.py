@@ -8,13 +8,11 @@ from collections.abc import Awaitable
 from typing import NamedTuple
 
 from pk.core.api.authorization import check
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.turns import Pace, Turns
 from pk.core.values import INTERNAL_TOPICS
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -28,18 +26,13 @@ HIGH_WATERMARK = -1
 """As an offset: everything that readers can see."""
 
 
-def handle(context: Context, request: DeleteRecordsRequest) -> Answer[DeleteRecordsResponse]:
+async def handle(
+    context: Context, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     """Move each partition's start; the answer's low watermark is where the last replica starts
     now."""
-    return begin(_handle(context, request))
-
-
-def _handle(
-    context: Context, request: DeleteRecordsRequest
-) -> Turns[DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]]:
     response = DeleteRecordsResponse()
     waiting: list[_Waiting] = []
-    pace = Pace()
     for topic in request.topics:
         answers: list[DeleteRecordsPartitionResult] = []
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
@@ -55,8 +48,7 @@ def _handle(
                     waiting.append(_Waiting(partition, offset, answer))
             except KafkaError as e:
                 answer.error_code = e.code
-            if pace.due():
-                yield
+            await let_others_run()
     return _wait(context, request, response, waiting) if waiting else response
 
 

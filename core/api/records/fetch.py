@@ -13,35 +13,27 @@ Records never pass through here: an answer carries slices of files, and the conn
 kernel send them. But for versions 0–3, which read messages, they are converted (fetch_messages.py).
 """
 
-from collections.abc import Awaitable
-
-from pk.core.api.long_requests import begin
 from pk.core.api.records.delayed_fetch import DelayedFetch, wait
 from pk.core.api.records.fetch_messages import answer_messages
-from pk.core.api.records.fetch_request import LOOKED_AT_ONCE, VERSION_BATCH, Fetch
-from pk.core.api.registry import Answer, Outcome
+from pk.core.api.records.fetch_request import INLINE_PARTITIONS, VERSION_BATCH, Fetch
+from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
-from pk.core.turns import Turns
 from pk.core.wire.messages.fetch import FetchRequest, FetchResponse
 
 
 def handle(context: Context, request: FetchRequest) -> Answer[FetchResponse]:
-    """Answer at once where there is enough, or nothing to wait for; else wait."""
-    return begin(_handle(context, request))
-
-
-def _handle(
-    context: Context, request: FetchRequest
-) -> Turns[FetchResponse | Awaitable[Outcome[FetchResponse]]]:
+    """Answer at once if there is enough, or nothing to wait for; else wait."""
     fetch = Fetch(context, request)
-    yield from fetch.begin()
+    fetch.begin()
     if context.api_version < VERSION_BATCH:
         return answer_messages(fetch)
-    enough = (yield from fetch.look()) or request.max_wait_ms <= 0 or not fetch.wanted
-    if enough and not fetch.reader.is_cold:
-        response = yield from fetch.answer()
-        yield from fetch.close()
-        return response
-    if fetch.reader.is_cold or len(fetch.wanted) > LOOKED_AT_ONCE:
+    if len(fetch.wanted) > INLINE_PARTITIONS:
         return wait(fetch, fetch.deadline)
-    return DelayedFetch(fetch)
+    enough = fetch.look() or request.max_wait_ms <= 0 or not fetch.wanted
+    if fetch.reader.is_cold:
+        return wait(fetch, fetch.deadline)
+    if not enough:
+        return DelayedFetch(fetch)
+    response = fetch.answer()
+    fetch.close()
+    return response

@@ -7,7 +7,7 @@ The log holds record batches; they are converted for the answer
 
 from pk.core.api.records.fetch_request import CONSUMER, Fetch
 from pk.core.api.registry import Outcome
-from pk.core.broker.pauses import finish, in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.down_conversion import lower_slice
 from pk.core.errors import KafkaError
 from pk.core.log.file_slices import EMPTY, BytesSlice
@@ -20,9 +20,9 @@ async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
     """Look, convert, and answer. Where all that was found are control batches, of which nothing is
     left, wait for more: an empty answer would be asked for again at once."""
     purgatory, deadline = fetch.context.broker.purgatory, fetch.deadline
-    partitions = await finish(fetch.partitions())
+    partitions = fetch.partitions()
     while True:
-        await fetch.look_until(await finish(fetch.keys()), deadline)
+        await fetch.look_until(fetch.keys(), deadline)
         seen = [partition.high_watermark for partition in partitions]
         if await _lower(fetch) or fetch.min_bytes <= 0:
             break
@@ -32,7 +32,7 @@ async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
             deadline,
         ):
             break
-    return await finish(fetch.answer())
+    return fetch.answer()
 
 
 async def _lower(fetch: Fetch) -> bool:
@@ -40,7 +40,8 @@ async def _lower(fetch: Fetch) -> bool:
     there are any, or an error to tell."""
     magic = 1 if fetch.context.api_version >= VERSION_MESSAGE_V1 else 0
     left, any_found = fetch.max_bytes, fetch.urgent
-    async for fetched, data in in_turns(fetch.found):
+    for fetched, data in fetch.found:
+        await let_others_run()
         partition = fetch.context.broker.replicas.find(fetched.topic, fetched.partition)
         if partition is None or data.records is None or not data.records.length:
             continue

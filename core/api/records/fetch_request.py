@@ -17,6 +17,7 @@ from collections.abc import Hashable
 
 from pk.core.api.authorization import allows, allows_cluster
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.reader import Found, Reader, UpTo, check_may_read, divergence
 from pk.core.broker.replication.fetch_sessions import (
     FINAL_EPOCH,
@@ -36,7 +37,6 @@ from pk.core.config import RACK_AWARE_SELECTOR
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.epochs import EpochEnd
 from pk.core.log.file_slices import EMPTY
-from pk.core.turns import AT_ONCE, Pace, Turns, at_once, cleared, emptied
 from pk.core.values import ZERO_UUID
 from pk.core.wire.messages.fetch import (
     AbortedTransaction,
@@ -66,10 +66,10 @@ RESPONSE_BYTES = 50
 """About what an answer is longer than its records, for each partition and for the whole: quotas
 count it all."""
 
-LOOKED_AT_ONCE = 64
-"""Partitions that are read between two checkpoints."""
+INLINE_PARTITIONS = 64
+"""More partitions are looked at in a task, which lets others run."""
 
-REPEATED_MIN = LOOKED_AT_ONCE
+REPEATED_MIN = INLINE_PARTITIONS
 REPEATED_MAX = 10_000
 """How many partitions a fetch names, more than the first, for its connection to remember them."""
 
@@ -141,7 +141,7 @@ class Fetch:
             reads_zstd=version >= VERSION_ZSTD,
         )
 
-    def begin(self) -> Turns[None]:
+    def begin(self) -> None:
         """Find the session, or open one, and what is wanted in it: to be done first."""
         request, broker = self.request, self.context.broker
         sessions, now_ms = broker.sessions, broker.clock.now_ms()
@@ -149,19 +149,16 @@ class Fetch:
         session_id, epoch = request.session_id, request.session_epoch
         if self.context.api_version < VERSION_SESSION or epoch == FINAL_EPOCH:
             if session_id != NO_SESSION:
-                yield from _ended(sessions.close(session_id))
-            self.repeated = yield from self._remembered()
+                sessions.close(session_id)
+            self.repeated = self._remembered()
             if self.repeated is not None:
-                self.wanted = yield from self._name_again(self.repeated)
+                self.wanted = self._name_again(self.repeated)
             else:
-                self.wanted = yield from self._name({})
+                self.wanted = self._name({})
             return
         if epoch == INITIAL_EPOCH:
-            closed = sessions.close(session_id)
-            broker.purgatory.touch(closed)
-            yield from _ended(closed)
-            del closed
-            self.wanted = yield from self._name({})
+            broker.purgatory.touch(sessions.close(session_id))
+            self.wanted = self._name({})
             if self.wanted:
                 session = sessions.open(
                     self.wanted, by_id=by_id, privileged=self.replica_id >= 0, now_ms=now_ms
@@ -170,14 +167,11 @@ class Fetch:
             return
         session = sessions.next(session_id, epoch, by_id, now_ms)
         broker.purgatory.touch(session)
-        yield from self._name(session.partitions, session)
-        pace = Pace()
+        self._name(session.partitions, session)
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if by_id else topic.topic
             for partition in topic.partitions:
                 forget(session, (name, partition))
-                if pace.due():
-                    yield
         self.wanted = session.partitions
         if not session.partitions:
             sessions.close(session.id)
@@ -196,7 +190,7 @@ class Fetch:
                 # still.
                 session.authorizer, session.dirty = authorizer, dict(session.partitions)
 
-    def _remembered(self) -> Turns[RepeatedFetch | None]:
+    def _remembered(self) -> RepeatedFetch | None:
         """What the connection remembers, if this fetch may go by it."""
         repeated, request = self.context.repeated, self.request
         if (
@@ -207,16 +201,14 @@ class Fetch:
             or request.rack_id  # the nearest replica may be another one, though nothing moves
         ):
             return None
-        count, pace = 0, Pace()
+        count = 0
         for topic in request.topics:
             count += len(topic.partitions)
             if count > REPEATED_MAX:
                 return None
-            if pace.due():
-                yield
         return repeated if count > REPEATED_MIN and not repeated.in_use else None
 
-    def _name_again(self, repeated: RepeatedFetch) -> Turns[Partitions]:
+    def _name_again(self, repeated: RepeatedFetch) -> Partitions:
         """The partitions that the request names, in its order, as `repeated` knows them. What is
         new to it, or wanted otherwise than before, is dirty."""
         context = self.context
@@ -229,7 +221,6 @@ class Fetch:
         repeated.begin(terms, REPEATED_MAX)
         known, dirty, wanted = repeated.partitions, repeated.dirty, Partitions()
         by_id = context.api_version >= VERSION_TOPIC_ID
-        pace = Pace()
         for topic in self.request.topics:
             name = topic.topic_id if by_id else topic.topic
             for wish in topic.partitions:
@@ -248,8 +239,6 @@ class Fetch:
                     and fetched.last_fetched_epoch == wish.last_fetched_epoch
                 ):
                     wanted[key] = fetched
-                    if pace.due():
-                        yield
                     continue
                 dirty[key] = wanted[key] = fetched
                 fetched.want(
@@ -259,8 +248,6 @@ class Fetch:
                     wish.last_fetched_epoch,
                     wish.log_start_offset,
                 )
-                if pace.due():
-                    yield
         return wanted
 
     @property
@@ -275,13 +262,11 @@ class Fetch:
         is the log's end.)"""
         return (self.session or self.repeated) if self.replica_id != DEBUGGING_CONSUMER else None
 
-    def _name(
-        self, partitions: Partitions, session: FetchSession | None = None
-    ) -> Turns[Partitions]:
+    def _name(self, partitions: Partitions, session: FetchSession | None = None) -> Partitions:
         """Enter what the request names into `partitions`, which are those of `session`, if there is
         one already."""
         by_id = self.context.api_version >= VERSION_TOPIC_ID
-        image, pace = self.context.broker.image, Pace()
+        image = self.context.broker.image
         for topic in self.request.topics:
             name, topic_id = topic.topic, ZERO_UUID
             if by_id:
@@ -308,30 +293,44 @@ class Fetch:
                     wish.last_fetched_epoch,
                     wish.log_start_offset,
                 )
-                if pace.due():
-                    yield
         return partitions
 
-    def look(self) -> Turns[bool]:
+    def look(self) -> bool:
         """Read the records available now. True if they suffice for an answer, or if some must first
         be read from disk."""
-        self.found, self.urgent, reader = [], False, self.reader
-        reader.look()
+        self._begin_to_look()
+        for fetched in self._to_look_at():
+            self._find(fetched)
+        return self._has_enough()
+
+    async def _look_at_many(self) -> bool:
+        """As `look`, and lets others run."""
+        self._begin_to_look()
+        for fetched in self._to_look_at():
+            await let_others_run()
+            self._find(fetched)
+        return self._has_enough()
+
+    def _begin_to_look(self) -> None:
+        self.found, self.urgent = [], False
+        self.reader.look()
+
+    def _find(self, fetched: FetchedPartition) -> None:
+        data = self._look_at(fetched)
+        if data is not None:
+            self.found.append((fetched, data))
+            if data.error_code:
+                self.urgent = True
+
+    def _has_enough(self) -> bool:
         if self._overtaken:
             return True
-        pace = Pace(LOOKED_AT_ONCE)
-        for fetched in self._to_look_at():
-            if pace.due():
-                yield
-            data = self._look_at(fetched)
-            if data is not None:
-                self.found.append((fetched, data))
-                if data.error_code:
-                    self.urgent = True
         self.counted = True
-        return self.urgent or reader.is_cold or reader.bytes >= self.min_bytes
+        return self.urgent or self.reader.is_cold or self.reader.bytes >= self.min_bytes
 
     def _to_look_at(self) -> list[FetchedPartition]:
+        if self._overtaken:
+            return []
         if (repeated := self.repeated) is not None:
             # In the order of the request: a byte limit starves none, if the client changes that.
             dirty = repeated.dirty
@@ -342,18 +341,16 @@ class Fetch:
     async def look_until(self, keys: list[Hashable], deadline: float) -> None:
         """Look, and again whenever one of `keys` is touched, until there is enough, with nothing
         left out because it lies cold on the disk, or until `deadline` (trio's clock)."""
+        purgatory = self.context.broker.purgatory
         await self.reader.warm_up()
         while True:
-            if len(self.wanted) > LOOKED_AT_ONCE:
-                await self.context.broker.purgatory.until_in_turns(self.look, keys, deadline)
+            if len(self.wanted) > INLINE_PARTITIONS:
+                await purgatory.until_found(self._look_at_many, keys, deadline)
             else:
-                await self.context.broker.purgatory.until(self._look_now, keys, deadline)
+                await purgatory.until(self.look, keys, deadline)
             if not self.reader.is_cold:
                 return
             await self.reader.warm_up()
-
-    def _look_now(self) -> bool:
-        return at_once(self.look())
 
     @property
     def deadline(self) -> float:
@@ -567,41 +564,35 @@ class Fetch:
                     leader_id=leader[0], leader_epoch=leader[1]
                 )
 
-    def close(self) -> Turns[None]:
-        """Let go of what is not in the answer."""
-        yield from emptied(self.found)
+    def close(self) -> None:
+        """The answer is made."""
         if self.repeated is not None:
             self.repeated.in_use = False
             self.wanted = {}
-        elif self.session is None:
-            wanted, self.wanted = self.wanted, {}
-            yield from cleared(wanted)
 
-    def partitions(self) -> Turns[list[Partition]]:
+    def partitions(self) -> list[Partition]:
         """Those of the wanted ones that are here."""
-        replicas, pace = self.context.broker.replicas, Pace()
+        replicas = self.context.broker.replicas
         partitions: list[Partition] = []
         for fetched in list(self.wanted.values()):
             partition = replicas.find(fetched.topic, fetched.partition)
             if partition is not None:
                 partitions.append(partition)
-            if pace.due():
-                yield
         return partitions
 
-    def keys(self) -> Turns[list[Hashable]]:
+    def keys(self) -> list[Hashable]:
         """Whom to wait for."""
         if (watched := self._watched) is not None:
             return [watched]
         keys: list[Hashable] = []
-        partitions = yield from self.partitions()
+        partitions = self.partitions()
         if self.replica_id != CONSUMER:
             keys += [partition.end_key for partition in partitions]
         if self.replica_id < 0:
             keys += partitions
         return keys
 
-    def answer(self) -> Turns[FetchResponse]:
+    def answer(self) -> FetchResponse:
         """The response: by topic, and in a session only what is news."""
         self._count_throttled()
         if self.repeated is not None:
@@ -611,10 +602,7 @@ class Fetch:
         response = FetchResponse(session_id=self.session.id if self.session is not None else 0)
         topics: dict[Hashable, FetchableTopicResponse] = {}
         leaders: set[int] = set()
-        pace = Pace()
         for fetched, data in self.found:
-            if pace.due():
-                yield
             if data.error_code:
                 leaders.add(data.current_leader.leader_id)
             name = fetched.topic_id or fetched.topic
@@ -639,7 +627,6 @@ class Fetch:
                         self.session.dirty[fetched.key] = fetched
         if self.context.api_version >= VERSION_NODE_ENDPOINTS:
             self._add_endpoints(response, leaders)
-        yield from cleared(topics)
         return response
 
     def _found_again(self) -> list[tuple[FetchedPartition, PartitionData]]:
@@ -687,12 +674,3 @@ class Fetch:
                 response.node_endpoints.append(
                     NodeEndpoint(node_id=leader, host=host, port=port, rack=rack)
                 )
-
-
-def _ended(session: FetchSession | None) -> Turns[None]:
-    """Let go of what a session that is over had, where that is much."""
-    if session is not None and len(session.partitions) > AT_ONCE:
-        partitions, dirty = session.partitions, session.dirty
-        session.partitions, session.dirty = {}, {}
-        yield from cleared(dirty)
-        yield from cleared(partitions)

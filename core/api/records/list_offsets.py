@@ -15,15 +15,14 @@ from typing import Any, Final
 
 from pk.core.api.authorization import allows
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
-from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log import recovery
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Log
-from pk.core.turns import cleared
 from pk.core.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -60,12 +59,10 @@ async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
     response = ListOffsetsResponse()
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
-    async for key in in_turns(
-        (t.name, p.partition_index) for t in request.topics for p in t.partitions
-    ):
+    for key in ((t.name, p.partition_index) for t in request.topics for p in t.partitions):
         (repeated if key in seen else seen).add(key)
-    await finish(cleared(seen))
-    async for topic, wish, answer in in_turns(_each(request, response)):
+    for topic, wish, answer in _each(request, response):
+        await let_others_run()
         try:
             if (topic, wish.partition_index) in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition named twice")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pk.core.api.authorization import allows_cluster, check
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.offset_for_leader_epoch import (
@@ -27,7 +27,8 @@ async def handle(
     """The largest epoch not above the one asked for, and the offset at which it ends."""
     response = OffsetForLeaderEpochResponse()
     of_cluster = allows_cluster(context, Operation.CLUSTER_ACTION, log=False)
-    async for topic, wish, answer in in_turns(_each(request, response)):
+    for topic, wish, answer in _each(request, response):
+        await let_others_run()
         try:
             if not of_cluster:
                 check(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)

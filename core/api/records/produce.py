@@ -21,7 +21,8 @@ coordinator's state.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from inspect import isawaitable
+from typing import Any, Final
 
 import trio
 
@@ -38,11 +39,11 @@ from pk.core.api.records.produce_answer import (
     ProduceAnswer,
     Waiting,
 )
-from pk.core.api.registry import NO_RESPONSE, Answer, Holding
+from pk.core.api.registry import NO_RESPONSE, Answer, parked
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.coordinator.add_partitions_manager import Ask
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
-from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.broker.requests.record_validation import (
@@ -72,9 +73,7 @@ from pk.core.record.batch import (
     Timestamps,
 )
 from pk.core.record.compress import Codec
-from pk.core.turns import AT_ONCE, Pace, Turns, at_once, emptied
 from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
-from pk.core.wire.elements import has_many
 from pk.core.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -98,6 +97,10 @@ RETRIED = (
 
 Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
 """A partition of the request: its topic's name ("" if the id is unknown), its data, its answer."""
+
+
+INLINE_PARTITIONS: Final = 64
+"""A request with more batches lets others run between them."""
 
 
 class _Produce:
@@ -132,10 +135,9 @@ class _Produce:
         self.refused = False
         """Whether it does, so that the whole request is refused. Known once `items` has ended."""
 
-    def items(self) -> Turns[list[Item]]:
+    def items(self) -> list[Item]:
         """Every partition of the request; their answers are in the response already."""
         items: list[Item] = []
-        pace = Pace()
         topics = self.answer.response.responses
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         for topic in self.request.topic_data:
@@ -156,8 +158,6 @@ class _Produce:
                 items.append((name, data, answer))
                 if self.denied and not self.refused:
                     self.refused = _is_transactional(data.records)
-                if pace.due():
-                    yield
         return items
 
     def find(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader | None]:
@@ -207,7 +207,8 @@ class _Produce:
         transaction."""
         producer: tuple[int, int] | None = None
         asked: dict[TopicPartition, tuple[Producers, int]] = {}
-        async for name, data, _ in in_turns(items):
+        for name, data, _ in items:
+            await let_others_run()
             try:
                 partition, header = self.find(name, data)
                 if header is None or not self.must_verify(partition, header):
@@ -311,13 +312,13 @@ def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]
     """Append every batch; one that cannot be says so in its own answer, the others are not touched
     by it."""
     produce = _Produce(context, request)
-    if has_many(request, AT_ONCE):
-        return Holding(_handle_many(produce))
-    items = at_once(produce.items())
+    items = produce.items()
     if not -1 <= request.acks <= 1:
         for name, _, answer in items:
             produce.answer.refuse(answer, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS), name)
         return produce.answer.response
+    if len(items) > INLINE_PARTITIONS:
+        return _continue(produce, items)
     looked_at = 0
     for i, (name, data, answer) in enumerate(items):
         try:
@@ -325,33 +326,24 @@ def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]
             looked_at += header.count if header is not None else 0
             small = _is_small(data.records, header, partition.config)
             if not small or looked_at > INLINE_RECORDS or produce.must_verify(partition, header):
-                return Holding(_continue(produce, items[i:]))
+                return _continue(produce, items[i:])
             admitted = _admit(admit_inline, data.records, header, partition, produce.now_ms)
             if admitted is None:
-                return Holding(_continue(produce, items[i:]))
+                return _continue(produce, items[i:])
             produce.append(partition, admitted, answer)
         except KafkaError as e:
             produce.answer.refuse(answer, e, name)
         data.records = None  # a request that waits does not keep its connection's buffer
-    return produce.finish()
-
-
-async def _handle_many(produce: _Produce) -> Any:
-    """The same, of a request that names many partitions: in turns."""
-    items = await finish(produce.items())
-    if -1 <= produce.request.acks <= 1:
-        return await _continue(produce, items)
-    async for name, _, answer in in_turns(items):
-        produce.answer.refuse(answer, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS), name)
-    await finish(emptied(items))
-    return produce.answer.response
+    answer = produce.finish()
+    return parked(answer) if isawaitable(answer) else answer
 
 
 async def _continue(produce: _Produce, items: list[Item]) -> Any:
     """The rest of a request with more than the loop should do at once, or whose transaction must be
     verified: what is large is looked at in a thread."""
     await produce.verify(items)
-    async for name, data, answer in in_turns(items):
+    for name, data, answer in items:
+        await let_others_run()
         try:
             partition, header = produce.find(name, data)
             looked_at = data.records, header, partition, produce.now_ms
@@ -366,7 +358,6 @@ async def _continue(produce: _Produce, items: list[Item]) -> Any:
         except KafkaError as e:
             produce.answer.refuse(answer, e, name)
         data.records = None
-    await finish(emptied(items))
     return produce.finish()
 
 

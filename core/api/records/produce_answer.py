@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from pk.core.broker.pauses import finish, in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.broker.requests.record_validation import RefusedRecords
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from pk.core.record.compress import Codec
-from pk.core.turns import emptied
 from pk.core.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -108,11 +107,11 @@ class ProduceAnswer:
         """Wait until the batches are as safe as `acks` asks for; what fails says so. Empties
         `waiting`."""
         deadline = deadline_of(self._context, timeout_ms)
-        async for partition, answer, next_offset, epoch in in_turns(waiting):
+        for partition, answer, next_offset, epoch in waiting:
+            await let_others_run()
             error = await acknowledged(self._acks, partition, next_offset, deadline, epoch)
             if error is not None:
                 self.fail(answer, error)
-        await finish(emptied(waiting))
 
 
 def deadline_of(context: Context, timeout_ms: int) -> float:

@@ -5,11 +5,9 @@ The answer says that the move has begun; DescribeLogDirs shows how far it is, as
 lags.
 """
 
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.turns import Pace, Turns
 from pk.core.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -18,17 +16,10 @@ from pk.core.wire.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(
+async def handle(
     context: Context, request: AlterReplicaLogDirsRequest
-) -> Answer[AlterReplicaLogDirsResponse]:
+) -> AlterReplicaLogDirsResponse:
     """Begin every move; each partition has its own error."""
-    return begin(_handle(context, request))
-
-
-def _handle(
-    context: Context, request: AlterReplicaLogDirsRequest
-) -> Turns[AlterReplicaLogDirsResponse]:
-    pace = Pace()
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -44,8 +35,7 @@ def _handle(
                 result.partitions.append(
                     AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code)
                 )
-                if pace.due():
-                    yield
+                await let_others_run()
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 

@@ -1,7 +1,6 @@
 """ListPartitionReassignments (46), version 0: what is under way (KIP-455)."""
 
 from pk.core.api.controller.decide import the_controller
-from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
 from pk.core.meta import reassignment
 from pk.core.wire.messages.list_partition_reassignments import (
@@ -10,9 +9,9 @@ from pk.core.wire.messages.list_partition_reassignments import (
 )
 
 
-async def handle(
+def handle(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Answer from what is committed. Raises KafkaError(NOT_CONTROLLER)."""
     image = the_controller(context).image
-    return await finish(reassignment.list_reassignments(image, request))
+    return reassignment.list_reassignments(image, request)

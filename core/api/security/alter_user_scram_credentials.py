@@ -8,7 +8,6 @@ from pk.core.api.controller.decide import decided
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import scram_users
-from pk.core.turns import once
 from pk.core.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -30,7 +29,7 @@ def error_response(
     request: AlterUserScramCredentialsRequest, error: KafkaError, version: int
 ) -> AlterUserScramCredentialsResponse:
     """The error for every user."""
-    users = once(one.name for one in (*request.deletions, *request.upsertions))
+    users = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
     return AlterUserScramCredentialsResponse(
         results=[
             AlterUserScramCredentialsResult(

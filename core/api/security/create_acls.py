@@ -4,7 +4,7 @@ refused by itself. Without an authorizer: SECURITY_DISABLED."""
 from pk.core.api.controller.decide import decided
 from pk.core.api.security.describe_acls import NO_AUTHORIZER
 from pk.core.auth.acls import AclBinding
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.acls import create_acls
@@ -24,7 +24,7 @@ async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResp
                 AclCreationResult(
                     error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
                 )
-                async for _ in in_turns(request.creations)
+                for _ in request.creations
             ]
         )
     rules = [
@@ -37,11 +37,12 @@ async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResp
             one.operation,
             one.permission_type,
         )
-        async for one in in_turns(request.creations)
+        for one in request.creations
     ]
     reply = await decided(context, lambda image: create_acls(image, rules), request)
     errors: list[KafkaError | None] = reply
-    async for rule, error in in_turns(zip(rules, errors, strict=True)):
+    for rule, error in zip(rules, errors, strict=True):
+        await let_others_run()
         if error is None:
             authorization.audit.changed(context, "added", rule)
     return CreateAclsResponse(
@@ -49,7 +50,7 @@ async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResp
             AclCreationResult(error_message=None)
             if error is None
             else AclCreationResult(error_code=error.code, error_message=error.message)
-            async for error in in_turns(errors)
+            for error in errors
         ]
     )
 

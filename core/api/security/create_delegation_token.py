@@ -4,7 +4,7 @@
 from typing import Final
 
 from pk.core.api.authorization import allows
-from pk.core.api.controller.decide import LARGE_ELEMENTS, decided
+from pk.core.api.controller.decide import decided
 from pk.core.api.controller.forward import pass_on
 from pk.core.api.security.token_requests import (
     NAMES_REQUESTER,
@@ -17,7 +17,6 @@ from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import delegation_tokens
 from pk.core.values import new_id, uuid_text
-from pk.core.wire.elements import has_many
 from pk.core.wire.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -55,7 +54,6 @@ async def handle_at_controller(
         context,
         lambda image: delegation_tokens.create(request, asker, secret, lifetimes, token_id, now_ms),
         request,
-        in_thread=has_many(request, LARGE_ELEMENTS),
     )
     return _in_version(context, made)
 

@@ -3,9 +3,9 @@ The answer names them. Without an authorizer: SECURITY_DISABLED."""
 
 from typing import Final
 
-from pk.core.api.controller.decide import LARGE_ELEMENTS, decided
+from pk.core.api.controller.decide import decided
 from pk.core.auth.acls import AclBinding, AclFilter
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.acls import delete_acls
@@ -31,7 +31,7 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
                 DeleteAclsFilterResult(
                     error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
                 )
-                async for _ in in_turns(request.filters)
+                for _ in request.filters
             ]
         )
     filters = [
@@ -44,21 +44,23 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
             one.operation,
             one.permission_type,
         )
-        async for one in in_turns(request.filters)
+        for one in request.filters
     ]
     comparisons = len(filters) * len(context.broker.image.acls)
-    large = len(filters) > LARGE_ELEMENTS or comparisons > LARGE_COMPARISONS
+    large = comparisons > LARGE_COMPARISONS
     reply = await decided(
         context, lambda image: delete_acls(image, filters), request, in_thread=large
     )
     outcomes: list[list[AclBinding] | KafkaError] = reply
     gone: dict[AclBinding, None] = {}
     results: list[DeleteAclsFilterResult] = []
-    async for outcome in in_turns(outcomes):
+    for outcome in outcomes:
+        await let_others_run()
         results.append(_result(outcome))
         if not isinstance(outcome, KafkaError):
             gone.update(dict.fromkeys(outcome))
-    async for rule in in_turns(gone):
+    for rule in gone:
+        await let_others_run()
         authorization.audit.changed(context, "deleted", rule)
     return DeleteAclsResponse(filter_results=results)
 

@@ -7,7 +7,6 @@ from pk.core.api.security.token_requests import NAMES_REQUESTER, check_asker, se
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.auth.delegation_tokens import DelegationToken
 from pk.core.auth.principal import KafkaPrincipal
-from pk.core.broker.pauses import in_turns
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_delegation_token import (
@@ -31,13 +30,10 @@ async def handle(
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners: set[KafkaPrincipal] | None = None
     if request.owners is not None:
-        owners = {
-            KafkaPrincipal(one.principal_type, one.principal_name)
-            async for one in in_turns(request.owners)
-        }
+        owners = {KafkaPrincipal(one.principal_type, one.principal_name) for one in request.owners}
     tokens = [
         _described(token, secret.hmac(token.token_id), context.api_version >= NAMES_REQUESTER)
-        async for token in in_turns(list(context.broker.image.tokens.values()))
+        for token in list(context.broker.image.tokens.values())
         if _is_wanted(token, owners) and _may_see(context, token)
     ]
     return DescribeDelegationTokenResponse(tokens=tokens)

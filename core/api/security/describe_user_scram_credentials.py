@@ -1,8 +1,6 @@
 """DescribeUserScramCredentials (50), version 0: which SCRAM mechanisms users have, and with how
 many iterations (KIP-554). Nothing of a credential itself is answered."""
 
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import scram_users
@@ -15,9 +13,9 @@ from pk.core.wire.messages.describe_user_scram_credentials import (
 
 def handle(
     context: Context, request: DescribeUserScramCredentialsRequest
-) -> Answer[DescribeUserScramCredentialsResponse]:
+) -> DescribeUserScramCredentialsResponse:
     """As this broker's image has them."""
-    return begin(scram_users.describe(context.broker.image, request))
+    return scram_users.describe(context.broker.image, request)
 
 
 def error_response(

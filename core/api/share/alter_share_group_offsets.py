@@ -2,7 +2,7 @@
 
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.values import ZERO_UUID
 from pk.core.wire.messages.alter_share_group_offsets import (
@@ -25,12 +25,14 @@ async def handle(
         list[AlterShareGroupOffsetsRequestTopic](),
         list[AlterShareGroupOffsetsRequestTopic](),
     )
-    async for topic in in_turns(request.topics):
+    for topic in request.topics:
+        await let_others_run()
         may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.topic_name)
         (kept if may_read else denied).append(topic)
     request.topics = kept
     response = await context.broker.share_offsets.alter(request)
-    async for topic in in_turns(denied):
+    for topic in denied:
+        await let_others_run()
         response.responses.append(_denied(context, topic))
     return response
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.groups.merged_groups import merged
-from pk.core.api.long_requests import in_turns
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import finish
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_share_group_offsets import (
@@ -27,7 +26,8 @@ async def handle(
     """Ask the coordinators of every group; an error is the group's own."""
     context.broker.coordinators.check_share_protocol()
     response = DescribeShareGroupOffsetsResponse()
-    async for asked in in_turns(await finish(merged(request.groups))):
+    for asked in merged(request.groups):
+        await let_others_run()
         try:
             if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
                 raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -47,7 +47,8 @@ async def _describe(
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []
     if asked.topics is not None:
         kept: list[DescribeShareGroupOffsetsRequestTopic] = []
-        async for topic in in_turns(asked.topics):
+        for topic in asked.topics:
+            await let_others_run()
             if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic_name):
                 kept.append(topic)
             else:
@@ -59,7 +60,7 @@ async def _describe(
     kind = ResourceType.TOPIC
     found.topics = [
         topic
-        async for topic in in_turns(found.topics)
+        for topic in found.topics
         if allows(context, Operation.DESCRIBE, kind, topic.topic_name, log=False)
     ]
     found.topics += refused

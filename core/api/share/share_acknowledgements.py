@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from pk.core.api.authorization import allows
-from pk.core.api.long_requests import in_turns
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.broker.share.share_leader import Stored
 from pk.core.errors import ErrorCode, KafkaError, without_frames
@@ -42,7 +42,8 @@ def session_key(group_id: str | None, member_id: str | None) -> SessionKey:
 async def acknowledgements_of(topics: Iterable[Any]) -> dict[TopicIdPartition, list[Any]]:
     """The partitions of a request of which something is said."""
     said: dict[TopicIdPartition, list[Any]] = {}
-    async for topic, partition in in_turns((t, p) for t in topics for p in t.partitions):
+    for topic, partition in ((t, p) for t in topics for p in t.partitions):
+        await let_others_run()
         if partition.acknowledgement_batches:
             tp = TopicIdPartition(topic.topic_id, partition.partition_index)
             said[tp] = partition.acknowledgement_batches
@@ -56,7 +57,8 @@ async def acknowledge(
     once. `renews`: whether locks may be renewed by this request."""
     found: dict[TopicIdPartition, KafkaError | None] = {}
     waiting: dict[TopicIdPartition, Stored] = {}
-    async for tp, batches in in_turns(said.items()):
+    for tp, batches in said.items():
+        await let_others_run()
         found[tp] = None
         try:
             check_read(context, tp)

@@ -28,8 +28,8 @@ from pk.core.api.share.share_acknowledgements import (
     leader_of,
     session_key,
 )
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
-from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.reader import Reader, UpTo
 from pk.core.broker.requests.context import Context
 from pk.core.broker.share.share_leader import ShareLeader
@@ -39,7 +39,6 @@ from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import BatchHeader, iter_headers
 from pk.core.share.partition import Acquired, AcquireMode, OffsetRange, SharePartition
 from pk.core.share.sessions import FINAL_EPOCH, SessionKey
-from pk.core.turns import emptied
 from pk.core.values import TopicIdPartition, Uuid
 from pk.core.wire.encoder import part_bytes
 from pk.core.wire.messages.share_fetch import (
@@ -87,19 +86,15 @@ async def _open_session(
     """Find the member's session, or open one. One that opens another holds what it held: after an
     error it may still say what became of that. Raises KafkaError."""
     named: list[TopicIdPartition] = []
-    async for topic, partition in in_turns((t, p) for t in request.topics for p in t.partitions):
+    for topic, partition in ((t, p) for t in request.topics for p in t.partitions):
+        await let_others_run()
         named.append(TopicIdPartition(topic.topic_id, partition.partition_index))
     forgotten: list[TopicIdPartition] = []
-    async for topic, index in in_turns(
-        (t, p) for t in request.forgotten_topics_data for p in t.partitions
-    ):
+    for topic, index in ((t, p) for t in request.forgotten_topics_data for p in t.partitions):
         forgotten.append(TopicIdPartition(topic.topic_id, index))
     sessions = context.broker.share_partitions.sessions
     connection, epoch = str(context.connection_id), request.share_session_epoch
-    try:
-        sessions.fetch(key, epoch, connection, named, forgotten, acknowledges=acknowledges)
-    finally:
-        await finish(emptied(named))
+    sessions.fetch(key, epoch, connection, named, forgotten, acknowledges=acknowledges)
 
 
 class _Found(NamedTuple):

@@ -6,11 +6,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from pk.core.api.authorization import check_subscription
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
-from pk.core.turns import Turns
 from pk.core.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -19,18 +16,12 @@ from pk.core.wire.messages.share_group_heartbeat import (
 
 def handle(
     context: Context, request: ShareGroupHeartbeatRequest
-) -> Answer[ShareGroupHeartbeatResponse]:
+) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
     """Let the group's coordinator decide."""
-    return begin(_handle(context, request))
-
-
-def _handle(
-    context: Context, request: ShareGroupHeartbeatRequest
-) -> Turns[ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]]:
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.coordinators
     coordinators.check_share_protocol()
-    yield from check_subscription(context, request.subscribed_topic_names)
+    check_subscription(context, request.subscribed_topic_names)
     return coordinators.submit(
         request.group_id,
         lambda machine, _, now_ms: machine.share_heartbeat(request, client, now_ms),

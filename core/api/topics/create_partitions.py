@@ -5,11 +5,10 @@ from typing import Final
 from pk.core.api.authorization import allows, is_on
 from pk.core.api.controller.decide import decided
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
-from pk.core.turns import once
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -27,7 +26,8 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
     denied = list[CreatePartitionsTopic]()
     if is_on(context):
         kept = list[CreatePartitionsTopic]()
-        async for topic in in_turns(request.topics):
+        for topic in request.topics:
+            await let_others_run()
             may_alter = allows(context, Operation.ALTER, ResourceType.TOPIC, topic.name)
             (kept if may_alter else denied).append(topic)
         request.topics = kept
@@ -42,7 +42,8 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
     if mutations is not None:
         response.throttle_time_ms = mutations.wait_ms()
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    async for name in in_turns(once(topic.name for topic in denied)):
+    for name in dict.fromkeys(topic.name for topic in denied):
+        await let_others_run()
         response.results.append(
             CreatePartitionsTopicResult(name=name, error_code=code, error_message=None)
         )

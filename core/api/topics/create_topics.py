@@ -11,7 +11,7 @@ from typing import Final
 from pk.core.api.authorization import allows, allows_cluster, is_on
 from pk.core.api.controller.decide import decided
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
@@ -43,7 +43,8 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
     if mutations is not None:
         response.throttle_time_ms = mutations.wait_ms()
     if is_on(context):
-        async for result in in_turns(response.topics):
+        for result in response.topics:
+            await let_others_run()
             _hide_configs(context, result)
     response.topics += denied
     return response
@@ -57,7 +58,8 @@ async def _take_denied(
         return []
     kept: list[CreatableTopic] = []
     denied: dict[str, CreatableTopicResult] = {}
-    async for topic in in_turns(request.topics):
+    for topic in request.topics:
+        await let_others_run()
         if allows(context, Operation.CREATE, ResourceType.TOPIC, topic.name):
             kept.append(topic)
         else:

@@ -6,11 +6,10 @@ from typing import Final
 from pk.core.api.authorization import allows, allows_cluster, is_on, refusal
 from pk.core.api.controller.decide import decided, the_controller
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import finish, in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
-from pk.core.turns import cleared
 from pk.core.values import Uuid
 from pk.core.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -58,7 +57,8 @@ async def _take_denied(
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     kept: list[DeleteTopicState] = []
     denied: dict[tuple[str | None, Uuid], DeletableTopicResult] = {}
-    async for state in in_turns(asked):
+    for state in asked:
+        await let_others_run()
         topic = image.topics.get(state.name) if state.name else image.topic_by_id(state.topic_id)
         name = state.name or (topic.name if topic is not None else None)
         may_describe = name is None or allows(context, Operation.DESCRIBE, kind, name)
@@ -75,7 +75,6 @@ async def _take_denied(
         denied[result.name, result.topic_id] = result
     request.topics, request.topic_names = kept, []
     results = list(denied.values())
-    await finish(cleared(denied))
     return results
 
 

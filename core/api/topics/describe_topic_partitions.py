@@ -11,14 +11,12 @@ from typing import Final
 
 from pk.core.api.authorization import allows
 from pk.core.api.authorized import TOPIC_OPERATIONS
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.topic_names import check_name
-from pk.core.turns import Pace, Turns, in_order
 from pk.core.values import NO_LEADER
 from pk.core.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -32,19 +30,13 @@ _AT_LEAST: Final = 1
 """A limit below one would never get anywhere."""
 
 
-def handle(
+async def handle(
     context: Context, request: DescribeTopicPartitionsRequest
-) -> Answer[DescribeTopicPartitionsResponse]:
+) -> DescribeTopicPartitionsResponse:
     """Answer from the image. Raises INVALID_REQUEST for a cursor that points to nothing asked
     for."""
-    return begin(_describe(context, request))
-
-
-def _describe(
-    context: Context, request: DescribeTopicPartitionsRequest
-) -> Turns[Answer[DescribeTopicPartitionsResponse]]:
-    image, pace = context.broker.image, Pace()
-    names = yield from _names(request, image)
+    image = context.broker.image
+    names = await _names(request, image)
     first, cursor = 0, request.cursor
     if cursor is not None:
         if cursor.partition_index < 0:
@@ -61,8 +53,7 @@ def _describe(
     response = DescribeTopicPartitionsResponse()
     denied: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
-        if pace.due():
-            yield
+        await let_others_run()
         topic = image.topics.get(name)
         if not allows(
             context, Operation.DESCRIBE, ResourceType.TOPIC, name, log=bool(request.topics)
@@ -82,8 +73,7 @@ def _describe(
             break
         partitions = topic.partitions[start : start + left]
         response.topics.append(_topic(topic, partitions, image, operations))
-        if pace.due(len(partitions)):
-            yield
+        await let_others_run()
         left -= len(partitions)
         end = start + len(partitions)
         if partitions and end < len(topic.partitions):
@@ -93,17 +83,15 @@ def _describe(
     return response
 
 
-def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> Turns[list[str]]:
+async def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> list[str]:
     """The topics to describe, in order: those that are named, else all."""
     if not request.topics:
-        return (yield from in_order(image.topics))
+        return sorted(image.topics)
     names: set[str] = set()
-    pace = Pace()
     for topic in request.topics:
         names.add(topic.name)
-        if pace.due():
-            yield
-    return (yield from in_order(names))
+        await let_others_run()
+    return sorted(names)
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -10,7 +10,7 @@ that asks for it is answered UNKNOWN_TOPIC_OR_PARTITION, as Apache Kafka does, a
 afterwards: clients ask again.
 """
 
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import trio
@@ -18,12 +18,11 @@ import trio
 from pk.core.api.authorization import allows, allows_cluster, cluster_operations, is_on
 from pk.core.api.authorized import NOT_ASKED, TOPIC_OPERATIONS
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import finish_in_line, pause
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.topic_names import is_name
-from pk.core.turns import AT_ONCE, Pace, Turns, at_once, cleared
 from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_NODE, ZERO_UUID, Uuid
 from pk.core.wire.messages.metadata import (
     MetadataRequest,
@@ -43,55 +42,67 @@ Alive = dict[int, tuple[str, int, str | None]]
 
 _UNDESCRIBED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
 
+ANSWERS_AT_WORK_MAX: Final = 4
+"""Answers about all topics of a large cluster that are made at the same time: each is in memory."""
+
 LARGE_PARTITIONS: Final = 500
-"""Beyond so many, an answer is made in turns: it takes the loop milliseconds."""
+"""If there are more, an answer about all topics waits for others."""
+
+_at_work: trio.lowlevel.RunVar[trio.Semaphore] = trio.lowlevel.RunVar("metadata_at_work")
 
 
-OPERATIONS_AS_ELEMENTS: Final = 8
-"""To find out what may be done with a topic takes as long as to describe so many partitions."""
-
-
-def handle(
-    context: Context, request: MetadataRequest
-) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Answer from the image. Where there are other brokers, a client that asks in the moment in
-    which one of them was lost waits for the next leader: one that learns of the old leader may not
-    ask again for a second.
+async def handle(context: Context, request: MetadataRequest) -> MetadataResponse:
+    """Answer from the image. If there are other brokers, a client that asks in the moment in which
+    one of them was lost waits for the next leader: one that learns of the old leader may not ask
+    again for a second.
 
     Raises KafkaError(INVALID_REQUEST) for a topic that is named by nothing, or by an id before
     version 12.
     """
-    if len(context.broker.image.brokers) > 1 or _large(context, request):
-        return _wait_first(context, request)
-    answer = at_once(_answer(context, request, frozenset()))
-    _create_missing(context, request)
+    just_fenced: Collection[int] = frozenset()
+    if len(context.broker.image.brokers) > 1:
+        # The client may have lost its leader just now. So have we, then, and the news lies beside
+        # its question.
+        await trio.lowlevel.checkpoint()
+        await context.broker.lost_leaders.wait_for_verdict()
+        just_fenced = context.broker.just_fenced.nodes()
+    if (
+        _wants_all(request, context.api_version)
+        and context.broker.image.partition_count > LARGE_PARTITIONS
+    ):
+        async with _limit():
+            return await _answer(context, request, just_fenced)
+    answer = await _answer(context, request, just_fenced)
+    await _create_missing(context, request)
     return answer
 
 
-async def _create_missing_in_turns(context: Context, request: MetadataRequest) -> None:
-    """The same, of a request that names many."""
-    topics = request.topics or []
-    for first in range(0, len(topics), AT_ONCE):
-        _create_missing(context, request, slice(first, first + AT_ONCE))
-        await pause()
+def _limit() -> trio.Semaphore:
+    try:
+        return _at_work.get()
+    except LookupError:
+        limit = trio.Semaphore(ANSWERS_AT_WORK_MAX)
+        _at_work.set(limit)
+        return limit
 
 
-def _create_missing(context: Context, request: MetadataRequest, which: slice = slice(None)) -> None:
+async def _create_missing(context: Context, request: MetadataRequest) -> None:
     """Have unknown topics made. Only once the request is answered: the answer says that they are
     unknown."""
     if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
         return
-    known = context.broker.image.topics
-    missing = [
-        topic.name
-        for topic in (request.topics or [])[which]
-        if topic.name
-        and topic.topic_id == ZERO_UUID
-        and topic.name not in known
-        and topic.name != METADATA_TOPIC
-        and is_name(topic.name)
-        and _may_create(context, topic.name)
-    ]
+    missing: list[str] = []
+    for topic in request.topics or ():
+        await let_others_run()
+        if (
+            topic.name
+            and topic.topic_id == ZERO_UUID
+            and topic.name not in context.broker.image.topics
+            and topic.name != METADATA_TOPIC
+            and is_name(topic.name)
+            and _may_create(context, topic.name)
+        ):
+            missing.append(topic.name)
     context.broker.topics_on_demand.create(missing)
 
 
@@ -104,41 +115,13 @@ def _may_create(context: Context, name: str) -> bool:
     ) and allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name, log=False)
 
 
-async def _wait_first(context: Context, request: MetadataRequest) -> MetadataResponse:
-    # The client may have lost its leader just now. So have we, then, and the news lies beside its
-    # question.
-    await trio.lowlevel.checkpoint()
-    await context.broker.lost_leaders.wait_for_verdict()
-    just_fenced = context.broker.just_fenced.nodes()
-    if _large(context, request):
-        answer = await finish_in_line(_answer(context, request, just_fenced))
-        await _create_missing_in_turns(context, request)
-    else:
-        answer = at_once(_answer(context, request, just_fenced))
-        _create_missing(context, request)
-    return answer
-
-
-def _large(context: Context, request: MetadataRequest) -> bool:
-    """Whether many partitions are asked for."""
-    if _wants_all(request, context.api_version):
-        return context.broker.image.partition_count > LARGE_PARTITIONS
-    known, count = context.broker.image.topics, 0
-    for topic in request.topics or ():
-        found = known.get(topic.name or "")
-        count += len(found.partitions) if found is not None else 1
-        if count > LARGE_PARTITIONS:
-            return True
-    return False
-
-
 def _wants_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None or (not request.topics and version < _VERSION_NULL_IS_ALL)
 
 
-def _answer(
+async def _answer(
     context: Context, request: MetadataRequest, just_fenced: Collection[int]
-) -> Turns[MetadataResponse]:
+) -> MetadataResponse:
     """From one image, whatever changes in between."""
     image = context.broker.image
     version = context.api_version
@@ -150,25 +133,18 @@ def _answer(
     ]
     wanted = request.topics
     answers: list[MetadataResponseTopic] = []
-    pace = Pace()
     if wanted is None or _wants_all(request, version):
         for topic in image.topics.values():
+            await let_others_run()
             if _is_visible(context, topic):
-                answers.append((yield from _topic(topic, alive, version)))
-                if pace.due(len(topic.partitions)):
-                    yield
-            if pace.due():
-                yield
+                answers.append(await _topic(topic, alive, version))
     else:
-        asked = yield from _asked(wanted, version)
+        asked = _asked(wanted, version)
         for name, topic_id in asked:
-            one = yield from _one(context, request, name, topic_id, image, alive)
-            answers.append(one)
-            if pace.due(1 + len(one.partitions)):
-                yield
-        yield from cleared(asked)
+            await let_others_run()
+            answers.append(await _one(context, request, name, topic_id, image, alive))
     if request.include_topic_authorized_operations:
-        yield from _add_operations(context, answers)
+        await _add_operations(context, answers)
     cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=brokers,
@@ -186,13 +162,11 @@ def _is_visible(context: Context, topic: TopicImage) -> bool:
     )
 
 
-def _add_operations(context: Context, answers: Iterable[MetadataResponseTopic]) -> Turns[None]:
+async def _add_operations(context: Context, answers: Iterable[MetadataResponseTopic]) -> None:
     """What the asker may do with each topic that it may describe (KIP-430)."""
     authorization = context.broker.authorization
-    pace = Pace()
     for topic in answers:
-        if pace.due(OPERATIONS_AS_ELEMENTS):
-            yield
+        await let_others_run()
         if topic.error_code not in _UNDESCRIBED:
             topic.topic_authorized_operations = authorization.operations(
                 context, ResourceType.TOPIC, topic.name or "", TOPIC_OPERATIONS
@@ -226,13 +200,10 @@ def _endpoints(image: MetadataImage, listener: str, fenced: Collection[int] | No
 
 def _asked(
     wanted: Iterable[MetadataRequestTopic], version: int
-) -> Turns[dict[tuple[str | None, Uuid], None]]:
+) -> dict[tuple[str | None, Uuid], None]:
     """(name, id) of each topic once. An id counts before a name."""
     asked: dict[tuple[str | None, Uuid], None] = {}
-    pace = Pace()
     for topic in wanted:
-        if pace.due():
-            yield
         by_id = topic.topic_id != ZERO_UUID
         if (by_id or topic.name is None) and version < _VERSION_TOPIC_IDS:
             raise KafkaError(
@@ -244,14 +215,14 @@ def _asked(
     return asked
 
 
-def _one(
+async def _one(
     context: Context,
     request: MetadataRequest,
     name: str | None,
     topic_id: Uuid,
     image: MetadataImage,
     alive: Alive,
-) -> Turns[MetadataResponseTopic]:
+) -> MetadataResponseTopic:
     topic = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
     asked = topic.name if topic is not None else name
     if asked is not None and not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, asked):
@@ -260,7 +231,7 @@ def _one(
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id
         )
     if topic is not None:
-        return (yield from _topic(topic, alive, context.api_version))
+        return await _topic(topic, alive, context.api_version)
     if name is None:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
@@ -274,16 +245,15 @@ def _one(
     return MetadataResponseTopic(error_code=code, name=name)
 
 
-def _topic(
+async def _topic(
     topic: TopicImage,
     alive: Alive,
     version: int,
-) -> Turns[MetadataResponseTopic]:
-    partitions = [_partition(p, alive, version) for p in topic.partitions[:AT_ONCE]]
-    for first in range(AT_ONCE, len(topic.partitions), AT_ONCE):
-        yield
-        some = topic.partitions[first : first + AT_ONCE]
-        partitions += [_partition(p, alive, version) for p in some]
+) -> MetadataResponseTopic:
+    partitions: list[MetadataResponsePartition] = []
+    for partition in topic.partitions:
+        await let_others_run()
+        partitions.append(_partition(partition, alive, version))
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -15,10 +15,9 @@ from pk.core.api.authorization import allows, check, is_on
 from pk.core.api.transactions.producer_fenced import known_code
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
 from pk.core.broker.coordinator.transaction_coordinators import PartitionErrors
-from pk.core.broker.pauses import finish
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.turns import Pace, Turns, at_once, cleared
 from pk.core.txn.transaction import FIRST_PROTOCOL, SECOND_PROTOCOL
 from pk.core.values import INTERNAL_TOPICS, TopicPartition
 from pk.core.wire.messages.add_partitions_to_txn import (
@@ -53,10 +52,9 @@ async def handle(
         )
         id_ = asked.transactional_id
         check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_)
-        denied = await finish(_denied(context, asked.topics))
+        denied = await _denied(context, asked.topics)
         errors = denied or await transactions.add_partitions(asked, FIRST_PROTOCOL)
-        topics = await finish(_results(asked.topics, errors, context.api_version))
-        await finish(cleared(errors))
+        topics = _results(asked.topics, errors, context.api_version)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
     check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     results: list[AddPartitionsToTxnResult] = []
@@ -79,22 +77,20 @@ async def _ask(
     context: Context, asked: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult
 ) -> None:
     errors = await context.broker.transactions.add_partitions(asked, SECOND_PROTOCOL)
-    result.topic_results = await finish(_results(asked.topics, errors, context.api_version))
-    await finish(cleared(errors))
+    result.topic_results = _results(asked.topics, errors, context.api_version)
 
 
-def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> Turns[PartitionErrors]:
+async def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> PartitionErrors:
     """What is wrong with each partition where the producer may not write to one of them: then none
     is added. Else nothing. Clients may not write to an internal topic."""
-    pace, is_guarded = Pace(), is_on(context)
+    is_guarded = is_on(context)
     denied: set[str] = set()
     for topic in topics:
         if topic.name in INTERNAL_TOPICS or (
             is_guarded and not allows(context, Operation.WRITE, ResourceType.TOPIC, topic.name)
         ):
             denied.add(topic.name)
-        if pace.due():
-            yield
+        await let_others_run()
     errors: PartitionErrors = {}
     if not denied:
         return errors
@@ -107,20 +103,17 @@ def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> Turns[Pa
             elif image.partition(topic.name, index) is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             errors[TopicPartition(topic.name, index)] = code
-            if pace.due():
-                yield
-    yield from cleared(denied)
+            await let_others_run()
     return errors
 
 
 def _results(
     topics: list[AddPartitionsToTxnTopic], errors: PartitionErrors, version: int
-) -> Turns[list[AddPartitionsToTxnTopicResult]]:
+) -> list[AddPartitionsToTxnTopicResult]:
     def code_of(tp: TopicPartition) -> int:
         return known_code(errors.get(tp, ErrorCode.NONE), version, PRODUCER_FENCED_SINCE)
 
     results: list[AddPartitionsToTxnTopicResult] = []
-    pace = Pace()
     for topic in topics:
         result = AddPartitionsToTxnTopicResult(name=topic.name)
         results.append(result)
@@ -129,8 +122,6 @@ def _results(
             result.results_by_partition.append(
                 AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
             )
-            if pace.due():
-                yield
     return results
 
 
@@ -145,5 +136,5 @@ def error_response(
         for t in request.v3_and_below_topics
         for p in t.partitions
     }
-    topics = at_once(_results(request.v3_and_below_topics, errors, version))
+    topics = _results(request.v3_and_below_topics, errors, version)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)

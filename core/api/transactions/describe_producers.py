@@ -2,12 +2,10 @@
 (KIP-664)."""
 
 from pk.core.api.authorization import check
-from pk.core.api.long_requests import begin
-from pk.core.api.registry import Answer
 from pk.core.auth.acls import Operation, ResourceType
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
-from pk.core.turns import Pace, Turns, cleared
 from pk.core.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -17,25 +15,16 @@ from pk.core.wire.messages.describe_producers import (
 )
 
 
-def handle(
-    context: Context, request: DescribeProducersRequest
-) -> Answer[DescribeProducersResponse]:
+async def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """The producers that each partition remembers. One that is named again is answered once: its
     index takes four bytes, its producers may be many."""
-    return begin(_describe(context, request))
-
-
-def _describe(
-    context: Context, request: DescribeProducersRequest
-) -> Turns[DescribeProducersResponse]:
-    response, pace = DescribeProducersResponse(), Pace()
+    response = DescribeProducersResponse()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:
         answers: list[PartitionResponse] = []
         response.topics.append(TopicResponse(name=topic.name, partitions=answers))
         for index in topic.partition_indexes:
-            if pace.due():
-                yield
+            await let_others_run()
             if (topic.name, index) in seen:
                 continue
             seen.add((topic.name, index))
@@ -60,7 +49,5 @@ def _describe(
                         current_txn_start_offset=state.txn_first_offset,
                     )
                 )
-                if pace.due():
-                    yield
-    yield from cleared(seen)
+                await let_others_run()
     return response

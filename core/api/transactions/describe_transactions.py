@@ -7,10 +7,9 @@ from typing import Any
 
 from pk.core.api.authorization import allows, check, is_on
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import finish, in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
-from pk.core.turns import Pace, Turns, once
 from pk.core.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -24,7 +23,8 @@ async def handle(
 ) -> DescribeTransactionsResponse:
     """Ask the coordinator of every id; an error is the id's own."""
     response = DescribeTransactionsResponse()
-    async for transactional_id in in_turns(once(request.transactional_ids)):
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        await let_others_run()
         try:
             check(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
             answer: Any = context.broker.transactions.submit(
@@ -34,7 +34,7 @@ async def handle(
             states = await answer if isawaitable(answer) else answer
             if is_on(context):
                 for state in states:
-                    await finish(_hide_topics(context, state))
+                    await _hide_topics(context, state)
             response.transaction_states += states
         except KafkaError as e:
             response.transaction_states.append(
@@ -43,15 +43,13 @@ async def handle(
     return response
 
 
-def _hide_topics(context: Context, state: TransactionState) -> Turns[None]:
+async def _hide_topics(context: Context, state: TransactionState) -> None:
     """Leave out the topics that the asker may not describe."""
     shown: list[TopicData] = []
-    pace = Pace()
     for topic in state.topics:
         if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic, log=False):
             shown.append(topic)
-        if pace.due():
-            yield
+        await let_others_run()
     state.topics = shown
 
 

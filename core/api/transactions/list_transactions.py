@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pk.core.api.authorization import allows
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.regex import matcher
@@ -32,11 +32,12 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
     matches = _matcher(request.transactional_id_pattern)
     response = ListTransactionsResponse()
     states: set[str] = set()
-    async for name in in_turns(request.state_filters):
+    for name in request.state_filters:
+        await let_others_run()
         states.add(name if name in STATES else UNKNOWN)
         if name not in STATES:
             response.unknown_state_filters.append(name)
-    ids = {id_ async for id_ in in_turns(request.producer_id_filters)}
+    ids = {id_ for id_ in request.producer_id_filters}
     for coordinator in transactions:
         if not coordinator.is_active:
             continue
@@ -49,7 +50,8 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
                 now_ms,
             )
         )
-        async for state in in_turns(await answer if isawaitable(answer) else answer):
+        for state in await answer if isawaitable(answer) else answer:
+            await let_others_run()
             id_, kind = state.transactional_id, ResourceType.TRANSACTIONAL_ID
             if allows(context, Operation.DESCRIBE, kind, id_, log=False):
                 response.transaction_states.append(state)

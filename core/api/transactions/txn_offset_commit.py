@@ -14,13 +14,11 @@ from typing import Any, Final
 from pk.core.api.groups.offset_topics import merged, refuse_missing
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.coordinator.coordinator import error_for_client
-from pk.core.broker.pauses import finish
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
 from pk.core.log.producers import Verification
 from pk.core.machine import Decision
-from pk.core.turns import Pace, Turns, at_once
 from pk.core.values import NO_SEQUENCE, OFFSETS_TOPIC, TopicPartition, Uuid
 from pk.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -39,16 +37,14 @@ LOADING_SINCE: Final = 2
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     """Sort out what does not exist, have the transaction verified, and let the group's coordinator
     decide."""
-    refused = await finish(
-        refuse_missing(context, request, _refused, TxnOffsetCommitResponsePartition)
-    )
+    refused = await refuse_missing(context, request, _refused, TxnOffsetCommitResponsePartition)
     if not request.topics:
-        return TxnOffsetCommitResponse(topics=await finish(merged(refused, [])))
+        return TxnOffsetCommitResponse(topics=merged(refused, []))
     try:
         response = await _commit(context, request)
     except KafkaError as e:
-        response = await finish(_failed_all(request, e, context.api_version))
-    return TxnOffsetCommitResponse(topics=await finish(merged(refused, response.topics)))
+        response = _failed_all(request, e, context.api_version)
+    return TxnOffsetCommitResponse(topics=merged(refused, response.topics))
 
 
 async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
@@ -57,7 +53,7 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
     coordinator = context.broker.coordinators.coordinator(request.group_id)
     verification = await _verify(context, request)
 
-    def decide(machine: GroupMachine, _: object, now_ms: int) -> Turns[Decision[Any]]:
+    def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
         producers = coordinator.partition.log.producers
         if verification is not None and not producers.is_verified(
             request.producer_id, request.producer_epoch, verification
@@ -66,13 +62,11 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
             # asks again, and hears whether this one goes on. INVALID_TXN_STATE would end Java's
             # producer for good.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        topics, ids, pace = context.broker.image.topics, dict[str, Uuid](), Pace()
+        topics, ids = context.broker.image.topics, dict[str, Uuid]()
         for topic in request.topics:
             if (known := topics.get(topic.name)) is not None:
                 ids[topic.name] = known.topic_id
-            if pace.due():
-                yield
-        return (yield from machine.commit_in_transaction(request, ids, now_ms))
+        return machine.commit_in_transaction(request, ids, now_ms)
 
     answer = coordinator.submit(decide)
     return await answer if isawaitable(answer) else answer
@@ -129,23 +123,21 @@ def _failed(index: int, code: int) -> TxnOffsetCommitResponsePartition:
 
 def _failed_all(
     request: TxnOffsetCommitRequest, error: KafkaError, version: int
-) -> Turns[TxnOffsetCommitResponse]:
+) -> TxnOffsetCommitResponse:
     """Every partition with the same error."""
     code = error.code
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    response, pace = TxnOffsetCommitResponse(), Pace()
+    response = TxnOffsetCommitResponse()
     for topic in request.topics:
         answer = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answer)
         for partition in topic.partitions:
             answer.partitions.append(_failed(partition.partition_index, code))
-            if pace.due():
-                yield
     return response
 
 
 def error_response(
     request: TxnOffsetCommitRequest, error: KafkaError, version: int
 ) -> TxnOffsetCommitResponse:
-    return at_once(_failed_all(request, error, version))
+    return _failed_all(request, error, version)

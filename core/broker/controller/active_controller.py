@@ -9,10 +9,9 @@ from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.machine import Decision
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import Turns
 
-Decide = Callable[[MetadataImage], Decision[Event] | Turns[Decision[Event]]]
-"""What makes a decision on the newest image, in turns where it may take long."""
+Decide = Callable[[MetadataImage], Decision[Event]]
+"""What makes a decision on the newest image."""
 
 
 class OffLoopDecision:
@@ -25,7 +24,7 @@ class OffLoopDecision:
         self.ask = ask
         self.large = large
 
-    def __call__(self, image: MetadataImage) -> Decision[Event] | Turns[Decision[Event]]:
+    def __call__(self, image: MetadataImage) -> Decision[Event]:
         return self.ask()(image)
 
 

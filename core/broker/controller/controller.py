@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -36,8 +36,8 @@ from pk.core.broker.controller.metadata_feed import Appended, MetadataFeed
 from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.broker.controller.token_expiry import TokenExpiry
 from pk.core.broker.controller.unclean_recovery import UncleanRecovery
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
-from pk.core.broker.pauses import finish, let_go
 from pk.core.broker.peers import Peers
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, kept
@@ -46,9 +46,7 @@ from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, MetadataLost, MetadataStore, StoreFailed, StoreFull
-from pk.core.turns import at_once, emptied
 from pk.core.values import NO_NODE, NO_TIMESTAMP
-from pk.core.wire.schema import Struct
 
 logger = logging.getLogger("pk.controller")
 
@@ -57,6 +55,9 @@ Duty = Callable[[], Awaitable[None]]
 
 EVENTS_PER_APPEND_MAX = 20_000
 """Beyond this, queued decisions wait for the next append: one must not grow without end."""
+
+EVENTS_PER_APPLY_MAX = 1000
+"""Events that an image takes in at once: a few milliseconds."""
 
 LARGE_IMAGE = 1000
 """Partitions: to look at more of them takes the loop milliseconds."""
@@ -67,15 +68,11 @@ AT_WORK = "decisions"
 class _Submitted(msgspec.Struct, eq=False):
     decide: Decide | None
     """None once it has decided."""
-    about: Struct | None = None
-    """The request that it looks at."""
     done: trio.Event = field(default_factory=trio.Event)
     reply: Any = None
     error: Exception | None = None
     offset: int = 0
     """Of the image that has its events."""
-    given_up: bool = False
-    """The submitter no longer waits for the reply."""
 
 
 class Controller:
@@ -174,7 +171,7 @@ class Controller:
         self.feed.restart(image)
         self.observers.clear()
         taken_over = image.apply(decision.records)
-        at_once(self.feed.add(decision.records, taken_over, self._now_ms()))
+        self.feed.add(decision.records, taken_over, self._now_ms())
         self._commit_image(image, taken_over)
         self._closed = None
 
@@ -200,27 +197,22 @@ class Controller:
         finally:
             self._close("the controller has stopped")
 
-    async def submit(self, decide: Decide, *, about: Struct | None = None) -> Any:
+    async def submit(self, decide: Decide) -> Any:
         """Have `decide(image)` decided and its events made safe; its reply. The broker of this
         process may not have reacted to them yet.
 
-        Cancelling the wait does not undo a decision that is in the queue. `about` is the request
-        that it looks at, which is freed in turns if the wait was cancelled. Raises what `decide`
+        Cancelling the wait does not undo a decision that is in the queue. Raises what `decide`
         raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), or
         KafkaError(KAFKA_STORAGE_ERROR) where the disk is full, and nothing happened; FateUnknown
         where it may have.
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
-        submitted = _Submitted(decide, about)
-        del decide, about
+        submitted = _Submitted(decide)
+        del decide
         self._queue.append(submitted)
         self._wake.set()
-        try:
-            await submitted.done.wait()
-        except trio.Cancelled:
-            submitted.given_up = True
-            raise
+        await submitted.done.wait()
         if submitted.error is not None:
             raise kept(submitted.error)
         return submitted.reply
@@ -254,27 +246,17 @@ class Controller:
             error = FateUnknown(why)
         finally:
             if error is None and events:
-                # What was appended has happened, whatever becomes of the leadership while the
-                # feed is at it: this is carried through. Nothing else appends meanwhile, and feed
-                # and image change in one step.
-                await finish(self.feed.add(events, image, self._now_ms()))
+                # What was appended has happened, whatever becomes of the leadership.
+                self.feed.add(events, image, self._now_ms())
                 self._commit_image(before, image)
             _answer(batch, error, before)
-        given_up = [each for one in batch if one.given_up for each in (one.about, one.reply)]
-        unwanted: list[Any] = [each for each in given_up if isinstance(each, Struct)]
-        batch.clear()
-        given_up.clear()
-        left: list[Any] = [*events, *(events.values_at_hand or ())]
-        del events
-        await finish(emptied(left))
-        await let_go(unwanted)
 
     async def _decide(self, batch: list[_Submitted], events: Appended) -> MetadataImage:
         """Decide what is queued, which goes into `batch`, and its events into `events`; the image
         with all of them.
 
-        What takes long is done in turns, or in a thread: only this task takes from the queue, and
-        no reader sees what is not in the store.
+        What takes long is done in a thread, or piece by piece: only this task takes from the queue,
+        and no reader sees what is not in the store.
         """
         image = self.image
         while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
@@ -290,13 +272,11 @@ class Controller:
                     decision = await offload(_whole, decide.ask(), image, directory=AT_WORK)
                 else:
                     decision = decide(image)
-                    if isinstance(decision, Generator):
-                        decision = await finish(decision)
                 del decide
                 records = decision.records
                 # A decision that contradicts the image is a fault of ours: it fails alone, and
                 # before it is in the store.
-                image = await finish(image.apply_in_turns(records))
+                image = await _apply(image, records)
                 await trio.lowlevel.checkpoint_if_cancelled()  # nothing has been appended yet
             except Exception as e:  # noqa: BLE001 - it is its submitter's
                 one.error = kept(e)
@@ -369,8 +349,15 @@ class Controller:
 
 
 def _whole(decide: Decide, image: MetadataImage) -> Decision[Event]:
-    decision = decide(image)
-    return at_once(decision) if isinstance(decision, Generator) else decision
+    return decide(image)
+
+
+async def _apply(image: MetadataImage, events: list[Event]) -> MetadataImage:
+    """The image after `events`. Raises ContradictoryEvent."""
+    for first in range(0, len(events), EVENTS_PER_APPLY_MAX):
+        await let_others_run()
+        image = image.apply(events[first : first + EVENTS_PER_APPLY_MAX])
+    return image
 
 
 def _answer(batch: list[_Submitted], error: Exception | None, before: MetadataImage) -> None:

@@ -16,12 +16,10 @@ from typing import Final
 import trio
 
 from pk.core.broker.controller.active_controller import ActiveController, OffLoopDecision
-from pk.core.broker.pauses import finish
 from pk.core.broker.state import BrokerState
 from pk.core.errors import KafkaError
 from pk.core.meta.elections import elect_offline, rebalance_leaders
 from pk.core.meta.image import NO_CONFIGS, ConfigResource, Configs, MetadataImage, changed_configs
-from pk.core.turns import Turns
 
 logger = logging.getLogger("pk.controller")
 
@@ -86,16 +84,16 @@ class LeaderBalance:
                 await self._changed.wait()
                 self._changed = trio.Event()
                 before, seen = seen, self._controller.image.configs
-                allowed = await finish(_differ(before, seen))
+                allowed = _differ(before, seen)
 
     def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
         if before.configs is not image.configs:
             self._changed.set()
 
 
-def _differ(before: Configs, after: Configs) -> Turns[bool]:
+def _differ(before: Configs, after: Configs) -> bool:
     """Whether the config was changed for any resource."""
-    found = yield from changed_configs(before, after)
+    found = changed_configs(before, after)
     return any(_own(before, resource) != _own(after, resource) for resource in found)
 
 

@@ -31,7 +31,6 @@ from pk.core.meta import snapshot
 from pk.core.meta.events import Event, encode
 from pk.core.meta.image import MetadataImage
 from pk.core.record.build import BatchBuilder
-from pk.core.turns import Pace, Turns
 from pk.core.values import NO_EPOCH
 
 TAIL_BYTES: Final = 4 << 20
@@ -39,12 +38,6 @@ TAIL_BYTES: Final = 4 << 20
 
 SNAPSHOTS_KEPT: Final = 2
 """Who is half through the one before the newest may finish it."""
-
-BATCHED_AT_ONCE: Final = 1024
-"""Records that go into a batch between two pauses."""
-
-ENCODED_AS_BATCHED: Final = 8
-"""An event that must be encoded first takes as long as so many that need not."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -141,17 +134,14 @@ class MetadataFeed:
         self._image = image
         self._open = True
 
-    def add(self, events: Iterable[Event], image: MetadataImage, now_ms: int) -> Turns[None]:
+    def add(self, events: Iterable[Event], image: MetadataImage, now_ms: int) -> None:
         """Take in one append that the store has: `events`, and the `image` they led to. Who reads
         meanwhile finds nothing of it: all of it is there when this has come to its end."""
         first, epoch = self._image.offset, image.controller_epoch
         values = events.values_at_hand if isinstance(events, Appended) else None
         builder = BatchBuilder()
-        pace = Pace(BATCHED_AT_ONCE)
         for value in map(encode, events) if values is None else values:
             builder.append(now_ms, None, value)
-            if pace.due(ENCODED_AS_BATCHED if values is None else 1):
-                yield
         data = bytes(builder.build(first, epoch))
         self._tail.append(_Append(first, image.offset, epoch, data))
         self._bytes += len(data)

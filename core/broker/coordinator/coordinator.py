@@ -11,11 +11,6 @@ COORDINATOR_LOAD_IN_PROGRESS. When the broker loses leadership, it drops the sta
 requests get NOT_COORDINATOR. When an append fails, nothing was replayed, and the machine stays. One
 that raised an unexpected exception is dropped and loaded again.
 
-A decision about thousands of things is made in turns (core/turns.py): a commit of 10,000 offsets, a
-group deleted with as many. Others must not see the machine half way, so they stand in line until it
-is done, as all requests of a partition do in Kafka. When the coordinator ends meanwhile, everybody
-in the line is sent elsewhere.
-
 What a decision wants done outside (its effects) waits for the same watermark, so that the world
 never sees what a failover takes back. What comes of an effect returns as another decision, if this
 is still the coordinator.
@@ -24,17 +19,15 @@ is still the coordinator.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from enum import Enum
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
-from pk.core.broker.pauses import in_turns, pause
-from pk.core.errors import ErrorCode, KafkaError, ProtocolError, kept, without_frames
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError, without_frames
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes
 from pk.core.record.batch import iter_headers, records
@@ -46,7 +39,6 @@ from pk.core.record.build import (
     end_transaction_batch,
 )
 from pk.core.record.compress import Codec
-from pk.core.turns import Pace, Turns, at_once
 from pk.core.values import NO_PRODUCER_ID, NO_SEQUENCE
 
 if TYPE_CHECKING:
@@ -61,18 +53,8 @@ logger = logging.getLogger("pk.coordinator")
 COORDINATOR_SEQUENCE = 0
 """The sequence of every batch that a coordinator writes in a transaction, as in Kafka; unused."""
 
-REPLAYED_AT_ONCE = 1000
-"""Records of a loading partition that are replayed between two checkpoints."""
-
 TIMER_AGAIN_S: Final = 0.5
 """When a timer runs out again whose decision the log has refused, as in Apache Kafka."""
-
-COMMANDS_AT_ONCE: Final = 16
-"""Commands of the line that are carried out between two checkpoints."""
-
-
-Decided = Decision[Any] | Turns[Decision[Any]]
-"""What a machine decides, at once or in turns."""
 
 
 class Machine(Protocol):
@@ -93,9 +75,9 @@ class Machine(Protocol):
     def decode(self, key: bytes, value: bytes | None, /) -> Any | None: ...
     def replay(self, record: Any, record_offset: int, producer_id: int) -> None: ...
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None: ...
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decided: ...
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Any]: ...
     def loaded(self, now_ms: int) -> Decision[Any]: ...
-    def fire(self, key: Any, now_ms: int) -> Decided: ...
+    def fire(self, key: Any, now_ms: int) -> Decision[Any]: ...
 
 
 M = TypeVar("M", bound=Machine)
@@ -135,41 +117,6 @@ class Waiter:
         if not self.ready:
             self._answered = trio.Event()
             await self._answered.wait()
-
-
-class _Command:
-    """Something to decide: what it comes to, once it has."""
-
-    __slots__ = ("_ended", "decide", "done", "error", "reply", "timer", "waiter", "work")
-
-    def __init__(
-        self,
-        decide: Callable[[Any, Hashable, int], Decided],
-        waiter: Waiter | None,
-        timer: Hashable = None,
-    ) -> None:
-        self.decide = decide
-        self.timer = timer
-        """The timer that brought it up; None where it was none."""
-        self.waiter = waiter
-        """Of who asked for it; None for the coordinator's own."""
-        self.work: Turns[Any] | None = None
-        self.done = False
-        self.reply: Any = None
-        self.error: Exception | None = None
-        self._ended: trio.Event | None = None
-
-    def end(self, reply: Any, error: Exception | None) -> None:
-        """It has come to this."""
-        self.done, self.reply, self.error, self.work = True, reply, error, None
-        if self._ended is not None:
-            self._ended.set()
-
-    async def wait(self) -> None:
-        """Until it has come to something."""
-        if not self.done:
-            self._ended = trio.Event()
-            await self._ended.wait()
 
 
 class _Loaded(NamedTuple):
@@ -215,15 +162,11 @@ class Coordinator(Generic[M]):
         self._around = around
         self._waiting: set[Waiter] = set()
         self._loading: trio.CancelScope | None = None
-        self._after_load: list[Callable[[M, int], Decided]] = []
-        self._line: deque[_Command] = deque()
-        """The command that is carried out in turns, and those that wait for its end."""
-        self._free = trio.Event()
-        """Set when the line is empty."""
+        self._after_load: list[Callable[[M, int], Decision[Any]]] = []
 
     # Requests
 
-    def submit(self, decide: Callable[[M, Hashable, int], Decided]) -> Any:
+    def submit(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
         """Have `decide(machine, token, now_ms)` decided, and its records appended and replayed.
 
         Returns the answer, or an awaitable of it. Both may raise KafkaError: what `decide` raises,
@@ -232,22 +175,9 @@ class Coordinator(Generic[M]):
         """
         if self.state is not State.ACTIVE:
             raise self._unavailable()
-        command = _Command(decide, Waiter())
-        return self._outcome(command) if self._carry_out_now(command) else self._await(command)
-
-    async def _await(self, command: _Command) -> Any:
-        await command.wait()
-        outcome = self._outcome(command)
-        return await outcome if isawaitable(outcome) else outcome
-
-    def _outcome(self, command: _Command) -> Any:
-        """The answer to a command that has been carried out, or an awaitable of it. Raises
-        KafkaError."""
-        if command.error is not None:
-            raise kept(command.error)
-        reply, waiter = command.reply, command.waiter
+        waiter = Waiter()
+        reply = self._run(decide, waiter)
         if reply is None:
-            assert waiter is not None
             if not waiter.ready:
                 self._waiting.add(waiter)
                 return self._answer(waiter)
@@ -264,34 +194,18 @@ class Coordinator(Generic[M]):
         """Whether it serves."""
         return self.state is State.ACTIVE
 
-    async def wait_until_free(self) -> None:
-        """Wait until the queue is empty; code that is not a command may then read the machine."""
-        while self._line:
-            await self._free.wait()
-
-    def when_active(self, decide: Callable[[M, int], Decided]) -> bool:
-        """Run `decide(machine, now_ms)` now, or after loading, or when its turn comes, without an
-        answer. False if the log refused its records."""
+    def when_active(self, decide: Callable[[M, int], Decision[Any]]) -> bool:
+        """Run `decide(machine, now_ms)` now or after loading, without an answer. False if the log
+        refused its records."""
         if self.state is State.LOADING:
             self._after_load.append(decide)
         elif self.state is State.ACTIVE:
             return self._run_quietly(lambda machine, _, now_ms: decide(machine, now_ms))
         return True
 
-    async def until_decided(self, decide: Callable[[M, int], Decided]) -> bool:
-        """As `when_active`, and wait for what it comes to."""
-        if self.state is not State.ACTIVE:
-            return self.when_active(decide)
-        command = _Command(lambda machine, _, now_ms: decide(machine, now_ms), None)
-        if self._carry_out_now(command):
-            self._log_error(command)
-        else:
-            await command.wait()
-        return not isinstance(command.error, KafkaError)
-
     def follow(self, found: Changes) -> None:
         """Another image is in force, which differs by `found`."""
-        image = self._around.image  # the one in force when the machine's turn comes
+        image = self._around.image  # the one in force when the machine is loaded
         self.when_active(lambda machine, now_ms: machine.follow(image(), found, now_ms))
 
     def append_marker(
@@ -301,13 +215,11 @@ class Coordinator(Generic[M]):
         machine know of it. The offset behind it: the marker is safe when the high watermark is
         there.
 
-        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, also while a command is carried out in
-        turns (see `wait_until_free`), NOT_COORDINATOR, and what `Partition.append` raises.
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what
+        `Partition.append` raises.
         """
         if self.state is not State.ACTIVE:
             raise self._unavailable()
-        if self._line:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         now_ms = self._around.clock.now_ms()
         batch = end_transaction_batch(
             committed, coordinator_epoch, producer_id, producer_epoch, now_ms
@@ -327,22 +239,19 @@ class Coordinator(Generic[M]):
             self._run_quietly(lambda machine, _, now_ms: machine.fire(key, now_ms), timer=key)
 
     def _run_quietly(
-        self, decide: Callable[[M, Hashable, int], Decided], timer: Hashable = None
+        self, decide: Callable[[M, Hashable, int], Decision[Any]], timer: Hashable = None
     ) -> bool:
-        command = _Command(decide, None, timer)
-        if not self._carry_out_now(command):
-            return True
-        self._log_error(command)
-        return not isinstance(command.error, KafkaError)
-
-    def _log_error(self, command: _Command) -> None:
-        """Log the error of a command that no task waits for."""
-        if isinstance(command.error, KafkaError):
-            logger.warning("%s: %s", self.partition.tp, command.error)
-            self._set_again(command.timer)
-        elif command.error is not None:
-            said = "%s: a coordinator's own decision failed"
-            logger.error(said, self.partition.tp, exc_info=command.error)
+        """A decision that nobody asked for: what it raises is logged. False if the log refused its
+        records. `timer`: the one that brought it up."""
+        try:
+            self._run(decide, None)
+        except KafkaError as e:
+            logger.warning("%s: %s", self.partition.tp, e)
+            self._set_again(timer)
+            return False
+        except Exception:
+            logger.exception("%s: a coordinator's own decision failed", self.partition.tp)
+        return True
 
     def _set_again(self, timer: Hashable) -> None:
         """The log refused what was decided when `timer` ran out: it runs out again, or a member
@@ -351,53 +260,12 @@ class Coordinator(Generic[M]):
         if timer is not None and self.state is State.ACTIVE and not around.timers.has(self, timer):
             around.timers.set(self, timer, around.clock.time() + TIMER_AGAIN_S)
 
-    def _carry_out_now(self, command: _Command) -> bool:
-        """Carry `command` out; False where it takes several turns, or has to stand in line."""
-        if not self._line:
-            self._step(command)
-            if command.done:
-                return True
-            self._free = trio.Event()
-            self._around.start_soon(self._carry_out_line, self._line)
-        self._line.append(command)
-        return False
-
-    async def _carry_out_line(self, line: deque[_Command]) -> None:
-        """Carry out what is in the line, until it is empty, or somebody has sent it away
-        (`_drop`)."""
-        pace = Pace(COMMANDS_AT_ONCE)
-        await pause()
-        while line is self._line and line:
-            command = line[0]
-            self._step(command)
-            if line is self._line and command.done:
-                line.popleft()
-                if command.waiter is None:
-                    self._log_error(command)
-            if not command.done or pace.due():
-                await pause()
-        if line is self._line:
-            self._free.set()
-
-    def _step(self, command: _Command) -> None:
-        """Carry `command` out up to its next pause."""
-        if command.work is None:
-            command.work = self._run(command.decide, command.waiter)
-        try:
-            next(command.work)
-        except StopIteration as done:
-            command.end(done.value, None)
-        except Exception as e:  # noqa: BLE001 (it is raised to who waits for the command, or logged)
-            command.end(None, kept(e))
-
-    def _run(self, decide: Callable[[M, Hashable, int], Decided], token: Hashable) -> Turns[Any]:
-        """The reply. Between here and the end nothing else sees the machine."""
+    def _run(self, decide: Callable[[M, Hashable, int], Decision[Any]], token: Hashable) -> Any:
+        """The reply. Raises what `decide` does, and KafkaError if the log refused the records."""
         now_ms = self._around.clock.now_ms()
         try:
             decision = decide(self.machine, token, now_ms)
-            if isinstance(decision, Generator):
-                decision = yield from decision
-            yield from self._commit(decision, now_ms)
+            self._commit(decision, now_ms)
         except KafkaError:
             raise
         except Exception:
@@ -405,10 +273,10 @@ class Coordinator(Generic[M]):
             raise
         return decision.reply
 
-    def _commit(self, decision: Decision[Any], now_ms: int) -> Turns[None]:
+    def _commit(self, decision: Decision[Any], now_ms: int) -> None:
         """Append, replay, set timers, answer who waited. Raises KafkaError where the log refused
         the records."""
-        refusal = (yield from self._append(decision, now_ms)) if decision.records else None
+        refusal = self._append(decision, now_ms) if decision.records else None
         for waiter, answer in decision.answers:
             if isinstance(waiter, Waiter):
                 waiter.give(answer, self.written, refusal)
@@ -424,10 +292,10 @@ class Coordinator(Generic[M]):
             else:
                 self._around.start_soon(self._carry_out_when_safe, decision.effects, self.written)
 
-    def _append(self, decision: Decision[Any], now_ms: int) -> Turns[KafkaError | None]:
+    def _append(self, decision: Decision[Any], now_ms: int) -> KafkaError | None:
         """Write and replay. Returns why the log refused, in which case nothing is written; of a
         decision that is not atomic, nothing but the batches before."""
-        records, pace = decision.records, Pace()
+        records = decision.records
         bytes_max = self.partition.config.max_message_bytes
         first = 0
         while first < len(records):
@@ -437,10 +305,8 @@ class Coordinator(Generic[M]):
             for index in range(first, len(records)):
                 if not batch.append(now_ms, *self.machine.encode(records[index])):
                     break
-                if pace.due():
-                    yield
-                    if decision.atomic and self._is_hopeless(batch):
-                        break  # the log refuses it, and need not be given the rest to know
+                if decision.atomic and self._is_hopeless(batch):
+                    break  # the log refuses it, and need not be given the rest to know
             try:
                 appended = self.partition.append(
                     batch.build(
@@ -458,8 +324,6 @@ class Coordinator(Generic[M]):
             end = first + batch.count
             for offset, record in enumerate(records[first:end], appended.base_offset):
                 self.machine.replay(record, offset, decision.producer_id)
-                if pace.due():
-                    yield
             self.written = appended.last_offset + 1
             first = end
         return None
@@ -564,9 +428,10 @@ class Coordinator(Generic[M]):
                     raise
                 offset = log.log_start_offset  # compacted or trimmed while we read
                 continue
-            for start in range(0, len(items), REPLAYED_AT_ONCE):
-                _replay(machine, items[start : start + REPLAYED_AT_ONCE])
-                await trio.lowlevel.checkpoint()
+            for item in items:
+                await let_others_run()
+                _replay(machine, *item)
+            await trio.lowlevel.checkpoint()
         if self.state is not State.LOADING:
             return  # closed, maybe before this began
         self.written = end
@@ -578,11 +443,9 @@ class Coordinator(Generic[M]):
         for decide in pending:
             self.when_active(decide)
 
-    def _begin_with(self, decision: Decided, now_ms: int) -> None:
-        if isinstance(decision, Generator):
-            decision = at_once(decision)
+    def _begin_with(self, decision: Decision[Any], now_ms: int) -> None:
         try:
-            at_once(self._commit(decision, now_ms))
+            self._commit(decision, now_ms)
         except KafkaError as e:
             logger.warning("%s: %s", self.partition.tp, e)
 
@@ -605,11 +468,6 @@ class Coordinator(Generic[M]):
         if self._loading is not None:
             self._loading.cancel()
         self._around.timers.forget(self)
-        line, self._line = self._line, deque()
-        for command in line:
-            if not command.done:
-                command.end(None, KafkaError(ErrorCode.NOT_COORDINATOR))
-        self._free.set()
         waiting, self._waiting = self._waiting, set()
         for waiter in waiting:
             waiter.give(None, 0, KafkaError(ErrorCode.NOT_COORDINATOR))
@@ -658,12 +516,11 @@ def _read(log: Log, machine: Machine, offset: int, end: int, bytes_max: int) -> 
     return _Loaded(items, next_offset)
 
 
-def _replay(machine: Machine, items: list[tuple[int, int, Any]]) -> None:
-    for offset, producer_id, item in items:
-        if isinstance(item, bool):
-            machine.replay_end_marker(producer_id, committed=item)
-        else:
-            machine.replay(item, offset, producer_id)
+def _replay(machine: Machine, offset: int, producer_id: int, item: Any) -> None:
+    if isinstance(item, bool):
+        machine.replay_end_marker(producer_id, committed=item)
+    else:
+        machine.replay(item, offset, producer_id)
 
 
 def error_for_client(error: KafkaError) -> KafkaError:
@@ -694,7 +551,8 @@ async def all_of(answers: list[Any]) -> list[Any]:
     the first error."""
     results: list[Any] = []
     try:
-        async for answer in in_turns(answers):
+        for answer in answers:
+            await let_others_run()
             results.append(await answer if isinstance(answer, Awaitable) else answer)
     finally:
         for answer in answers[len(results) :]:

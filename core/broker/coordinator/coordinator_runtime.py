@@ -11,11 +11,12 @@ from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from pk.core.broker.coordinator.coordinator import Coordinator, Decided, M, Surroundings
+from pk.core.broker.coordinator.coordinator import Coordinator, M, Surroundings
 from pk.core.broker.coordinator.timers import Timers
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
 from pk.core.record.compress import Codec
 from pk.core.values import coordinator_partition
 
@@ -59,7 +60,7 @@ class CoordinatorRuntime(Generic[M]):
         self._by_partition: dict[int, Coordinator[M]] = {}
         self._ticking = False
 
-    def submit(self, key: str, decide: Callable[[M, Hashable, int], Decided]) -> Any:
+    def submit(self, key: str, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
         """Have the coordinator of `key` decide (see `Coordinator.submit`). Raises NOT_COORDINATOR
         where it is not here."""
         return self.coordinator(key).submit(decide)

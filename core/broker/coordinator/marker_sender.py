@@ -196,9 +196,7 @@ class MarkerSender:
     ) -> None:
         """Have the coordinator know, again and again while its log refuses what follows from it."""
         while coordinator.is_active:
-            if await coordinator.until_decided(
-                lambda machine, now_ms: machine.marked(marked, now_ms)
-            ):
+            if coordinator.when_active(lambda machine, now_ms: machine.marked(marked, now_ms)):
                 return
             await trio.sleep(PAUSE_S_MAX)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pk.core.broker.coordinator.broker_links import BrokerLinks
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.share_state_client import Partitions, ShareStateClient
-from pk.core.broker.pauses import in_turns, pause
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
@@ -24,7 +24,6 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.share.effects import InitializeShareState
 from pk.core.share.coordinator import UNINITIALIZED, UNKNOWN_COUNT, StateSummary
 from pk.core.share.records import ShareKey
-from pk.core.turns import Pace
 from pk.core.values import LATEST_TIMESTAMP, NO_OFFSET, TopicPartition, Uuid
 from pk.core.wire.messages import alter_share_group_offsets as altering
 from pk.core.wire.messages import delete_share_group_offsets as deleting
@@ -90,7 +89,8 @@ class ShareOffsets:
                 if topic_id in image.topics_by_id:
                     wanted[topic_id].update(partitions)
         else:
-            async for topic in in_turns(asked.topics):
+            for topic in asked.topics:
+                await let_others_run()
                 found = image.topics.get(topic.topic_name)
                 if found is None:
                     answer.topics.append(_unknown_topic(topic))
@@ -105,7 +105,8 @@ class ShareOffsets:
             for key, found in summaries.items()
             if isinstance(found, StateSummary) and found.start_offset != NO_OFFSET
         )
-        async for topic_id, partitions in in_turns(wanted.items()):
+        for topic_id, partitions in wanted.items():
+            await let_others_run()
             name = image.topics_by_id[topic_id].name
             answer.topics.append(
                 describing.DescribeShareGroupOffsetsResponseTopic(
@@ -117,7 +118,7 @@ class ShareOffsets:
                             summaries.get(ShareKey(group_id, topic_id, number), UNINITIALIZED),
                             ends.get(TopicPartition(name, number)),
                         )
-                        async for number in in_turns(sorted(partitions))
+                        for number in sorted(partitions)
                     ],
                 )
             )
@@ -129,7 +130,8 @@ class ShareOffsets:
         """The high watermark of each, as its leader knows it."""
         found: dict[TopicPartition, int | KafkaError] = {}
         elsewhere: dict[int, list[TopicPartition]] = defaultdict(list)
-        async for tp in in_turns(partitions):
+        for tp in partitions:
+            await let_others_run()
             here = self._replicas.find(tp.topic, tp.partition)
             if here is not None and here.leads and here.offline is None:
                 found[tp] = here.high_watermark
@@ -149,7 +151,8 @@ class ShareOffsets:
         self, node: int, tps: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int | KafkaError]:
         topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
-        async for topic, number in in_turns(tps):
+        for topic, number in tps:
+            await let_others_run()
             topics[topic].append(
                 ListOffsetsPartition(partition_index=number, timestamp=LATEST_TIMESTAMP)
             )
@@ -163,7 +166,7 @@ class ShareOffsets:
             TopicPartition(name, one.partition_index): KafkaError(one.error_code)
             if one.error_code
             else one.offset
-            async for name, one in in_turns(answers)
+            for name, one in answers
         }
 
     # --- alter ---
@@ -177,13 +180,11 @@ class ShareOffsets:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
         image = self._state.image
         offsets: dict[Uuid, dict[int, int]] = defaultdict(dict)
-        pace = Pace()
         for topic in request.topics:
             found = image.topics.get(topic.topic_name)
             for partition in topic.partitions:
                 index = partition.partition_index
-                if pace.due():
-                    await pause()
+                await let_others_run()
                 if found is not None and found.partition(index) is not None:
                     offsets[found.topic_id][index] = partition.start_offset
         effects: list[InitializeShareState] = await self._decided(
@@ -204,8 +205,7 @@ class ShareOffsets:
                 index = partition.partition_index
                 one = altering.AlterShareGroupOffsetsResponsePartition(partition_index=index)
                 answer.partitions.append(one)
-                if pace.due():
-                    await pause()
+                await let_others_run()
                 if found is None or found.partition(index) is None:
                     one.error_code, one.error_message = _NO_PARTITION
                 elif (error := errors.get((found.topic_id, index))) is not None:
@@ -218,9 +218,7 @@ class ShareOffsets:
         done: dict[Uuid, set[int]] = defaultdict(set)
         failed: dict[Uuid, set[int]] = defaultdict(set)
         errors: dict[tuple[Uuid, int], KafkaError] = {}
-        async for key, asked in in_turns(
-            (await self._share_state_client.initialize_all(effect)).items()
-        ):
+        for key, asked in (await self._share_state_client.initialize_all(effect)).items():
             if asked.error is None:
                 done[key.topic_id].add(key.partition)
             else:
@@ -246,7 +244,7 @@ class ShareOffsets:
         image = self._state.image
         topic_ids = [
             found.topic_id
-            async for topic in in_turns(request.topics)
+            for topic in request.topics
             if (found := image.topics.get(topic.topic_name)) is not None
         ]
         partitions: Partitions = await self._decided(
@@ -255,7 +253,8 @@ class ShareOffsets:
         )
         errors = await self._forget(group_id, partitions)
         response = deleting.DeleteShareGroupOffsetsResponse()
-        async for topic in in_turns(request.topics):
+        for topic in request.topics:
+            await let_others_run()
             found = image.topics.get(topic.topic_name)
             answer = deleting.DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
             response.responses.append(answer)
@@ -286,9 +285,7 @@ class ShareOffsets:
             return {}
         found = await self._share_state_client.delete(group_id, partitions)
         errors = {
-            key.topic_id: asked.error
-            async for key, asked in in_turns(found.items())
-            if asked.error is not None
+            key.topic_id: asked.error for key, asked in found.items() if asked.error is not None
         }
         gone = [topic_id for topic_id in partitions if topic_id not in errors]
         await self._decided(

@@ -26,7 +26,7 @@ from pk.core.broker.coordinator.share_state_requests import (
     WRITE,
     StateRequest,
 )
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.state import BrokerState
@@ -115,7 +115,8 @@ class ShareStateClient:
     async def initialize_all(self, effect: InitializeShareState) -> dict[ShareKey, Asked]:
         """The same, with what each of them was answered."""
         about: dict[ShareKey, Any] = {}
-        async for topic_id, partition in in_turns(_each(effect.offsets)):
+        for topic_id, partition in _each(effect.offsets):
+            await let_others_run()
             about[ShareKey(effect.group_id, topic_id, partition)] = initializing.PartitionData(
                 partition=partition,
                 state_epoch=effect.state_epoch,
@@ -152,7 +153,8 @@ class ShareStateClient:
     async def delete(self, group_id: str, partitions: Partitions) -> dict[ShareKey, Asked]:
         """Have share partitions forgotten."""
         about: dict[ShareKey, Any] = {}
-        async for topic_id, partition in in_turns(_each(partitions)):
+        for topic_id, partition in _each(partitions):
+            await let_others_run()
             asked = deleting.PartitionData(partition=partition)
             about[ShareKey(group_id, topic_id, partition)] = asked
         return await self._ask(DELETE, group_id, about)
@@ -162,7 +164,8 @@ class ShareStateClient:
     ) -> dict[ShareKey, StateSummary | KafkaError]:
         """Where delivery is."""
         about: dict[ShareKey, Any] = {}
-        async for topic_id, partition in in_turns(_each(partitions)):
+        for topic_id, partition in _each(partitions):
+            await let_others_run()
             asked = summarizing.PartitionData(partition=partition, leader_epoch=NO_EPOCH)
             about[ShareKey(group_id, topic_id, partition)] = asked
         found = await self._ask(READ_SUMMARY, group_id, about)
@@ -175,7 +178,7 @@ class ShareStateClient:
             )
             if asked.error is None
             else asked.error
-            async for key, asked in in_turns(found.items())
+            for key, asked in found.items()
         }
 
     # --- who coordinates ---
@@ -200,13 +203,14 @@ class ShareStateClient:
             if self._coordinators.topic not in self._state.image.topics:
                 await self._coordinators.create_topic()
             by_node: dict[int | None, dict[ShareKey, Any]] = defaultdict(dict)
-            async for key, asked in in_turns(left.items()):
+            for key, asked in left.items():
+                await let_others_run()
                 by_node[self._coordinator_of(key)][key] = asked
             for node, asked in by_node.items():
                 found.update(await self._ask_node(node, kind, group_id, asked))
             left = {
                 key: asked
-                async for key, asked in in_turns(left.items())
+                for key, asked in left.items()
                 if (error := found[key].error) is not None and error.code in AGAIN
             }
             if left:
@@ -242,7 +246,8 @@ class ShareStateClient:
         except (PeerLost, KafkaError):
             return found
         answers = ((topic.topic_id, one) for topic in response.results for one in topic.partitions)
-        async for topic_id, answer in in_turns(answers):
+        for topic_id, answer in answers:
+            await let_others_run()
             key = ShareKey(group_id, topic_id, answer.partition)
             if key in found:
                 error = None

@@ -11,10 +11,9 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from pk.core.broker.pauses import in_turns, pause
+from pk.core.broker.loop_time import let_others_run
 from pk.core.errors import KafkaError
 from pk.core.share.records import ShareKey
-from pk.core.turns import Pace
 from pk.core.values import Uuid
 from pk.core.wire.messages import delete_share_group_state as deleting
 from pk.core.wire.messages import initialize_share_group_state as initializing
@@ -38,11 +37,12 @@ class StateRequest(NamedTuple):
     async def ask(self, group_id: str, about: Mapping[ShareKey, Any]) -> Any:
         """The request about these share partitions, with what it says of each."""
         topics: dict[Uuid, list[Any]] = defaultdict(list)
-        async for key, asked in in_turns(about.items()):
+        for key, asked in about.items():
+            await let_others_run()
             topics[key.topic_id].append(asked)
         named = [
             self.topic(topic_id=topic_id, partitions=partitions)
-            async for topic_id, partitions in in_turns(topics.items())
+            for topic_id, partitions in topics.items()
         ]
         return self.request(group_id=group_id, topics=named)
 
@@ -52,19 +52,15 @@ class StateRequest(NamedTuple):
         """The answer to a request, one share partition after another. As with Kafka there is none
         for a topic without partitions, and none at all where no group is named."""
         results: list[Any] = []
-        pace = Pace()
         for topic in request.topics if request.group_id else ():
             partitions: list[Any] = []
             for asked in topic.partitions:
                 key = ShareKey(request.group_id, topic.topic_id, asked.partition)
                 fields = await answer_one(key, asked)
                 partitions.append(self.partition_result(partition=asked.partition, **fields))
-                if pace.due():
-                    await pause()
+                await let_others_run()
             if partitions:
                 results.append(self.topic_result(topic_id=topic.topic_id, partitions=partitions))
-            elif pace.due():
-                await pause()
         return self.response(results=results)
 
     def refuse(self, request: Any, error: KafkaError, version: int) -> Any:

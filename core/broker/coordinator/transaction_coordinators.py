@@ -12,7 +12,7 @@ from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
 from pk.core.broker.coordinator.marker_sender import MarkerSender
 from pk.core.broker.coordinator.producer_ids import ProducerIds
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
 from pk.core.broker.state import BrokerState
@@ -110,7 +110,8 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
         partitions: list[TopicPartition] = []
         missing: set[TopicPartition] = set()
         named = ((t.name, p) for t in asked.topics for p in t.partitions)
-        async for topic, number in in_turns(named):
+        for topic, number in named:
+            await let_others_run()
             tp = TopicPartition(topic, number)
             partitions.append(tp)
             if image.partition(topic, number) is None:
@@ -120,7 +121,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
                 tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if tp in missing
                 else ErrorCode.OPERATION_NOT_ATTEMPTED
-                async for tp in in_turns(partitions)
+                for tp in partitions
             }
         transactional_id = asked.transactional_id
         producer = ProducerKey(asked.producer_id, asked.producer_epoch)
@@ -146,7 +147,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
             code = ErrorCode(e.code)
         else:
             code = ErrorCode.NONE
-        return {tp: code async for tp in in_turns(partitions)}
+        return {tp: code for tp in partitions}
 
     def check_loaded(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS where some transactions are not known yet."""

@@ -14,18 +14,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
-
-import trio
+from typing import Any, NamedTuple
 
 from pk.core.broker.clock import Clock
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime
-from pk.core.broker.pauses import finish, in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.build import end_transaction_batch
-from pk.core.turns import emptied
 from pk.core.txn.transaction import SECOND_PROTOCOL
 from pk.core.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -37,10 +34,6 @@ from pk.core.wire.messages.write_txn_markers import (
 )
 
 logger = logging.getLogger("pk.transactions")
-
-AT_ONCE: Final = 8
-"""Markers that are written between two checkpoints. The first record of a partition takes a
-millisecond: its files are made."""
 
 
 class _Written(NamedTuple):
@@ -68,7 +61,6 @@ class MarkerWriter:
         for each partition."""
         written: list[_Written] = []
         response = WriteTxnMarkersResponse()
-        tried = 0
         for marker in request.markers:
             result = WritableTxnMarkerResult(producer_id=marker.producer_id)
             response.markers.append(result)
@@ -81,8 +73,6 @@ class MarkerWriter:
                     answer = WritableTxnMarkerPartitionResult(partition_index=index)
                     answers.append(answer)
                     try:
-                        if topic.name in self._coordinators:
-                            await self._coordinators[topic.name].at(index).wait_until_free()
                         written.append(self._write(topic.name, marker, answer))
                     except KafkaError as e:
                         answer.error_code = e.code
@@ -90,11 +80,10 @@ class MarkerWriter:
                         # The other partitions get theirs, and the task that sends them lives on.
                         logger.exception("%s-%d: a marker cannot be written", topic.name, index)
                         answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-                    tried += 1
-                    if not tried % AT_ONCE:
-                        await trio.lowlevel.checkpoint()
+                    await let_others_run()
         deadline = self._clock.time() + timeout_ms / 1000
-        async for partition, next_offset, epoch, answer in in_turns(written):
+        for partition, next_offset, epoch, answer in written:
+            await let_others_run()
             if partition.high_watermark >= next_offset and partition.leader_epoch == epoch:
                 continue
             try:
@@ -102,7 +91,6 @@ class MarkerWriter:
                     answer.error_code = ErrorCode.REQUEST_TIMED_OUT
             except KafkaError as e:
                 answer.error_code = e.code
-        await finish(emptied(written))
         return response
 
     def _write(

@@ -21,6 +21,7 @@ from typing import Final
 import trio
 
 from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.partition_environment import Proposal
 from pk.core.broker.replication.replicas import Replicas
@@ -42,8 +43,6 @@ RETRY_S: Final = 0.05
 """After a request that failed, before the next."""
 TIMEOUT_MS: Final = 5_000
 """How long one request may look for its controller. The next one asks for what is due by then."""
-LOOKED_AT_ONCE: Final = 256
-"""Partitions whose followers are looked at between two checkpoints."""
 
 NOT_DONE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """The controller knows the partition as we do, and did nothing."""
@@ -105,9 +104,8 @@ class AlterPartitionManager:
         replicas = self._replicas
         while True:
             await trio.sleep(replicas.lag_s / 2)
-            for i, partition in enumerate(list(replicas)):
-                if i % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
-                    await trio.lowlevel.checkpoint()
+            for partition in list(replicas):
+                await let_others_run()
                 if partition.leads and partition.followers and partition.offline is None:
                     self._look_at(partition)
 

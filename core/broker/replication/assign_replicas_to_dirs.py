@@ -17,6 +17,7 @@ from typing import Final
 import trio
 
 from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
@@ -36,8 +37,6 @@ logger = logging.getLogger("pk.replication")
 
 RETRY_S: Final = 0.5
 TIMEOUT_MS: Final = 5_000
-COMPARED_AT_ONCE: Final = 512
-"""Partitions of an image that are looked at between two checkpoints."""
 PARTITIONS_MAX: Final = 2250
 """In one request, as Kafka's broker has it."""
 
@@ -66,12 +65,11 @@ class AssignmentsManager:
         replicas = self._replicas
         changed = chain((p.tp for p in opened), (change.tp for change in found.partitions))
         # One that was opened may come twice, which changes nothing.
-        for looked, tp in enumerate(changed, 1):
+        for tp in changed:
+            await let_others_run()
             partition = replicas.find(*tp)
             if partition is not None:
                 self._compare(partition)
-            if not looked % COMPARED_AT_ONCE:
-                await trio.lowlevel.checkpoint()
 
     def moved(self, partition: Partition) -> None:
         """A replica has moved to another directory."""

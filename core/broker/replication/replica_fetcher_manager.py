@@ -13,20 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from zlib import crc32
 
-import trio
-
-from pk.core.broker.pauses import pause
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
 from pk.core.meta.image import Changes, PartitionImage
-from pk.core.turns import Pace
 from pk.core.values import NO_LEADER, TopicPartition
-
-LOOKED_AT_ONCE = 512
-"""Partitions of an image that are looked at between two checkpoints."""
 
 
 class ReplicaFetcherManager:
@@ -63,31 +57,25 @@ class ReplicaFetcherManager:
         everything where it gives partitions to other fetchers; returns when none of it is being
         cut."""
         released: list[Partition] = []
-        pace = Pace(LOOKED_AT_ONCE)
         for topic in found.topics_deleted:
             for one in topic.partitions:
                 partition = self._replicas.find(topic.name, one.partition)
                 if partition is not None and partition.topic_id == topic.topic_id:
                     released.append(partition)
-                if pace.due():
-                    await pause()
-        for start in range(0, len(found.partitions), LOOKED_AT_ONCE):
-            if start:
-                await trio.lowlevel.checkpoint()
-            for change in found.partitions[start : start + LOOKED_AT_ONCE]:
-                partition = self._replicas.find(*change.tp)
-                if partition is not None and self._is_released(partition, change.new):
-                    released.append(partition)
+                await let_others_run()
+        for change in found.partitions:
+            await let_others_run()
+            partition = self._replicas.find(*change.tp)
+            if partition is not None and self._is_released(partition, change.new):
+                released.append(partition)
         if self._state.config.num_replica_fetchers != self._count:
             released += self._of
         for partition in released:
             self._remove(partition)
-            if pace.due():
-                await pause()
+            await let_others_run()
         # All are let go by now, so none of these is cut again.
         for partition in released:
-            if pace.due():
-                await pause()
+            await let_others_run()
             if partition.busy:
                 await self._purgatory.until(
                     lambda partition=partition: not partition.busy, (partition,), float("inf")
@@ -108,12 +96,11 @@ class ReplicaFetcherManager:
         else:
             changed = chain((change.tp for change in found.partitions), (p.tp for p in opened))
         # One that was opened may come twice, which changes nothing.
-        for looked, tp in enumerate(changed, 1):
+        for tp in changed:
+            await let_others_run()
             partition = self._replicas.find(*tp)
             if partition is not None and partition not in self._of and self._is_fetched(partition):
                 self._add(partition)
-            if not looked % LOOKED_AT_ONCE:
-                await trio.lowlevel.checkpoint()
         for key, fetcher in list(self._fetchers.items()):
             if not len(fetcher):
                 fetcher.scope.cancel()

@@ -17,7 +17,7 @@ from typing import Final
 import trio
 
 from pk.core.broker.controller.controller_link import Asks
-from pk.core.broker.pauses import in_turns
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
@@ -71,13 +71,16 @@ class ReplicaLogs:
         now = (self._state.image.controller_epoch, self._state.broker_epoch)
         if now != self._told:
             self._told = now
-            async for partition in in_turns(list(self._replicas)):
+            for partition in list(self._replicas):
+                await let_others_run()
                 self._look(partition)
         else:
-            async for partition in in_turns(opened):
+            for partition in opened:
+                await let_others_run()
                 self._look(partition)
         unreadable = set(self._replicas.unreadable())
-        async for change in in_turns(found.partitions):
+        for change in found.partitions:
+            await let_others_run()
             partition = self._replicas.find(*change.tp)
             if partition is not None:
                 self._look(partition)
@@ -98,7 +101,8 @@ class ReplicaLogs:
         """Report logs that were found damaged: before this broker is unfenced, and may lead by
         virtue of what it once had."""
         due: list[TopicIdPartition] = []
-        async for partition in in_turns(list(self._replicas)):
+        for partition in list(self._replicas):
+            await let_others_run()
             if partition.log.mark is not None:
                 due.append(TopicIdPartition(partition.topic_id, partition.tp.partition))
         for start in range(0, len(due), LOGS_MAX):

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from pk.core.broker.clock import Clock
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import is_inline, offload
-from pk.core.broker.pauses import finish, pause
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.recovery_progress import RecoveryProgress
@@ -40,7 +40,6 @@ from pk.core.meta.image import (
     PartitionImage,
     TopicImage,
 )
-from pk.core.turns import COMMAND, Pace, Turns, at_once, cleared
 from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicIdPartition, TopicPartition, Uuid
 
 if TYPE_CHECKING:
@@ -63,10 +62,6 @@ SNAPSHOT_BYTES_MAX = 1 << 15
 """A larger state of producers is read when its log is opened: 100,000 of them would keep the loop
 for a tenth of a second. Smaller ones wait for their first use: 10,000 logs are opened without
 reading any."""
-
-COMMITTED_AT_ONCE = 32
-"""How many partitions take their new state between two checkpoints: each new leader writes the file
-of its epochs."""
 
 _NONE: dict[int, Partition] = {}
 
@@ -205,10 +200,9 @@ class Replicas:
         again = [topic for topic in found.topics_deleted if topic.name in image.topics]
         if again:
             # A topic created again under its name: remove the old logs before the new ones open.
-            await self.retire(await finish(self._take_out(again)))
+            await self.retire(self._take_out(again))
         wanted: list[PartitionChange] = []
         asked: set[TopicPartition] = set()
-        pace = Pace()
         for change in found.partitions:
             if (
                 self._node_id in change.new.replicas
@@ -218,9 +212,8 @@ class Replicas:
                 wanted.append(change)
                 if self._offline:
                     asked.add(change.tp)
-            if pace.due():
-                await pause()
-        retried = await finish(self._to_try_again(image, asked))
+            await let_others_run()
+        retried = self._to_try_again(image, asked)
         wanted += retried
         opened: list[Partition] = []
         configs: dict[str, TopicConfig] = {}
@@ -254,7 +247,6 @@ class Replicas:
         late = [change for change in retried if change.tp not in self._offline]
         if late:
             found.partitions += late
-            await finish(found.index())
         return opened
 
     def _is_lost(self, change: PartitionChange) -> bool:
@@ -270,13 +262,10 @@ class Replicas:
 
     def _to_try_again(
         self, image: MetadataImage, wanted: set[TopicPartition]
-    ) -> Turns[list[PartitionChange]]:
+    ) -> list[PartitionChange]:
         """What was offline and is not asked for by the image's changes; the rest is forgotten."""
         again: list[PartitionChange] = []
-        pace = Pace()
         for tp, (change, _) in list(self._offline.items()):
-            if pace.due():
-                yield
             topic, new = image.topics.get(tp.topic), image.partition(*tp)
             if (
                 topic is None
@@ -289,17 +278,14 @@ class Replicas:
                 again.append(PartitionChange(topic, None, new))
         return again
 
-    def lacking_room(self, image: MetadataImage) -> Turns[list[PartitionChange]]:
+    def lacking_room(self, image: MetadataImage) -> list[PartitionChange]:
         """What could not be made or opened for want of room, or of descriptors, as if it were new
         in `image`."""
         lacking: list[PartitionChange] = []
-        pace = Pace()
-        for change in (yield from self._to_try_again(image, set())):
+        for change in self._to_try_again(image, set()):
             error = self._offline[change.tp][1]
             if isinstance(error, StorageError) and error.is_passing:
                 lacking.append(change)
-            if pace.due():
-                yield
         return lacking
 
     async def commit(
@@ -311,42 +297,33 @@ class Replicas:
         self._image, self._loaded = image, True
         deleted = [topic for topic in found.topics_deleted if topic.name not in INTERNAL_TOPICS]
         later = Uncommitted(
-            await finish(self._take_out(deleted)),
+            self._take_out(deleted),
             [topic for topic in found.topics_deleted if topic.name in INTERNAL_TOPICS],
             [],
         )
         changed: dict[TopicPartition, PartitionImage] = {}
-        pace = Pace()
         for change in found.partitions:
             changed[change.tp] = change.new
-            if pace.due():
-                await pause()
         for partition in opened:
             name, number = partition.tp
             self._by_topic.setdefault(name, {})[number] = partition
             new = image.partition(name, number)
             if new is not None:
                 changed[partition.tp] = new
-            if pace.due():
-                await pause()
         # Before the ISRs that come with it: how many of them are enough is what the controller
         # judged them by.
-        await finish(self._reconfigure(image, found, opened))
-        pace = Pace(COMMITTED_AT_ONCE)
+        await self._reconfigure(image, found, opened)
         for tp, new in changed.items():
             if tp.topic in INTERNAL_TOPICS:
                 later.changed.append((tp, new))
                 continue
             self._commit_one(tp, new, later.gone)
-            if pace.due():
-                await pause()
-        await finish(cleared(changed))
         return later
 
     def commit_internal(self, later: Uncommitted) -> list[Partition]:
         """The same for internal topics, at once: their coordinators follow without a checkpoint.
         Returns all that is gone, to retire."""
-        gone = later.gone + at_once(self._take_out(later.deleted))
+        gone = later.gone + self._take_out(later.deleted)
         for tp, new in later.changed:
             self._commit_one(tp, new, gone)
         return gone
@@ -379,24 +356,19 @@ class Replicas:
             return
         logger.info("%s is in sync again; it was damaged: %s", partition.tp, mark.damage.words)
 
-    def _take_out(self, deleted: list[TopicImage]) -> Turns[list[Partition]]:
+    def _take_out(self, deleted: list[TopicImage]) -> list[Partition]:
         """Remove the partitions of deleted topics; lookups no longer find them."""
         gone: list[Partition] = []
-        pace = Pace()
         for topic in deleted:
             for one in topic.partitions if self._lost else ():
                 tp = TopicPartition(topic.name, one.partition)
                 if self._lost.get(tp) == topic.topic_id:
                     del self._lost[tp]
-                if pace.due():
-                    yield
             held = self._by_topic.get(topic.name, {})
             for number, partition in list(held.items()):
                 if partition.topic_id == topic.topic_id:
                     gone.append(held.pop(number))
                     partition.stop()
-                if pace.due():
-                    yield
             if not held:
                 self._by_topic.pop(topic.name, None)
         return gone
@@ -602,30 +574,27 @@ class Replicas:
             high_watermark=self._dirs.high_watermark(change.tp),
         )
 
-    def _reconfigure(
+    async def _reconfigure(
         self, image: MetadataImage, found: Changes, opened: list[Partition]
-    ) -> Turns[None]:
+    ) -> None:
         """Hand changed keys to the partitions they concern; a broker's keys concern all. Those that
         were opened for `image` have them."""
         topics = {name for kind, name in found.configs if kind == TOPIC}
         if any(kind == BROKER for kind, _ in found.configs):
             topics.update(self._by_topic)
         new = frozenset(opened) if topics else frozenset[Partition]()
-        pace = Pace()
         for name in topics:
             held = self._by_topic.get(name)
             if not held:
                 continue
-            if pace.due(COMMAND):
-                yield
+            await let_others_run()
             config = self._config(image, name)
             log_config = self._log_config(config)
             for partition in held.values():
                 if partition not in new:
                     partition.config = config
                     partition.log.config = log_config
-                if pace.due():
-                    yield
+                await let_others_run()
 
 
 def is_in_sync_again(node_id: int, image: PartitionImage) -> bool:

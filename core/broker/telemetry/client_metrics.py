@@ -28,7 +28,6 @@ from pk.core.java_regex import JavaRegex, JavaRegexError
 from pk.core.meta.events import CLIENT_METRICS
 from pk.core.metrics import Metric, Sample
 from pk.core.record.compress import Codec, decompress
-from pk.core.turns import Pace, Turns
 from pk.core.values import ZERO_UUID, Uuid, uuid_text
 
 CLIENTS_MAX: Final = 16_384
@@ -210,7 +209,7 @@ class ClientMetrics:
             )
             values[key] = value, one.is_counter
 
-    def samples(self) -> Turns[list[Metric]]:
+    def samples(self) -> list[Metric]:
         """The metrics of clients, by the names that they gave, in turns.
 
         Names and attributes are clients' own: of what would have the same name and labels, the last
@@ -219,7 +218,6 @@ class ClientMetrics:
         """
         self._forget_silent(self._clock.time())
         found: dict[str, tuple[bool, str, dict[frozenset[tuple[str, str]], Sample]]] = {}
-        pace = Pace()
         for instance, client in list(self._clients.items()):
             labels = {"client_id": client.client_id, "client_instance_id": uuid_text(instance)}
             for (name, attributes), (value, is_counter) in list(client.values.items()):
@@ -228,8 +226,6 @@ class ClientMetrics:
                 if kind == is_counter:
                     sample = Sample(value, {_label(k): v for k, v in attributes} | labels)
                     samples[frozenset(sample.labels.items())] = sample
-                if pace.due():
-                    yield
         return [
             Metric(
                 f"kafka.client:type={family}",

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
-from pk.core.broker.pauses import finish, in_turns
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.config import BrokerConfig
@@ -53,7 +53,7 @@ class ScheduledTasks:
 
     async def write_high_watermarks(self) -> None:
         """Note how far every partition is replicated, where that has changed."""
-        now = {p.tp: p.high_watermark async for p in in_turns(list(self._replicas))}
+        now = {p.tp: p.high_watermark for p in list(self._replicas)}
         if now != self._high_watermarks:
             self._high_watermarks = now
             await offload(self._dirs.write_high_watermarks, now)
@@ -81,7 +81,7 @@ class ScheduledTasks:
         """Forget the producers that wrote nothing for `producer.id.expiration.ms`."""
         now_ms = self._replicas.clock.now_ms()
         for partition in list(self._replicas):
-            await finish(partition.log.expire_producers(now_ms))
+            partition.log.expire_producers(now_ms)
             await trio.lowlevel.checkpoint()
 
     async def _flush(self) -> None:
@@ -91,12 +91,14 @@ class ScheduledTasks:
             shortest_s = FLUSH_CHECK_S
             now = trio.current_time()
             due: list[Partition] = []
-            async for partitions in in_turns(list(self._replicas.by_topic())):
+            for partitions in list(self._replicas.by_topic()):
+                await let_others_run()
                 # Of the topic, not of each partition: there may be 50,000, and mostly none is due.
                 one = next(iter(partitions), None)  # none: it was deleted meanwhile
                 if one is not None and one.config.flush_ms < NEVER_MS:
                     due += partitions
-            async for partition in in_turns(due):
+            for partition in due:
+                await let_others_run()
                 wait_s = partition.config.flush_ms / 1000
                 shortest_s = min(shortest_s, wait_s / 4)
                 log = partition.log

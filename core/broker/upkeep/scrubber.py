@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from pk.core.broker.broker_metrics import BrokerMetrics
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
-from pk.core.broker.pauses import in_turns
 from pk.core.broker.peers import Peers
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_logs import ReplicaLogs
@@ -115,7 +115,8 @@ class Scrubber:
         """Read what is due now."""
         noted = trio.current_time()
         read: set[LogDir] = set()
-        async for partition in in_turns(await self._due()):
+        for partition in await self._due():
+            await let_others_run()
             if not self._interval_ms:
                 break
             log = partition.log
@@ -146,7 +147,8 @@ class Scrubber:
         due: list[tuple[int, Partition]] = []
         if not interval_ms:
             return []
-        async for partition in in_turns(list(self._replicas)):
+        for partition in list(self._replicas):
+            await let_others_run()
             log = partition.log
             if partition.offline is not None or log.damaged_segments:
                 continue

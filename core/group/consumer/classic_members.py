@@ -24,7 +24,6 @@ from pk.core.group.consumer.request import check_instance, differs
 from pk.core.group.consumer_protocol import Subscription, decode_subscription
 from pk.core.group.settings import Client, MigrationPolicy, Step
 from pk.core.group.timer_keys import JOIN, REPLACED, SESSION, SYNC
-from pk.core.turns import Pace, Turns
 from pk.core.values import Uuid
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -177,7 +176,7 @@ class ClassicMembers:
 
     def leave(
         self, group: ConsumerGroup, request: LeaveGroupRequest, version: int, step: Step
-    ) -> Turns[None]:
+    ) -> None:
         """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone.
         Members of the consumer protocol can be taken out so too."""
         identities = (
@@ -187,7 +186,6 @@ class ClassicMembers:
         )
         going: dict[str, ConsumerMember] = {}
         results: list[MemberResponse] = []
-        pace = Pace()
         for identity in identities:
             result = MemberResponse(
                 member_id=identity.member_id, group_instance_id=identity.group_instance_id
@@ -198,8 +196,6 @@ class ClassicMembers:
                 going[member.member_id] = member
             except KafkaError as e:
                 result.error_code = e.code
-            if pace.due():
-                yield
         self._consumer.fence(group, list(going.values()), step)
         if version >= SEVERAL_MEMBERS_SINCE:
             step.reply = LeaveGroupResponse(members=results)

@@ -20,7 +20,6 @@ from pk.core.group.streams.partition_counts import (
     tasks_of,
 )
 from pk.core.group.streams.topology import Topology, invalid_topology, java_ordered
-from pk.core.turns import Pace, Turns
 from pk.core.wire.messages import offsets_topic_streams as wire
 from pk.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
@@ -65,16 +64,16 @@ class ConfiguredTopology(Struct, frozen=True):
         return self.problem is None
 
 
-def configure(topology: Topology, existing: PartitionCount) -> Turns[ConfiguredTopology]:
+def configure(topology: Topology, existing: PartitionCount) -> ConfiguredTopology:
     """The topology on topics that have the partitions that `existing` says.
 
     Raises STREAMS_INVALID_TOPOLOGY.
     """
     try:
         _check_sources(topology, existing)
-        decided = yield from decide(topology, existing)
-        subtopologies = yield from _subtopologies(topology, existing, decided)
-        missing = yield from _missing_topics(topology, subtopologies, existing)
+        decided = decide(topology, existing)
+        subtopologies = _subtopologies(topology, existing, decided)
+        missing = _missing_topics(topology, subtopologies, existing)
     except TopologyNotReady as e:
         return ConfiguredTopology(topology.epoch, None, problem=e)
     problem = None
@@ -102,13 +101,13 @@ def _check_sources(topology: Topology, existing: PartitionCount) -> None:
 
 def _subtopologies(
     topology: Topology, existing: PartitionCount, decided: Mapping[str, int]
-) -> Turns[dict[str, ConfiguredSubtopology]]:
+) -> dict[str, ConfiguredSubtopology]:
     def count_of(topic: str) -> int:
         found = existing(topic)
         return decided[topic] if found is None else found
 
     found: dict[str, ConfiguredSubtopology] = {}
-    pace, tasks = Pace(), 0
+    tasks = 0
     for subtopology_id in sorted(topology.subtopologies, key=java_order):
         each = topology.subtopologies[subtopology_id]
         one = ConfiguredSubtopology(
@@ -122,8 +121,6 @@ def _subtopologies(
         tasks += one.tasks
         if tasks > TASKS_MAX:
             raise invalid_topology(f"The topology has more than {TASKS_MAX} tasks.")
-        if pace.due(1 + len(one.repartition_sources) + len(one.changelogs)):
-            yield
     return found
 
 
@@ -143,12 +140,12 @@ def _missing_topics(
     topology: Topology,
     subtopologies: Mapping[str, ConfiguredSubtopology],
     existing: PartitionCount,
-) -> Turns[dict[str, CreatableTopic]]:
+) -> dict[str, CreatableTopic]:
     expected: dict[str, wire.TopicInfo] = {}
     for each in subtopologies.values():
         expected |= each.repartition_sources
         expected |= each.changelogs
-    in_order, pace = java_ordered(expected), Pace()
+    in_order = java_ordered(expected)
     for name in java_ordered(topology.required_topics):
         count = existing(name)
         if count is None:
@@ -162,8 +159,6 @@ def _missing_topics(
                     f"{topic.partitions}, found {count}"
                 ),
             )
-        if pace.due():
-            yield
     return {name: _creatable(expected[name]) for name in in_order if name in expected}
 
 

@@ -12,7 +12,6 @@ from pk.core.group.streams.configured import ConfiguredSubtopology
 from pk.core.group.streams.group import StreamsGroup
 from pk.core.group.streams.member import StreamsMember
 from pk.core.group.streams.tasks import Tasks
-from pk.core.turns import Pace, Turns
 from pk.core.wire.messages import offsets_topic_streams as records
 from pk.core.wire.messages.streams_group_describe import (
     Assignment,
@@ -27,7 +26,7 @@ from pk.core.wire.messages.streams_group_describe import (
 )
 
 
-def describe(group_id: str, group: AnyGroup | None) -> Turns[DescribedGroup]:
+def describe(group_id: str, group: AnyGroup | None) -> DescribedGroup:
     """The group; GROUP_ID_NOT_FOUND for one that is missing or of another type."""
     if not is_streams(group):
         missing = group is None
@@ -45,11 +44,8 @@ def describe(group_id: str, group: AnyGroup | None) -> Turns[DescribedGroup]:
         assignment_epoch=group.assignment_epoch,
         topology=_topology(group),
     )
-    pace = Pace()
     for member in group.members.values():
         described.members.append(_member(group, member))
-        if pace.due(1 + sum(len(tasks) for tasks in member.assigned.active.values())):
-            yield
     return described
 
 

@@ -14,8 +14,7 @@ tasks. In between lie these steps:
    assignments keep an interval.
 5. The member takes the next step towards its target (reconcile.py).
 
-A decision reads the group as it was; what an earlier step changed, the later ones are given. A
-topology and the tasks that a member holds may be large, so a heartbeat is decided in turns.
+A decision reads the group as it was; what an earlier step changed, the later ones are given.
 """
 
 from __future__ import annotations
@@ -63,7 +62,6 @@ from pk.core.group.streams.topology import Topology, topology_of_request
 from pk.core.group.timer_keys import INITIAL_DELAY, REBALANCE, SESSION
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes, MetadataImage
-from pk.core.turns import Turns
 from pk.core.wire.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,
@@ -104,15 +102,13 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
 
     # --- heartbeats ---
 
-    def heartbeat(
-        self, request: StreamsGroupHeartbeatRequest, client: Client, step: Step
-    ) -> Turns[None]:
+    def heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, step: Step) -> None:
         """StreamsGroupHeartbeat 0.
 
         Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, GROUP_ID_NOT_FOUND,
         GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
         """
-        yield from check_request(request)
+        check_request(request)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             self._leave(request, step)
             return
@@ -130,11 +126,11 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
         response = StreamsGroupHeartbeatResponse(member_id=member_id)
         statuses: list[Status] = []
         response.status = statuses
-        found = yield from self._configure(group, request, updated, statuses, step)
+        found = self._configure(group, request, updated, statuses, step)
         if found.configured.is_ready:
             subtopologies = found.configured.subtopologies or {}
-            yield from check_tasks(request.active_tasks, subtopologies)
-            yield from check_tasks(request.standby_tasks, subtopologies)
+            check_tasks(request.active_tasks, subtopologies)
+            check_tasks(request.standby_tasks, subtopologies)
         epoch = self._epoch(group, found, changed, step)
         own = self.settings_of(group_id)
         if group.is_empty and own.initial_rebalance_delay_ms > 0:
@@ -181,9 +177,9 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
         updated: StreamsMember,
         statuses: list[Status],
         step: Step,
-    ) -> Turns[_Configured]:
+    ) -> _Configured:
         """Steps 1 and 2 of a heartbeat, as far as the topology goes."""
-        topology = yield from self._topology(group, request, step)
+        topology = self._topology(group, request, step)
         known = group.topology
         if known is not None and updated.topology_epoch < known.epoch:
             _tell(
@@ -196,13 +192,13 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
         if known is None or configured is None or group.must_refresh(step.now_ms):
             metadata_hash = self.topics.hash_of(set(topology.required_topics))
             if known is None or configured is None or metadata_hash != group.metadata_hash:
-                configured = yield from configure(topology, self.partition_count)
+                configured = configure(topology, self.partition_count)
                 group.configure(configured)
         return _Configured(topology, configured, metadata_hash)
 
     def _topology(
         self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, step: Step
-    ) -> Turns[Topology]:
+    ) -> Topology:
         """The group's topology; that of its first member becomes the group's."""
         known = group.topology
         if request.topology is None:
@@ -212,11 +208,11 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
                     "The topology is null and the group topology is also null.",
                 )
             return known
-        sent = yield from topology_of_request(request.topology)
+        sent = topology_of_request(request.topology)
         if known is None:
             step.records.append(records.topology(group.group_id, sent))
             return sent
-        if known.epoch <= sent.epoch and not (yield from known.equals(sent)):
+        if known.epoch <= sent.epoch and not known.equals(sent):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         return known
 

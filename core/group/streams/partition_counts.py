@@ -14,7 +14,6 @@ from enum import IntEnum
 
 from pk.core.group.java import java_order
 from pk.core.group.streams.topology import Topology, copartitioned, invalid_topology, sources_of
-from pk.core.turns import Pace, Turns
 from pk.core.wire.messages import offsets_topic_streams as wire
 
 PartitionCount = Callable[[str], int | None]
@@ -41,14 +40,13 @@ class TopologyNotReady(Exception):
         self.detail = detail
 
 
-def decide(topology: Topology, existing: PartitionCount) -> Turns[dict[str, int]]:
+def decide(topology: Topology, existing: PartitionCount) -> dict[str, int]:
     """The partition counts of all internal topics.
 
     Raises STREAMS_INVALID_TOPOLOGY, and TopologyNotReady where topics that must be copartitioned
     are not.
     """
-    pace = Pace()
-    decided = yield from _repartition_topics(topology, existing, pace)
+    decided = _repartition_topics(topology, existing)
 
     def count_of(topic: str) -> int:
         found = existing(topic)
@@ -65,14 +63,10 @@ def decide(topology: Topology, existing: PartitionCount) -> Turns[dict[str, int]
         for group in copartitioned(each):
             if group:
                 decided.update(_copartition(group, fixed, flexible, count_of))
-            if pace.due(1 + len(group)):
-                yield
     for each in topology.in_java_order:
         tasks = tasks_of(each, count_of)
         for topic in each.state_changelog_topics:
             decided[topic.name] = tasks
-        if pace.due(1 + len(each.state_changelog_topics)):
-            yield
     return decided
 
 
@@ -87,9 +81,7 @@ def tasks_of(subtopology: wire.Subtopology, count_of: Callable[[str], int]) -> i
     return most
 
 
-def _repartition_topics(
-    topology: Topology, existing: PartitionCount, pace: Pace
-) -> Turns[dict[str, int]]:
+def _repartition_topics(topology: Topology, existing: PartitionCount) -> dict[str, int]:
     counts = {
         topic.name: topic.partitions
         for each in topology.in_java_order
@@ -106,8 +98,6 @@ def _repartition_topics(
                 counts.update(dict.fromkeys(lacking, most))
             elif lacking:
                 later.append(each)
-            if pace.due(1 + len(each.repartition_sink_topics)):
-                yield
         if len(later) == len(unknown):
             raise invalid_topology(
                 "Failed to compute number of partitions for all repartition topics. There may be "

@@ -18,7 +18,6 @@ from pk.core.group.streams.member import (
 from pk.core.group.streams.tasks import Tasks, task_set
 from pk.core.group.streams.topology import invalid_topology
 from pk.core.meta.topic_names import is_name
-from pk.core.turns import Pace, Turns
 from pk.core.values import INTERNAL_TOPICS, STRING_BYTES_MAX
 from pk.core.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -31,7 +30,7 @@ NAMED_MAX: Final = 100
 """Topics that an error names."""
 
 
-def check_request(request: StreamsGroupHeartbeatRequest) -> Turns[None]:
+def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     """Raise INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY for what no group can answer.
 
     Static members, regular expressions, warm-up tasks and offsets of tasks are refused, as Kafka
@@ -39,7 +38,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> Turns[None]:
     """
     topology = request.topology
     if topology is not None:
-        yield from _check_topics(topology)
+        _check_topics(topology)
     _check_supported(request)
     _not_empty(request.member_id, "MemberId")
     _not_empty(request.group_id, "GroupId")
@@ -58,7 +57,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> Turns[None]:
                 raise _invalid(f"{name} must be empty when (re-)joining.")
         if topology is None:
             raise _invalid("Topology must be non-null when (re-)joining.")
-        yield from _check_changelogs(topology)
+        _check_changelogs(topology)
     elif epoch == LEAVE_STATIC_EPOCH:
         raise _invalid("InstanceId can't be null.")  # static members were refused above
     elif epoch < LEAVE_STATIC_EPOCH:
@@ -69,20 +68,15 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> Turns[None]:
         raise _invalid("Topology can only be provided when (re-)joining.")
 
 
-def _check_topics(topology: Topology) -> Turns[None]:
+def _check_topics(topology: Topology) -> None:
     internal: dict[str, None] = {}
     invalid: dict[str, None] = {}
-    pace = Pace()
     for each in topology.subtopologies:
         for topic in _topics_of(each):
             if topic in INTERNAL_TOPICS:
                 internal[topic] = None
             elif not is_name(topic) and len(invalid) < NAMED_MAX:
                 invalid[topic] = None
-            if pace.due():
-                yield
-        if pace.due():
-            yield
     if internal:
         raise invalid_topology(
             f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is "
@@ -116,8 +110,7 @@ def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
         raise _invalid("Regular expressions for source topics are not supported yet.")
 
 
-def _check_changelogs(topology: Topology) -> Turns[None]:
-    pace = Pace()
+def _check_changelogs(topology: Topology) -> None:
     for each in topology.subtopologies:
         for topic in each.state_changelog_topics:
             if topic.partitions:
@@ -125,8 +118,6 @@ def _check_changelogs(topology: Topology) -> Turns[None]:
                     f"Changelog topic {topic.name} must have an undefined partition count, but it "
                     f"is set to {topic.partitions}."
                 )
-            if pace.due():
-                yield
 
 
 def _not_empty(value: str | None, name: str) -> None:
@@ -203,9 +194,8 @@ def _within(owned: Mapping[str, frozenset[int]], held: Mapping[str, Collection[i
 
 def check_tasks(
     tasks: list[TaskIds] | None, subtopologies: Mapping[str, ConfiguredSubtopology]
-) -> Turns[None]:
+) -> None:
     """Raise INVALID_REQUEST for tasks that the topology does not have."""
-    pace = Pace()
     for each in tasks or ():
         subtopology = subtopologies.get(each.subtopology_id)
         if subtopology is None:
@@ -216,7 +206,3 @@ def check_tasks(
                     f"Task {partition} for subtopology {each.subtopology_id} is invalid. Number "
                     f"of tasks for this subtopology: {subtopology.tasks}"
                 )
-            if pace.due():
-                yield
-        if pace.due():
-            yield

@@ -17,7 +17,6 @@ from msgspec import Struct, field
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.java import hash_map_order
-from pk.core.turns import Pace, Turns
 from pk.core.wire.messages import offsets_topic_streams as wire
 from pk.core.wire.messages import streams_group_heartbeat as heartbeat
 
@@ -67,16 +66,13 @@ class Topology(Struct, frozen=True, eq=False, dict=True):
             topic: each.subtopology_id for each in self.in_java_order for topic in sources_of(each)
         }
 
-    def equals(self, other: Topology) -> Turns[bool]:
+    def equals(self, other: Topology) -> bool:
         """Whether `other` is the same topology in the same epoch."""
         if self.epoch != other.epoch or self.subtopologies.keys() != other.subtopologies.keys():
             return False
-        pace = Pace()
         for subtopology_id, each in self.subtopologies.items():
             if each != other.subtopologies[subtopology_id]:
                 return False
-            if pace.due(1 + len(each.source_topics) + len(each.state_changelog_topics)):
-                yield
         return True
 
     def record(self) -> wire.StreamsGroupTopologyValue:
@@ -98,17 +94,16 @@ def topology_of_record(value: wire.StreamsGroupTopologyValue) -> Topology:
     return Topology(value.epoch, {each.subtopology_id: each for each in value.subtopologies})
 
 
-def topology_of_request(topology: heartbeat.Topology) -> Turns[Topology]:
+def topology_of_request(topology: heartbeat.Topology) -> Topology:
     """The topology that a member sends. Raises STREAMS_INVALID_TOPOLOGY."""
     if topology.epoch < 0:
         raise invalid_topology("Topology epoch must be non-negative.")
     found: dict[str, wire.Subtopology] = {}
-    pace = Pace()
     for each in topology.subtopologies:
         if each.subtopology_id in found:
             raise invalid_topology(f"Subtopology {each.subtopology_id} is named twice.")
-        changelogs = yield from _topics(each.state_changelog_topics, pace)
-        repartitions = yield from _topics(each.repartition_source_topics, pace)
+        changelogs = _topics(each.state_changelog_topics)
+        repartitions = _topics(each.repartition_source_topics)
         found[each.subtopology_id] = wire.Subtopology(
             subtopology_id=each.subtopology_id,
             source_topics=each.source_topics,
@@ -125,12 +120,10 @@ def topology_of_request(topology: heartbeat.Topology) -> Turns[Topology]:
                 for group in each.copartition_groups
             ],
         )
-        if pace.due(1 + len(each.copartition_groups)):
-            yield
     return Topology(topology.epoch, found)
 
 
-def _topics(topics: list[heartbeat.TopicInfo], pace: Pace) -> Turns[list[wire.TopicInfo]]:
+def _topics(topics: list[heartbeat.TopicInfo]) -> list[wire.TopicInfo]:
     made: list[wire.TopicInfo] = []
     for topic in topics:
         made.append(
@@ -144,8 +137,6 @@ def _topics(topics: list[heartbeat.TopicInfo], pace: Pace) -> Turns[list[wire.To
                 ],
             )
         )
-        if pace.due(1 + len(topic.topic_configs)):
-            yield
     return made
 
 

@@ -572,34 +572,3 @@ def test_who_waits_when_the_controller_ends_is_told() -> None:
         assert sorted(errors) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER]
 
     run(main)
-
-
-def test_an_append_counts_though_the_leadership_is_lost_while_the_feed_takes_it_in() -> None:
-    """What the store has happened: it is answered and shown whole, and nothing follows on it."""
-
-    async def main() -> None:
-        store = Watched()
-        async with running(store) as one:
-            controller = one.controller
-            before = controller.image
-            events: list[Event] = [ProducerIdsAllocated(1, 1, n) for n in range(5_000)]
-            replies: list[str] = []
-
-            async def submit() -> None:
-                decided: Decision[Event] = Decision(events, reply="done")
-                replies.append(await controller.submit(lambda image: decided))
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(submit)
-                while len(store.appended) < 2:  # the first is that of the election
-                    await trio.lowlevel.checkpoint()
-                assert controller.image is before and controller.feed.image is before
-                for lost in store.lost:
-                    lost(controller.epoch, "the session is over")
-            assert replies == ["done"]
-            assert controller.image.offset == before.offset + len(events)
-            assert controller.feed.image is controller.image
-            await one.ended.wait()
-            assert not controller.active
-
-    run(main)

@@ -1,4 +1,4 @@
-"""Decisions that take long, made in threads or in turns: one after another all the same."""
+"""Decisions that take long, made in threads: one after another all the same."""
 
 import threading
 
@@ -12,7 +12,6 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionCreated, TopicCreated
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import Turns
 
 
 @pytest.fixture(autouse=True)
@@ -61,54 +60,8 @@ def test_what_takes_long_is_decided_in_a_thread() -> None:
     trio.run(main)  # a thread looks idle to a clock that jumps
 
 
-def test_what_is_decided_in_turns_leaves_the_loop_to_others_but_no_decision_comes_between() -> None:
-    seen: list[str] = []
-    begun = trio.Event()
-
-    def long(image: MetadataImage) -> Turns[Decision[Event]]:
-        begun.set()
-        while "other" not in seen:
-            yield
-        seen.append("long")
-        return allocate(image)
-
-    def fail(image: MetadataImage) -> Turns[Decision[Event]]:
-        yield
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
-
-    def short(image: MetadataImage) -> Decision[Event]:
-        seen.append("short")
-        return allocate(image)
-
-    async def main() -> None:
-        async with running() as one:
-            replies: list[int] = []
-
-            async def submit(decide: Decide) -> None:
-                replies.append(await one.controller.submit(decide))
-
-            with trio.fail_after(60):
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(submit, long)
-                    await begun.wait()
-                    nursery.start_soon(submit, short)
-                    for _ in range(3):
-                        await trio.lowlevel.checkpoint()
-                    seen.append("other")
-            with pytest.raises(KafkaError):
-                await one.controller.submit(fail)
-            assert sorted(replies) == [0, 1], "each on what was decided before it"
-            assert await one.store.load() == one.controller.image
-
-    trio.run(main)
-    assert seen == ["other", "long", "short"]
-
-
-@pytest.mark.parametrize("in_turns", [False, True])
 @pytest.mark.parametrize("how", ["cancelled", "deposed"])
-def test_what_is_not_in_the_store_when_the_controller_stops_did_not_happen(
-    how: str, in_turns: bool
-) -> None:
+def test_what_is_not_in_the_store_when_the_controller_stops_did_not_happen(how: str) -> None:
     """Neither what was being decided nor what waited behind it."""
     errors: list[ErrorCode | int] = []
 
@@ -126,16 +79,9 @@ def test_what_is_not_in_the_store_when_the_controller_stops_did_not_happen(
                 trio.from_thread.run_sync(stop)
                 return allocate(image)
 
-            def decide_in_turns(image: MetadataImage) -> Turns[Decision[Event]]:
-                yield
-                stop()
-                yield
-                return allocate(image)
-
             async def ask() -> None:
-                long = decide_in_turns if in_turns else OffLoopDecision(lambda: decide)
                 with pytest.raises(KafkaError) as refused:
-                    await one.controller.submit(long)
+                    await one.controller.submit(OffLoopDecision(lambda: decide))
                 errors.append(refused.value.code)
 
             await one.controller.submit(make_topic)

@@ -9,17 +9,12 @@ from typing import Any
 import trio
 import trio.testing
 
-from pk.core.broker.controller.metadata_feed import (
-    BATCHED_AT_ONCE,
-    ENCODED_AS_BATCHED,
-    MetadataFeed,
-)
+from pk.core.broker.controller.metadata_feed import MetadataFeed
 from pk.core.broker.offload import inline
 from pk.core.meta import snapshot
 from pk.core.meta.events import ControllerElected, Event, ProducerIdsAllocated, TopicCreated, decode
 from pk.core.meta.image import MetadataImage
 from pk.core.record.batch import iter_headers, records
-from pk.core.turns import at_once
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -33,7 +28,7 @@ def topic(number: int) -> TopicCreated:
 
 def add(feed: MetadataFeed, *events: Event) -> MetadataImage:
     image = feed.image.apply(events)
-    at_once(feed.add(events, image, 1_000))
+    feed.add(events, image, 1_000)
     return image
 
 
@@ -63,21 +58,6 @@ def events_in(data: bytes | None, first: int) -> list[Event]:
         else True
     )
     return [event for offset, event in found if offset >= first]
-
-
-def test_a_large_append_is_taken_in_by_turns_and_seen_whole() -> None:
-    feed = started()
-    seen = feed.image
-    events = [ProducerIdsAllocated(1, 1, n) for n in range(3 * BATCHED_AT_ONCE)]
-    image = seen.apply(events)
-    pauses = 0
-    for _ in feed.add(events, image, 1_000):
-        pauses += 1
-        assert feed.image is seen and feed.end_offset == seen.offset
-        assert feed.read(seen.offset, 1 << 30) == b""
-    assert pauses >= ENCODED_AS_BATCHED * len(events) // BATCHED_AT_ONCE - 1
-    assert feed.image is image
-    assert events_in(feed.read(seen.offset, 1 << 30), seen.offset) == events
 
 
 def test_a_follower_gets_every_event_in_order() -> None:

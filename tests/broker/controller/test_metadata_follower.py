@@ -28,7 +28,6 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.meta.image import MetadataImage
-from pk.core.turns import at_once
 from pk.core.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -62,7 +61,7 @@ def grown(image: MetadataImage, events: list[Event]) -> tuple[MetadataImage, byt
     feed = MetadataFeed()
     feed.restart(image)
     after = image.apply(events)
-    at_once(feed.add(events, after, 0))
+    feed.add(events, after, 0)
     return after, feed.read(image.offset, 1 << 20) or b""
 
 
@@ -233,7 +232,7 @@ def _contradicting() -> bytes:
     feed = MetadataFeed()
     feed.restart(START)
     events: list[Event] = [TopicDeleted(bytes(16))]
-    at_once(feed.add(events, START.apply(ids(1)), 0))
+    feed.add(events, START.apply(ids(1)), 0)
     return feed.read(START.offset, 1 << 20) or b""
 
 

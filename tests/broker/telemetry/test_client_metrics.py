@@ -17,7 +17,6 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import CLIENT_METRICS
 from pk.core.meta.image import MetadataImage
 from pk.core.record.compress import Codec, compress
-from pk.core.turns import at_once
 from pk.core.values import ZERO_UUID
 
 SHOP = Peer("shop-1", "librdkafka", "2.5.0", "127.0.0.1")
@@ -58,7 +57,7 @@ class World:
     def values(self) -> dict[str, float]:
         return {
             m.prometheus: s.value  # type: ignore[misc]
-            for m in at_once(self.metrics.samples())
+            for m in self.metrics.samples()
             for s in m.samples
         }
 
@@ -174,9 +173,7 @@ def test_values_are_kept(codec: Codec) -> None:
         "kafka_client_wanted_delta": 6,
         "kafka_client_wanted": 3,
     }
-    (labels,) = [
-        s.labels for m in at_once(world.metrics.samples()) for s in m.samples if "node" in s.labels
-    ]
+    (labels,) = [s.labels for m in world.metrics.samples() for s in m.samples if "node" in s.labels]
     assert labels["client_id"] == "shop-1" and labels["node"] == "1"
     world.clock.seconds += 61
     assert world.values() == {}, "a silent client is forgotten"
@@ -191,7 +188,7 @@ def test_names_that_collide() -> None:
         gauge("é", 5, __name__="x", client_id="not mine"),
     )  # fmt: skip
     world.push(instance, asked.subscription_id, data)
-    found = at_once(world.metrics.samples())
+    found = world.metrics.samples()
     assert len({m.prometheus for m in found}) == len(found)
     for metric in found:
         keys = [frozenset(sample.labels.items()) for sample in metric.samples]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from group.scenario import Scenario, made
+from group.scenario import Scenario
 from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -24,7 +24,6 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.meta.image import Changes, MetadataImage, changes
-from pk.core.turns import Turns
 from pk.core.values import Uuid
 from pk.core.wire.messages.consumer_group_describe import DescribedGroup
 from pk.core.wire.messages.consumer_group_heartbeat import (
@@ -55,10 +54,9 @@ class World(Scenario):
     def _start(self) -> None:
         super()._start()
         self.computing.clear()
-        made(self.machine.follow(self.image, Changes(), self.now_ms))
+        self.machine.follow(self.image, Changes(), self.now_ms)
 
-    def take(self, decided: Decision[Record] | Turns[Decision[Record]]) -> Any:
-        decision = made(decided)
+    def take(self, decision: Decision[Record]) -> Any:
         refused = self.refuse is not None and bool(decision.records)
         reply = super().take(decision)
         if not refused:

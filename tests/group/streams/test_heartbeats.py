@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
-import pytest
-from group.streams.world import AT_ONCE, StreamsWorld, stateful, stateless
+from group.streams.world import AT_ONCE, StreamsWorld, stateful
 
 from pk.core.errors import ErrorCode
-from pk.core.group.settings import Client, GroupSettings, StreamsGroupSettings
+from pk.core.group.settings import GroupSettings, StreamsGroupSettings
 from pk.core.group.streams.configured import TASKS_MAX
 from pk.core.group.streams.partition_counts import StatusCode
-from pk.core.group.streams.tasks import EpochTasks
 from pk.core.wire.messages.streams_group_heartbeat import (
-    StreamsGroupHeartbeatRequest,
     Subtopology,
-    TaskIds,
-    TopicInfo,
     Topology,
 )
 
@@ -235,47 +228,6 @@ def test_a_topology_of_too_many_tasks_is_refused() -> None:
     )
     a = world.thread("a", topology)
     assert a.epoch == 0 and not world.machine.groups
-
-
-@pytest.mark.parametrize("what", ["topics", "tasks"])
-def test_a_large_heartbeat_is_decided_in_turns(what: str) -> None:
-    world = StreamsWorld(topics={"t": 20_000})
-    request = StreamsGroupHeartbeatRequest(
-        group_id="g",
-        member_id="a",
-        rebalance_timeout_ms=1,
-        topology=stateless(),
-        active_tasks=[],
-        standby_tasks=[],
-        warmup_tasks=[],
-    )
-    if what == "topics":
-        request.topology = Topology(
-            subtopologies=[
-                Subtopology(
-                    subtopology_id=str(n),
-                    source_topics=["t"],
-                    state_changelog_topics=[TopicInfo(name=f"c{n}-{i}") for i in range(100)],
-                )
-                for n in range(9)
-            ]
-        )
-    else:
-        thread = world.thread("a")
-        world.compute()
-        thread.beat()
-        request.member_epoch, request.topology = thread.epoch, None
-        thread_tasks = world.streams.members["a"].assigned.active
-        assert len(thread_tasks["0"]) == 20_000
-        request.active_tasks = _owned(thread_tasks)
-    decided = world.machine.streams_heartbeat(request, Client("c", "/1.2.3.4"), world.now_ms)
-    assert isinstance(decided, Generator)
-    pauses = sum(1 for _ in decided)
-    assert pauses > 5
-
-
-def _owned(tasks: EpochTasks) -> list[TaskIds]:
-    return [TaskIds(subtopology_id=s, partitions=list(ps)) for s, ps in tasks.items()]
 
 
 def test_what_a_group_sets_is_drawn_into_the_brokers_bounds() -> None:

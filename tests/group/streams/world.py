@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from group.consumer.world import World
-from group.scenario import made
 from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -16,7 +15,6 @@ from pk.core.group.streams.group import StreamsGroup
 from pk.core.group.streams.internal_topics import CreateInternalTopics
 from pk.core.group.streams.member import MemberState
 from pk.core.machine import Decision
-from pk.core.turns import Turns
 from pk.core.wire.messages.streams_group_heartbeat import (
     Endpoint,
     StreamsGroupHeartbeatRequest,
@@ -53,8 +51,7 @@ class StreamsWorld(World):
         self.to_create: list[CreateInternalTopics] = []
         super().__init__(settings, topics or {"t": 4})
 
-    def take(self, decided: Decision[Record] | Turns[Decision[Record]]) -> Any:
-        decision = made(decided)
+    def take(self, decision: Decision[Record]) -> Any:
         wishes = [e for e in decision.effects if isinstance(e, CreateInternalTopics)]
         decision.effects = [e for e in decision.effects if e not in wishes]
         if self.refuse is None or not decision.records:
