@@ -31,6 +31,8 @@ MORE, SPARK = "$ pk top ", "$ pk spark-export"
 
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_ERASED = re.compile(r"[^\n]*\n(?:\x1b\[\?25h)?\r\x1b\[1A\x1b\[2K")
+"""A line that rich drew and took away again: a command says what it does if it takes a second."""
 _MASKS = (
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?"), "TIME"),
@@ -119,7 +121,7 @@ class Shell:
         while self.bash.expect_exact([PROMPT, "[y/N] "]) == 1:
             shown += self.bash.before + "[y/N] "
             self.bash.sendline("y")
-        shown = _ESCAPE.sub("", shown + self.bash.before)
+        shown = _ESCAPE.sub("", _ERASED.sub("", shown + self.bash.before))
         # A line that progress was drawn on shows what was drawn last.
         return [line.rstrip("\r").rpartition("\r")[2] for line in shown.split("\n")]
 
