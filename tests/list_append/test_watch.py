@@ -35,7 +35,6 @@ def keeps_the_lock():
 
 """
 ENDS = {
-    "sys.exit(0)": 0,
     "sys.exit(7)": 7,
     "gets_on(8)\nsys.exit(0)": 0,
     "with pulse.bounded():\n    time.sleep(8)\nsys.exit(0)": 0,
