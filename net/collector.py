@@ -9,7 +9,7 @@ freed when the last reference to it goes, as a deleted topic's partitions are, w
 Full collections come after 7,000 new objects, not after Python's 70,000: each is short, and what it
 finds is frozen soon.
 
-A request that names 200,000 partitions makes a million objects within a second, which are freed
+A request that names 100,000 partitions makes half a million objects at once, which are freed
 without the collector: they form no cycles. Collections that look through them, and visit each
 element of their lists, took 10 to 30 ms; so there are none while a large request is decoded,
 handled and freed. What it leaves behind, such as a fetch session, is frozen.

@@ -75,7 +75,7 @@ def normalized(filters: list[str]) -> set[str]:
 
 class GroupMachine:
     """Decides and replays for one partition. Every method that decides takes `now_ms` last and
-    returns a Decision, or makes one in turns."""
+    returns a Decision."""
 
     log_is_compacted: ClassVar[bool] = True
 

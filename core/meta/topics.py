@@ -368,7 +368,7 @@ def create_partitions(
         result = CreatePartitionsTopicResult(name=topic.name)
         results.append(result)
         known = image.topics.get(topic.name)
-        # Not raised: a request may name 200,000 that do not exist.
+        # Not raised: a request may name thousands that do not exist.
         if count > 1:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = "Duplicate topic name."

@@ -21,7 +21,6 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         named = ((t.topic, partition) for t in request.topics for partition in t.partitions)
-        # What is not here is left out: freeing 200,000 pairs at once takes 40 ms.
         wanted = {each for each in named if replicas.find(*each) is not None}
     response = DescribeLogDirsResponse()
     for directory in replicas.directories:

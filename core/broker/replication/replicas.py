@@ -1,9 +1,9 @@
 """The partitions that this broker holds, and what must happen to their logs when the image changes.
 
 A change comes in three steps, so that no request sees it half done: `prepare` makes and opens the
-logs that are new (off the loop), `commit` enters and removes partitions, in turns of whole
-partitions, and `retire` renames away the logs of what was deleted. Only who publishes images calls
-these, one after another: nobody else enters or removes a partition while they pause.
+logs that are new (off the loop), `commit` enters and removes partitions, and others run between
+whole partitions, and `retire` renames away the logs of what was deleted. `Broker.publish` alone
+calls these, one after another: nothing else enters or removes a partition meanwhile.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ class Replicas:
     async def commit(
         self, image: MetadataImage, found: Changes, opened: list[Partition]
     ) -> Uncommitted:
-        """Enter what was opened, take the new leaders and configs, remove what is gone, in turns:
+        """Enter what was opened, take the new leaders and configs, remove what is gone:
         each partition by itself is what `image` says or what the image before it said. Internal
         topics are left to `commit_internal`."""
         self._image, self._loaded = image, True

@@ -210,7 +210,7 @@ class ClientMetrics:
             values[key] = value, one.is_counter
 
     def samples(self) -> list[Metric]:
-        """The metrics of clients, by the names that they gave, in turns.
+        """The metrics of clients, by the names that they gave.
 
         Names and attributes are clients' own: of what would have the same name and labels, the last
         counts; of a name that is a counter of one client and none of another, the first client's

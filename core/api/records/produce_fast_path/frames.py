@@ -33,7 +33,7 @@ VERSION_FLEXIBLE: Final = 9
 VERSION_TOPIC_ID: Final = 13
 VERSION_LAST: Final = 13
 BATCHES_MAX: Final = 256
-"""A request with more of them is handled in turns, elsewhere."""
+"""A request with more of them is handled elsewhere."""
 
 _ID_BYTES: Final = 16
 _VARINT_MAX: Final = 127
