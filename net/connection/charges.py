@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Generator
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 
@@ -12,15 +12,18 @@ from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.api.registry import NO_RESPONSE
 from pk.core.broker.requests.client_quotas import ClientQuotas, is_exempt
 from pk.core.broker.requests.context import Context
-from pk.net.connection.framing import PRODUCE
+
+PRODUCE = 0
 
 
 class Bill:
     """What a request costs its client."""
 
-    __slots__ = ("client", "seconds", "wait_ms")
+    __slots__ = ("_measures", "client", "seconds", "wait_ms")
 
-    def __init__(self, client: Context) -> None:
+    def __init__(self, client: Context, *, measures: bool) -> None:
+        """`measures`: whether its time on the loop is charged, too."""
+        self._measures = measures
         self.client = client
         self.seconds = 0.0
         """Of the loop, as far as that is measured."""
@@ -28,8 +31,14 @@ class Bill:
         """What the client must wait whatever comes of the request."""
 
     def measured(self, work: Awaitable[Any]) -> Awaitable[Any]:
-        """`work`, whose time on the loop is counted."""
-        return _Measured(work, self)
+        """`work`, whose time on the loop is counted if it is charged."""
+        return _Measured(work, self) if self._measures else work
+
+
+class Billed(Protocol):
+    """A request that its client may have to pay for."""
+
+    bill: Bill | None
 
 
 class _Measured:
@@ -75,14 +84,18 @@ class Charges:
         """A new bill; None for who pays nothing."""
         if not self._quotas.is_on or is_exempt(context, request):
             return None
-        bill = Bill(context)
+        bill = Bill(context, measures=self._quotas.measures_time)
         if api_key == PRODUCE:
             bill.wait_ms = self._quotas.produced(context, size)
             self._mute(bill.wait_ms)
         return bill
 
-    def charge(self, bill: Bill, response: Any) -> None:
-        """Charge what a request took, and write into its answer how long the client must wait."""
+    def charge(self, request: Billed, response: Any) -> None:
+        """Charge what a request took, once, and write into its answer how long the client must
+        wait."""
+        bill, request.bill = request.bill, None
+        if bill is None:
+            return
         wait_ms = bill.wait_ms
         if self._quotas.measures_time:
             wait_ms = max(wait_ms, self._quotas.worked(bill.client, bill.seconds))

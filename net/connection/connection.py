@@ -26,7 +26,7 @@ from pk.core.api.registry import NO_RESPONSE, Api
 from pk.core.auth.oauthbearer import KeysNeeded
 from pk.core.auth.sasl_server import Refused
 from pk.core.broker.broker import Broker
-from pk.core.broker.loop_time import begin_to_run, let_others_run
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.fetch_sessions import RepeatedFetch
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ProtocolError, TooManyElements
@@ -34,11 +34,13 @@ from pk.core.wire.codec import decode, decode_in_steps, decode_request
 from pk.core.wire.decoder import ELEMENTS_MAX
 from pk.core.wire.header import RequestHead, parse_request_header
 from pk.core.wire.index import MESSAGES
+from pk.core.wire.types import Part
 from pk.net.collector import large_request
 from pk.net.connection.answers import Answers, Slot
-from pk.net.connection.charges import Bill, Charges
-from pk.net.connection.framing import API_VERSIONS, PRODUCE, Framing
+from pk.net.connection.charges import PRODUCE, Charges
+from pk.net.connection.framing import API_VERSIONS, Framing
 from pk.net.connection.login import Login
+from pk.net.connection.request import ReceivedRequest
 from pk.net.frames import FrameBuffer, RequestMemory
 from pk.net.listener_security import ListenerSecurity
 from pk.net.tls.transport import TlsTransport
@@ -482,37 +484,37 @@ class Connection:
         return request
 
     def _dispatch(
-        self, api: Api, head: RequestHead, request: Any, size: int
+        self, api: Api, head: RequestHead, message: Any, size: int
     ) -> Awaitable[None] | None:
         """Answer a request of `size` bytes, or park it, or return what must be awaited before the
         next one."""
         context = self._context.of_request(
             head.api_key, head.api_version, head.correlation_id, head.client_id
         )
-        bill = self._charges.bill_of(context, head.api_key, request, size)
+        request = self._framing.received(api, head, message, self._received_at)
+        bill = request.bill = self._charges.bill_of(context, head.api_key, message, size)
         began = perf_counter() if bill is not None else 0.0
         try:
-            result = api.handle(context, request)
+            result = api.handle(context, message)
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
-            result = self._framing.failure(api, head, request, e)
+            result = request.failed(e)
         if bill is not None:
             bill.seconds += perf_counter() - began
         if isinstance(result, DelayedFetch) and bill is None:
-            self._delay(api, head, request, result)
+            self._delay(request, result)
             return None
         if isawaitable(result):
             if api.parks:
-                self._park(api, head, request, result, bill)
+                self._park(request, result)
                 return None
-            return self._hold(api, head, request, result, bill)
-        if bill is not None:
-            self._charges.charge(bill, result)
+            return self._hold(request, result)
+        self._charges.charge(request, result)
         if result is not NO_RESPONSE:
             try:
-                self._answers.owe(self._framing.frame(api, head, request, result))
+                self._answers.owe(request.frame(result))
             except TooManyElements:
-                return self._hold(api, head, request, _at_hand(result), None)
-        self._handled(api.key, self._received_at)
+                return self._hold(request, _at_hand(result))
+        self._handled(api.key, request.received_at)
         return None
 
     def _refuse(self, head: RequestHead, api: Api | None) -> None:
@@ -521,127 +523,70 @@ class Connection:
             raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
         self._answers.owe(self._framing.unknown_versions(self._context, head, api))
 
-    def _park(
-        self,
-        api: Api,
-        head: RequestHead,
-        request: Any,
-        work: Awaitable[Any],
-        bill: Bill | None,
-    ) -> None:
-        slot = self._answers.reserve()
-        self._nursery.start_soon(
-            self._complete, slot, api, head, request, work, bill, self._received_at
-        )
+    def _park(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
+        """Answer what `work` comes to, in a task; the requests behind this one are handled
+        meanwhile."""
+        self._nursery.start_soon(self._complete, self._answers.reserve(), request, work)
 
-    def _delay(self, api: Api, head: RequestHead, request: Any, delayed: DelayedFetch) -> None:
+    def _delay(self, request: ReceivedRequest, delayed: DelayedFetch) -> None:
         """Park a fetch without a task."""
-        slot = self._answers.reserve()
         self._delayed[delayed] = None
-        delayed.start(partial(self._end_delay, slot, api, head, request, self._received_at))
+        delayed.start(partial(self._end_delay, self._answers.reserve(), request))
 
     def _end_delay(
-        self,
-        slot: Slot,
-        api: Api,
-        head: RequestHead,
-        request: Any,
-        received_at: float,
-        delayed: DelayedFetch,
-        outcome: Any,
+        self, slot: Slot, request: ReceivedRequest, delayed: DelayedFetch, outcome: Any
     ) -> None:
         """Answer a fetch that waited, in whichever task completed it."""
         del self._delayed[delayed]
         if outcome is None:
-            self._nursery.start_soon(
-                self._complete, slot, api, head, request, delayed, None, received_at
-            )
+            self._nursery.start_soon(self._complete, slot, request, delayed)
             return
         try:
             if isinstance(outcome, Exception):
-                outcome = self._framing.failure(api, head, request, outcome)
-            slot.parts = self._framing.frame(api, head, request, outcome)
-            self._handled(api.key, received_at)
+                outcome = request.failed(outcome)
+            slot.parts = request.frame(outcome)
+            self._handled(request.api.key, request.received_at)
             self.last_active = trio.current_time()
             answers = self._answers
             answers.release()
             if answers.send_at_once():
                 self._nursery.start_soon(answers.flush)
         except TooManyElements:
-            self._nursery.start_soon(
-                self._complete, slot, api, head, request, _at_hand(outcome), None, received_at
-            )
+            self._nursery.start_soon(self._complete, slot, request, _at_hand(outcome))
         except Exception as e:  # noqa: BLE001 (it is this connection's, not that task's)
             self._nursery.start_soon(_failing, e)
         finally:
             del outcome
 
-    async def _hold(
-        self,
-        api: Api,
-        head: RequestHead,
-        request: Any,
-        work: Awaitable[Any],
-        bill: Bill | None,
-    ) -> None:
+    async def _hold(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
         """Await `work` before anything else of this connection is handled; what is owed is sent
         meanwhile."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
-        received_at = self._received_at
-        begin_to_run()
-        result = await self._outcome(api, head, request, work, bill)
+        result = await request.outcome(work)
         del work
         self.last_active = trio.current_time()
         if isawaitable(result):
-            self._park(api, head, request, result, bill)
+            self._park(request, result)
             return
-        if bill is not None:
-            self._charges.charge(bill, result)
-        if result is not NO_RESPONSE:
-            self._answers.owe(await self._framing.frame_in_steps(api, head, request, result))
-        self._handled(api.key, received_at)
+        self._answers.owe(await self._answer(request, result))
 
-    async def _outcome(
-        self,
-        api: Api,
-        head: RequestHead,
-        request: Any,
-        work: Awaitable[Any],
-        bill: Bill | None,
-    ) -> Any:
-        """What `work` comes to, or the response that says how it failed."""
-        try:
-            if bill is not None and self._quotas.measures_time:
-                return await bill.measured(work)
-            return await work
-        except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
-            return self._framing.failure(api, head, request, e)
-
-    async def _complete(
-        self,
-        slot: Slot,
-        api: Api,
-        head: RequestHead,
-        request: Any,
-        work: Awaitable[Any],
-        bill: Bill | None,
-        received_at: float,
-    ) -> None:
+    async def _complete(self, slot: Slot, request: ReceivedRequest, work: Awaitable[Any]) -> None:
         """A parked request's task."""
-        begin_to_run()
-        result = await self._outcome(api, head, request, work, bill)
+        result = await request.outcome(work)
         del work
-        if bill is not None:
-            self._charges.charge(bill, result)
-        if result is NO_RESPONSE:
-            slot.parts = []
-        else:
-            slot.parts = await self._framing.frame_in_steps(api, head, request, result)
-        self._handled(api.key, received_at)
+        slot.parts = await self._answer(request, result)
         self.last_active = trio.current_time()
         self._answers.release()
         await self._answers.flush()
+
+    async def _answer(self, request: ReceivedRequest, response: Any) -> list[Part]:
+        """The answer to a request that had to wait, as it is sent; nothing for a client that wants
+        none. The client is charged for it."""
+        self._charges.charge(request, response)
+        parts = [] if response is NO_RESPONSE else await request.frame_in_steps(response)
+        self._handled(request.api.key, request.received_at)
+        return parts
 
     async def _wait_for_memory(self) -> None:
         deadline = trio.current_time() + MEMORY_WAIT_S

@@ -159,7 +159,8 @@ class Login:
             return []
         error = KafkaError(ErrorCode.ILLEGAL_SASL_STATE, why)
         try:
-            return framing.frame(api, head, request, framing.failure(api, head, request, error))
+            received = framing.received(api, head, request)
+            return received.frame(received.failed(error))
         except TypeError:
             return []
 
@@ -207,12 +208,12 @@ class Login:
         context = self.context.of_request(
             API_VERSIONS, head.api_version, head.correlation_id, head.client_id
         )
+        received = framing.received(api, head, request)
         try:
             response = api.handle(context, request)
         except KafkaError as e:
-            failed = framing.failure(api, head, request, e)
-            return framing.frame(api, head, request, failed), False
-        return framing.frame(api, head, request, response), True
+            return received.frame(received.failed(e)), False
+        return received.frame(response), True
 
     async def last_answer(self, refused: Refused) -> None:
         """Answer a peer that is refused; who guesses passwords waits for it

@@ -1,0 +1,93 @@
+"""A request that a connection has received: what it asks, when it came, what it costs its client,
+and how it is answered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from pk.core.api.registry import Api
+from pk.core.broker.broker_metrics import BrokerMetrics
+from pk.core.broker.loop_time import begin_to_run, let_others_run
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
+from pk.core.wire.header import RequestHead, frame_response, frame_response_in_steps
+from pk.core.wire.types import EncodeError, Part
+from pk.net.connection.charges import Bill
+
+logger = logging.getLogger("pk.server")
+
+ENCODED_AT_ONCE: Final = 2000
+"""A response with more elements is encoded in steps: a million small ones take a second."""
+
+
+class ReceivedRequest:
+    """One request, from its frame to its answer."""
+
+    __slots__ = ("_metrics", "_peer", "api", "bill", "head", "message", "received_at")
+
+    def __init__(
+        self,
+        api: Api,
+        head: RequestHead,
+        message: Any,
+        *,
+        peer: str,
+        metrics: BrokerMetrics,
+        received_at: float = 0.0,
+    ) -> None:
+        """`received_at` is by perf_counter."""
+        self.api = api
+        self.head = head
+        self.message = message
+        self.received_at = received_at
+        self.bill: Bill | None = None
+        """What its client is charged when it is answered; None for who pays nothing, and once it is
+        paid."""
+        self._peer = peer
+        self._metrics = metrics
+
+    async def outcome(self, work: Awaitable[Any]) -> Any:
+        """What `work` comes to, or the response that says how it failed."""
+        begin_to_run()
+        try:
+            return await (work if self.bill is None else self.bill.measured(work))
+        except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
+            return self.failed(e)
+
+    def failed(self, error: Exception) -> Any:
+        """The response that says so; a fault of ours is logged with its traceback. Raises a
+        ProtocolError again."""
+        if isinstance(error, ProtocolError):
+            raise error
+        key, version = self.head.api_key, self.head.api_version
+        if not isinstance(error, KafkaError):
+            logger.error("%s: api %d version %d failed", self._peer, key, version, exc_info=error)
+            error.__traceback__ = None  # it is told; its frames hold what they worked on
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._metrics.request(key).failed(error.code)
+        return self.api.error_response(self.message, error, version)
+
+    def frame(self, response: Any) -> list[Part]:
+        """`response` as it is sent. One that cannot be written (a string beyond 32,767 bytes) is
+        answered as a fault of ours, and the connection lives.
+
+        Raises TooManyElements for one that `frame_in_steps` is for.
+        """
+        key, version, id_ = self.head.api_key, self.head.api_version, self.head.correlation_id
+        try:
+            return frame_response(response, key, version, id_, ENCODED_AT_ONCE)
+        except EncodeError as e:
+            return frame_response(self.failed(e), key, version, id_, ENCODED_AT_ONCE)
+
+    async def frame_in_steps(self, response: Any) -> list[Part]:
+        """As `frame`, of a response of any size."""
+        try:
+            return self.frame(response)
+        except TooManyElements:
+            pass
+        key, version, id_ = self.head.api_key, self.head.api_version, self.head.correlation_id
+        try:
+            return await frame_response_in_steps(response, key, version, id_, let_others_run)
+        except EncodeError as e:
+            return await frame_response_in_steps(self.failed(e), key, version, id_, let_others_run)
