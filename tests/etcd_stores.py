@@ -14,7 +14,7 @@ from pk.core.meta.events import Endpoint
 from pk.net.etcd import EtcdStore
 from pk.net.etcd_client import EtcdClient
 
-SESSION_MS = 10_000
+SESSION_MS = 30_000
 """Long enough for a machine that has much else to do."""
 
 SHORT_MS = 3000
