@@ -1,4 +1,4 @@
-"""What a controller decides about ACLs: pure, (image, what is asked) → `Decision` of events and an
+"""A controller's decisions about ACLs. Pure: (image, request) → `Decision` of events and an
 answer."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def create_acls(image: MetadataImage, rules: Sequence[AclBinding | KafkaError]) 
 
 
 def wrong_with(rule: AclBinding) -> KafkaError | None:
-    """Why a rule cannot be created, in Apache's words; None where it can."""
+    """The reason that a rule cannot be created, in Apache's words, or None."""
     resource_type = _known(ResourceType, rule.resource_type)
     pattern_type = _known(PatternType, rule.pattern_type)
     operation, permission = _known(Operation, rule.operation), _known(Permission, rule.permission)
@@ -95,7 +95,7 @@ def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Decision[
 
 
 def wrong_with_filter(wanted: AclFilter) -> KafkaError | None:
-    """Why a filter is refused; None where it is not."""
+    """The reason to refuse a filter, or None."""
     unknown = None
     if not (
         _known(ResourceType, wanted.resource_type) and _known(PatternType, wanted.pattern_type)

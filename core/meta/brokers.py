@@ -1,4 +1,4 @@
-"""Brokers and controllers of a cluster: who registers, who is alive, who goes (KIP-631, KIP-841,
+"""Brokers and controllers of a cluster: registration, heartbeats, shutdown (KIP-631, KIP-841,
 KIP-858, KIP-919, KIP-966).
 
 A broker's states, as its heartbeats move it:
@@ -74,15 +74,15 @@ def register_broker(
     """Decide a BrokerRegistration request; the reply is its response, with the new broker epoch.
 
     The broker epoch is the offset of the registration in the metadata log, so it only rises.
-    `alive` says whether the incarnation that is registered under this id still has a session: then
-    another one is refused with DUPLICATE_BROKER_REGISTRATION. Asking again with the same
+    `alive` says whether the incarnation that is registered under this id still has a session: if
+    so, another one is refused with DUPLICATE_BROKER_REGISTRATION. Asking again with the same
     incarnation id gives the same epoch. A broker that shares its process with the only controller
     has no one to send heartbeats to: it comes with `fenced=False` and leads at once.
 
-    A new incarnation leaves every ISR. It stays eligible only where it presents, as
-    `previous_broker_epoch`, the epoch of the registration it replaces, and with that says that it
-    shut down cleanly. Other errors: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION (log
-    directories), UNSUPPORTED_VERSION (a finalized feature that it does not support).
+    A new incarnation leaves every ISR. It stays eligible only if it gives, as
+    `previous_broker_epoch`, the epoch of the registration it replaces, which means that it shut
+    down cleanly. Other errors: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION (log directories),
+    UNSUPPORTED_VERSION (a finalized feature that it does not support).
     """
     code = _objection(image, request, alive)
     if code != ErrorCode.NONE:
@@ -107,8 +107,8 @@ def register_broker(
 
 
 def _min_isr(image: MetadataImage, config: BrokerConfig) -> Iterator[Event]:
-    """In a cluster of several nodes all must count `min.insync.replicas` alike, whatever their
-    files say (KIP-966): what the controller has counts for all from the first registration on."""
+    """Store the controller's `min.insync.replicas` for all brokers at the first registration: in a
+    cluster of several nodes all must use the same value, even if their files differ (KIP-966)."""
     if MIN_ISR not in image.broker_configs(None):
         yield ConfigChanged(BROKER, "", MIN_ISR, str(effective(image, config)[MIN_ISR]))
 
@@ -177,8 +177,8 @@ def heartbeat(
     *,
     may_shut_down: bool = True,
 ) -> Decision[Event]:
-    """Decide a BrokerHeartbeat request; the reply is its response (or STALE_BROKER_EPOCH, also
-    where no broker is registered under the id: the broker must register again).
+    """Decide a BrokerHeartbeat request; the reply is its response (or STALE_BROKER_EPOCH, also if
+    no broker is registered under the id: the broker must register again).
 
     `current_metadata_offset` is the offset of the last event that the broker has applied (its
     image's `offset` less one); the broker is caught up when that is its registration or a later
@@ -227,8 +227,8 @@ def heartbeat(
 
 
 def _known(image: MetadataImage, broker: BrokerImage, offset: int) -> Iterator[Event]:
-    """That a broker acts upon what put others out of ISRs: what it leads goes on without them
-    (partitions.py, rule 3). An event for each time that a broker goes."""
+    """Record that a broker has acted on the events that removed others from ISRs: its partitions
+    continue without them (partitions.py, rule 3). One event for each time that a broker goes."""
     others = (b.out_offset for b in image.brokers.values() if b is not broker)
     if broker.known_offset < max(others, default=NO_OFFSET) <= offset:
         yield BrokerChanged(broker.broker_id, broker.broker_epoch, known_offset=offset)
@@ -280,8 +280,8 @@ def _directories_lost(
 def fence_broker(
     image: MetadataImage, broker_id: int, broker_epoch: int, config: BrokerConfig
 ) -> Decision[Event]:
-    """Fence a broker that is not heard of any more. Nothing happens where it is fenced already, or
-    has registered again since; the reply is whether anything did."""
+    """Fence a broker that is not heard of any more. Does nothing if it is fenced already, or has
+    registered again since; the reply is whether anything changed."""
     if stale(image, broker_id, broker_epoch):
         return Decision(reply=False)
     records = list(_fenced(image, image.brokers[broker_id], config))
@@ -292,8 +292,9 @@ def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, config: BrokerConfig
 ) -> Decision[Event]:
     """Decide an UnregisterBroker request: the broker is in no ISR any more, and forgotten. Its
-    replicas stay assigned, and what it was eligible for waits for it (until it registers: that then
-    is no clean return) or for an unclean election. Error: BROKER_ID_NOT_REGISTERED."""
+    replicas stay assigned, and partitions for which it was eligible wait for it (until it
+    registers, which then does not count as a clean return) or for an unclean election. Error:
+    BROKER_ID_NOT_REGISTERED."""
     node = request.broker_id
     broker = image.brokers.get(node)
     if broker is None:
@@ -312,8 +313,8 @@ def unregister_broker(
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
 ) -> Decision[Event]:
-    """Decide a ControllerRegistration request (KIP-919): where a node that may become the
-    controller listens. Registering the same again changes nothing."""
+    """Decide a ControllerRegistration request (KIP-919): the addresses of a node that may become
+    the controller. Registering the same again changes nothing."""
     event = ControllerRegistered(
         request.controller_id,
         request.incarnation_id,
@@ -339,7 +340,7 @@ def allocate_producer_ids(
 ) -> Decision[Event]:
     """The next block of producer ids for a broker (KIP-730); the reply is a `ProducerIdBlock`.
 
-    Raises KafkaError(STALE_BROKER_EPOCH), also where no such broker is registered.
+    Raises KafkaError(STALE_BROKER_EPOCH), also if no such broker is registered.
     """
     if stale(image, broker_id, broker_epoch):
         raise KafkaError(

@@ -48,7 +48,7 @@ SPECIFIED: Final = 2
 _EPSILON: Final = 1e-6
 _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = float(1 << 63)
-"""As a number with a point, as Java compares it."""
+"""A float, since Java compares it as a double."""
 
 _INVALID: Final = ErrorCode.INVALID_REQUEST
 
@@ -115,7 +115,7 @@ def _java_text(entity: Entity) -> str:
 def _wrong_with(
     entity: Entity, ops: Mapping[str, float | None], unknown_hosts: Collection[str]
 ) -> str | None:
-    """Why an entity's change is refused; None where it is not."""
+    """The reason to refuse an entity's change, or None."""
     if not entity:
         return "Invalid empty client quota entity"
     names = dict(entity)

@@ -50,7 +50,7 @@ __all__ = ["Described", "Operation", "alter", "check_topic", "describe_topic", "
 
 
 class Operation(IntEnum):
-    """What an incremental change does to a key."""
+    """The operations of an incremental change."""
 
     SET = 0
     DELETE = 1
@@ -78,7 +78,7 @@ _NEEDS_A_RESTART: Final = frozenset({"listeners", "listener.security.protocol.ma
 """Keys that Kafka's brokers take while they run, and ours do not."""
 
 _LEADERSHIP: Final = frozenset({MIN_ISR, "unclean.leader.election.enable"})
-"""Keys by which it is decided who may lead."""
+"""Keys that decide which replicas may lead."""
 
 _REPLICA: Final = re.compile(r"\s*[0-9]+\s*:\s*[0-9]+\s*")
 _DURATION: Final = re.compile(
@@ -102,7 +102,7 @@ def _parse(keys: Mapping[str, Key], given: Mapping[str, str]) -> dict[str, Value
 
 
 def check_topic(own: Mapping[str, str], config: BrokerConfig) -> None:
-    """Raises KafkaError(INVALID_CONFIG) where a topic must not have these keys of its own."""
+    """Raise KafkaError(INVALID_CONFIG) if a topic must not set these keys."""
     try:
         values = _parse(TOPIC_KEYS, own)
         config.topic(own).check()
@@ -131,8 +131,8 @@ def _check_throttled(name: str, value: Value) -> None:
 def _check_broker(
     own: Mapping[str, str], resource: str, touched: Iterable[str], config: BrokerConfig
 ) -> None:
-    """Only keys that the request sets are judged; what is stored already is not this request's
-    fault. Keys that nobody knows are stored, as Apache Kafka stores those of plug-ins."""
+    """Check only the keys that the request sets; values stored earlier are not its fault. Unknown
+    keys are stored, as Apache Kafka stores those of plug-ins."""
     for name in touched:
         try:
             key = broker_key(name) if name.startswith(OWN_PREFIX) else any_broker_key(name)
@@ -247,7 +247,7 @@ def _check_client_metrics(own: Mapping[str, str]) -> None:
 
 
 def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
-    """Raises KafkaError where there is no such thing to configure."""
+    """Raise KafkaError if the resource does not exist or cannot be configured."""
     if resource_type == TOPIC:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -317,7 +317,7 @@ def incremental_alter(
 def alter(
     image: MetadataImage, request: legacy.AlterConfigsRequest, config: BrokerConfig
 ) -> Decision[Event]:
-    """Decide an AlterConfigs request: what it does not name is deleted."""
+    """Decide an AlterConfigs request: it deletes the keys that it does not name."""
 
     def changed(resource: legacy.AlterConfigsResource) -> dict[str, str]:
         return {c.name: _required(c.name, c.value) for c in resource.configs}
@@ -329,9 +329,8 @@ def alter(
 
 
 def _check_min_isr(resource: ConfigResource, touched: Iterable[str], new: Iterable[str]) -> None:
-    """All brokers must count `min.insync.replicas` as the controller does, or who is eligible to
-    lead would not be safe (KIP-966): it is never one broker's, and what all brokers have stays
-    set."""
+    """Refuse to set `min.insync.replicas` for one broker, or to unset it for all: every broker must
+    use the controller's value, or an eligible leader might lack acknowledged records (KIP-966)."""
     if resource[0] != BROKER or MIN_ISR not in touched:
         return
     if resource[1]:
@@ -433,7 +432,8 @@ def _edited(
     value: str,
     config: BrokerConfig,
 ) -> str:
-    """A list with members more or fewer; where the resource has none of its own, its default's."""
+    """The list with members added or removed, starting from the default if the resource has no
+    value of its own."""
     try:
         key = _key(resource[0], name)
     except ConfigError as e:

@@ -1,5 +1,5 @@
-"""What a controller decides of itself: a cluster's beginning, and topics that are made when they
-are first needed.
+"""Decisions that a controller makes on its own: the first events of a cluster, and topics that are
+created when first needed.
 
 Every function is pure: (image, request, …) → `Decision` of events and an answer.
 `core/broker/controller/controller.py` appends the events to the log and replays them; nothing here
@@ -23,10 +23,10 @@ from pk.core.wire.messages.create_topics import (
 def take_over(
     image: MetadataImage, cluster_id: str, controller_id: int, epoch: int
 ) -> Decision[Event]:
-    """What a newly elected controller appends first. A log without a cluster becomes that of
-    `cluster_id`.
+    """The events that a newly elected controller appends first. A log without a cluster becomes the
+    log of `cluster_id`.
 
-    Raises KafkaError(INCONSISTENT_CLUSTER_ID) where the log belongs to another cluster.
+    Raises KafkaError(INCONSISTENT_CLUSTER_ID) if the log belongs to another cluster.
     """
     decision: Decision[Event] = Decision()
     if not image.cluster_id:

@@ -1,4 +1,4 @@
-"""Decisions about delegation tokens (KIP-48, KIP-373). Pure: (image, request, who asks, now) →
+"""Decisions about delegation tokens (KIP-48, KIP-373). Pure: (image, request, caller, now) →
 events and an answer.
 
 Errors and their order are those of Apache Kafka's DelegationTokenControlManager.
@@ -28,7 +28,7 @@ from pk.core.wire.messages.renew_delegation_token import (
 )
 
 RENEWERS_MAX: Final = 1000
-"""So many renewers a token may have: each is kept in the metadata."""
+"""The limit of renewers per token: each is kept in the metadata."""
 
 
 class Lifetimes(NamedTuple):
@@ -119,7 +119,7 @@ def expire(
     secret: TokenSecret | None,
     now_ms: int,
 ) -> Decision[Event]:
-    """Have a token end after a time, or at once where that is negative."""
+    """Make a token expire after a time, or at once if the time is negative."""
     reply = ExpireDelegationTokenResponse()
     decision: Decision[Event] = Decision(reply=reply)
     if secret is None:

@@ -1,5 +1,5 @@
-"""What DescribeConfigs says of a key: its value in force, where it comes from, and the values it
-hides (KIP-226).
+"""DescribeConfigs for a key: its value in force, the source of that value, and the values it
+overrides (KIP-226).
 
 A topic's `retention.ms` may be the topic's own, or the broker's `log.retention.ms` as the cluster
 set it for that broker, as the cluster set it for all, as the broker was started with, or the
@@ -33,7 +33,7 @@ from pk.core.config.tables import LISTENER_PREFIX
 
 
 class Source(IntEnum):
-    """Where a value comes from, by its number on the wire."""
+    """The source of a value, by its number on the wire."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -58,7 +58,7 @@ class Described(NamedTuple):
 
     key: Key
     value: str | None
-    """None where there is none, or it is secret."""
+    """None if there is no value, or it is secret."""
     source: Source
     synonyms: list[Synonym]
     read_only: bool = False
@@ -136,7 +136,8 @@ def describe_broker(config: BrokerConfig) -> dict[str, Described]:
 
 
 def _is_read_only(name: str, key: Key) -> bool:
-    """What Kafka says of it: a listener's own keys are read-only there, though they may change."""
+    """Whether Kafka reports the key as read-only: it does for a listener's own keys, though they
+    may change."""
     return name.startswith(LISTENER_PREFIX) or not key.dynamic
 
 
@@ -190,7 +191,7 @@ def _parsed(key: Key, text: str):
     try:
         return key.parse(text)
     except ConfigError:
-        # Stored by a program with other bounds: what is in force is the default.
+        # Stored by a program with other bounds: the default is in force.
         return key.default_value()
 
 

@@ -1,10 +1,10 @@
-"""In which log directory a replica lies (KIP-858), as brokers tell the controller.
+"""The log directory of each replica (KIP-858), as brokers report it to the controller.
 
-The controller must know, so that a directory that fails costs its replicas their place in the ISR
-and no other's. A replica that turns up in another directory while the one it was in works was
-moved there, with everything it had. If the old directory is gone, what turns up is a new, empty
-replica: it is in sync with none, and eligible for nothing by virtue of the old one's past. Brokers
-tell of every replica; until they do, its directory is believed to work.
+The controller needs it so that a failed directory removes only its own replicas from the ISR. A
+replica that turns up in another directory while the one it was in works was moved there, with
+everything it had. If the old directory is gone, the replica is new and empty: it is not in sync,
+and the old one's history does not make it eligible. Brokers report every replica; until then its
+directory is assumed to work.
 """
 
 from pk.core.config import BrokerConfig
@@ -28,8 +28,8 @@ def assign_directories(
 ) -> Decision[Event]:
     """Decide an AssignReplicasToDirs request; the reply is its response.
 
-    STALE_BROKER_EPOCH for all of it; for each partition UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where the broker has no replica of it.
+    Errors: STALE_BROKER_EPOCH for the whole request; for each partition UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if the broker has no replica of it.
     """
     if stale(image, request.broker_id, request.broker_epoch):
         return Decision(reply=AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

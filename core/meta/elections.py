@@ -1,6 +1,6 @@
-"""Who leads when brokers come and go, and when somebody asks for an election (KIP-460, KIP-966).
+"""Elections when brokers come and go, and on request (KIP-460, KIP-966).
 
-What becomes of one partition is decided in partitions.py; here is which partitions are looked at.
+This module picks the partitions to reconsider; partitions.py decides each one.
 """
 
 from collections.abc import Iterator
@@ -44,8 +44,8 @@ def leads(image: MetadataImage, node: int) -> bool:
 def broker_gone(
     image: MetadataImage, rules: Rules, node: int, directories: AbstractSet[Uuid] | None = None
 ) -> Iterator[PartitionChanged]:
-    """What changes when `node` may lead nothing any more, or (given `directories`) nothing in
-    those: it leaves the ISR. `image` and `rules` are those in which it is gone."""
+    """The changes when `node` may no longer lead, or (given `directories`) lead nothing in those:
+    it leaves the ISR. `image` and `rules` already reflect its loss."""
     for topic, partition in _partitions(image):
         if node not in partition.isr and partition.leader != node:
             continue
@@ -59,10 +59,10 @@ def broker_gone(
 def broker_registered(
     image: MetadataImage, rules: Rules, node: int, *, clean: bool
 ) -> Iterator[PartitionChanged]:
-    """What changes when a new incarnation of `node` registers: it leaves every ISR and, unless it
-    shut down cleanly, is eligible for nothing. Where it leads on (it came
-    unfenced), it begins a new leader epoch, so that nothing of the old incarnation's is taken for
-    the new one's. `image` and `rules` are those in which it has registered."""
+    """The changes when a new incarnation of `node` registers: it leaves every ISR and, unless it
+    shut down cleanly, is eligible for nothing. If it stays leader (it came unfenced), it begins a
+    new leader epoch, so that nothing from the old incarnation is taken for the new one's. `image`
+    and `rules` already contain its registration."""
     for topic, partition in _partitions(image):
         led = partition.leader == node
         waits = partition.leader == NO_LEADER and node in partition.replicas
@@ -81,8 +81,8 @@ def broker_registered(
 
 
 def broker_came(image: MetadataImage, rules: Rules, node: int) -> Iterator[PartitionChanged]:
-    """What changes when `node` may lead again: partitions that have no leader take it, where they
-    may. `image` and `rules` are those in which it is there."""
+    """The changes when `node` may lead again: it leads partitions without a leader, if it may.
+    `image` and `rules` already reflect its return."""
     for topic, partition in _partitions(image):
         if partition.leader == NO_LEADER and node in partition.replicas:
             event = change(rules, topic, partition)
@@ -107,13 +107,13 @@ def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event]
 def rules_changed(
     old: MetadataImage, new: MetadataImage, config: BrokerConfig
 ) -> list[PartitionChanged]:
-    """What changes in partitions when `min.insync.replicas` or `unclean.leader.election.enable`
-    does.
+    """The changes of partitions when `min.insync.replicas` or `unclean.leader.election.enable`
+    changes.
 
-    Where fewer replicas are enough now, what is acknowledged from here on need not be on those that
-    were eligible. Any partition whose bound changes gets a new partition epoch, so that no leader
-    changes its ISR, and acts on the answer, before it knows the bound. Partitions without a leader
-    get one where they may have it now.
+    If fewer replicas are enough now, the eligible ones may lack records acknowledged from here on.
+    Any partition whose bound changes gets a new partition epoch, so that no leader changes its ISR,
+    and acts on the answer, before it knows the bound. Partitions without a leader get one if the
+    new rules allow it.
     """
     before, after = Rules(old, config), Rules(new, config)
     events: list[PartitionChanged] = []
@@ -157,11 +157,11 @@ def elect_leaders(
     """Decide an ElectLeaders request; the reply is its response. `reports` say which replica's log
     holds most, for those that are elected uncleanly.
 
-    Each partition by itself: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where the preferred
-    replica leads already or (unclean) anybody does; PREFERRED_LEADER_NOT_AVAILABLE;
-    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is there at all. Asked for all partitions
-    (null), those that need no election are left out. INVALID_REQUEST, for each and for all, for
-    another type of election.
+    Errors of each partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED if the preferred
+    replica leads already or (unclean) there is any leader; PREFERRED_LEADER_NOT_AVAILABLE;
+    ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica is available. Asked for all partitions (null),
+    those that need no election are left out. INVALID_REQUEST, for each and for all, for another
+    type of election.
     """
     decision: Decision[Event] = Decision()
     decision.reply = response = ElectLeadersResponse()

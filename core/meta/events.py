@@ -7,7 +7,7 @@ version, fields in the order declared here]`.
 How an event grows: a new field goes to the end, with a default, and the class's VERSION rises. An
 older program refuses the newer version (it would drop what it does not know); a newer one reads the
 shorter list of an older. Fields are never removed, reordered or given another meaning; an event
-that must change so gets a new name.
+that must change that way gets a new name.
 """
 
 from typing import Any, ClassVar, Final, NamedTuple, Union, cast, get_args
@@ -31,7 +31,7 @@ GROUP: Final = 32
 
 
 class Endpoint(NamedTuple):
-    """Where a broker listens: the address it advertises under a listener's name."""
+    """The address that a broker advertises under a listener's name."""
 
     name: str
     host: str
@@ -41,7 +41,7 @@ class Endpoint(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """What levels of a feature a broker supports."""
+    """The levels of a feature that a broker supports."""
 
     name: str
     level_min: int
@@ -56,7 +56,7 @@ class ClusterCreated(Struct, frozen=True):
 
 
 class ControllerElected(Struct, frozen=True):
-    """Somebody took the log over: what is appended from here on was decided under `epoch`."""
+    """A controller took over the log: later events were decided under `epoch`."""
 
     VERSION: ClassVar[int] = 1
     controller_id: int
@@ -85,7 +85,7 @@ class BrokerRegistered(Struct, frozen=True):
 
 
 class BrokerChanged(Struct, frozen=True):
-    """A registered broker changed in what is not None here. Version 2 has `known_offset`."""
+    """A registered broker changed; a field is None if unchanged. Version 2 has `known_offset`."""
 
     VERSION: ClassVar[int] = 2
     broker_id: int
@@ -105,7 +105,7 @@ class BrokerUnregistered(Struct, frozen=True):
 
 
 class ControllerRegistered(Struct, frozen=True):
-    """A node that may become the controller reported where it listens for brokers and controllers
+    """A node that may become the controller reported its addresses for brokers and controllers
     (KIP-919)."""
 
     VERSION: ClassVar[int] = 1
@@ -154,7 +154,7 @@ class PartitionCreated(Struct, frozen=True):
 
 
 class PartitionChanged(Struct, frozen=True):
-    """A partition changed in what is not None here; its partition epoch rises by one.
+    """A partition changed; a field is None if unchanged. Its partition epoch rises by one.
 
     A `leader` that is given (the same one, too) begins a new leader epoch. Version 2 has
     `recovering`, version 3 `unclean_epoch`.
@@ -291,7 +291,7 @@ class ClientQuotaChanged(Struct, frozen=True):
 
     VERSION: ClassVar[int] = 1
     entity: Entity
-    """What it is for; see core/quota/entity.py."""
+    """The entity it applies to; see core/quota/entity.py."""
     key: str
     value: float | None
 
@@ -371,5 +371,5 @@ def encode(event: Event) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Event:
-    """The event in a record's value. Raises cbor.CborError where it is damaged or too new."""
+    """The event in a record's value. Raises cbor.CborError if it is damaged or too new."""
     return unpack(cbor.loads(KIND, data, ENVELOPE_VERSION)[1])

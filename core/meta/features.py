@@ -1,8 +1,8 @@
 """Finalized features: levels that every broker of the cluster supports and keeps to (KIP-584,
 KIP-778).
 
-A feature that is finalized steers clients, so only what is built is in `SUPPORTED`, and nothing
-else can be finalized. A new cluster begins with all of them.
+Clients act on finalized features, so `SUPPORTED` lists only implemented ones, and nothing else can
+be finalized. A new cluster begins with all of them.
 
 `metadata.version` tells tools which release a cluster is at. pk supports one level of it, the one
 with which Apache Kafka 4.3.1 formats a cluster, whose requests and errors it follows. The formats
@@ -63,7 +63,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def supported_features() -> list[Feature]:
-    """What a broker of this program says of itself when it registers."""
+    """The features that a broker of this program reports when it registers."""
     return [
         Feature(name=name, min_supported_version=low, max_supported_version=high)
         for name, (low, high) in SUPPORTED.items()
@@ -71,7 +71,7 @@ def supported_features() -> list[Feature]:
 
 
 def first_features() -> list[Event]:
-    """What a new cluster finalizes: all there is."""
+    """The events that finalize every supported feature in a new cluster."""
     return [FeatureChanged(name, high) for name, (_, high) in SUPPORTED.items()]
 
 

@@ -1,6 +1,6 @@
-"""The cluster as its metadata log says it is: an immutable value, replaced when events are applied.
+"""The cluster's metadata at one moment: an immutable value, replaced when events are applied.
 
-Who holds an image may keep it, compare it, and read it across an await. `apply` copies each
+A caller may keep an image, compare it, and read it across an await. `apply` copies each
 dictionary that its events touch once per call, however many events there are, so ten thousand
 partitions are created as one step, and everything untouched is shared with the old image. That
 sharing is what makes `changes(old, new)` cheap: same object, no change.
@@ -79,13 +79,15 @@ class BrokerImage(Struct, frozen=True):
     fenced: bool
     in_controlled_shutdown: bool
     out_offset: int = -1
-    """Where the metadata log last put this broker out of ISRs, by the controller's word: it was
-    fenced, or came back unfenced, or lost a directory, or wanted to go. -1: never."""
+    """Offset in the metadata log at which the controller last removed this broker from ISRs: it was
+    fenced, or came back unfenced, or lost a directory, or wanted to shut down. -1: never."""
     known_offset: int = -1
-    """Up to where this broker is known to act upon the metadata log; it may be further."""
+    """The offset up to which this broker is known to have acted on the metadata log; it may be
+    further."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where clients of `listener` reach the broker; None where it has no such listener."""
+        """The address at which clients of `listener` reach the broker; None if it has no such
+        listener."""
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return endpoint
@@ -120,12 +122,12 @@ class PartitionImage(Struct, frozen=True):
     """
     last_known_elr: tuple[int, ...] = ()
     """Replicas out of the ISR and not eligible any more that may be the only ones left with all
-    that was acknowledged (unclean_recovery.py). Where there is no leader the first of them led
+    that was acknowledged (unclean_recovery.py). If there is no leader, the first of them led
     last."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     directories: tuple[Uuid, ...] = ()
-    """The log directory of each replica, in their order; empty where none is known (KIP-858)."""
+    """The log directory of each replica, in their order; empty if none is known (KIP-858)."""
     recovering: bool = False
     """Whether its leader came by an unclean election and has not said yet that it is past that."""
     unclean_epoch: int = -1
@@ -137,7 +139,7 @@ class PartitionImage(Struct, frozen=True):
         return bool(self.adding or self.removing)
 
     def directory(self, node: int) -> Uuid:
-        """The log directory that holds `node`'s replica, ZERO_UUID where it is not known."""
+        """The log directory that holds `node`'s replica, ZERO_UUID if unknown."""
         if not self.directories or node not in self.replicas:
             return ZERO_UUID
         return self.directories[self.replicas.index(node)]
@@ -161,7 +163,7 @@ class TopicImage(Struct, frozen=True):
         return self.name in INTERNAL_TOPICS
 
     def partition(self, partition: int) -> PartitionImage | None:
-        """Partition number `partition`, None where there is none."""
+        """Partition number `partition`, or None."""
         return self.partitions[partition] if 0 <= partition < len(self.partitions) else None
 
 
@@ -201,11 +203,11 @@ class MetadataImage(Struct, frozen=True):
         return repr_without(self, "strangers_secret")
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
-        """The topic with this id, None where there is none."""
+        """The topic with this id, or None."""
         return self.topics_by_id.get(topic_id)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
-        """One partition by name and number, None where there is none."""
+        """One partition by name and number, or None."""
         found = self.topics.get(topic)
         return None if found is None else found.partition(partition)
 
@@ -437,7 +439,7 @@ class _Edit:
     def _register(self, event: BrokerRegistered) -> None:
         brokers = self._edit_brokers()
         old = brokers.get(event.broker_id)
-        # One incarnation may report again where it listens; another has a newer epoch.
+        # An incarnation may report its addresses again; another one has a newer epoch.
         assert (
             old is None
             or event.broker_epoch > old.broker_epoch
@@ -535,14 +537,14 @@ class PartitionChange(Struct):
     """A partition that came or changed. Immutable."""
 
     topic: TopicImage
-    """As it is now."""
+    """The topic in the new image."""
     old: PartitionImage | None
-    """None where the partition is new."""
+    """None if the partition is new."""
     new: PartitionImage
 
     @property
     def tp(self) -> TopicPartition:
-        """Which one, by name."""
+        """The topic's name and the partition's number."""
         return TopicPartition(self.topic.name, self.new.partition)
 
 
@@ -557,8 +559,9 @@ class _Index(Struct):
 
 
 class Changes(Struct):
-    """What differs between two images, for code that must act on it. Act on deletions
-    first: a topic that was deleted and made again under its name is in both lists, with two ids."""
+    """The differences between two images, for code that must act on them. Act on deletions
+    first: a topic that was deleted and created again under its name is in both lists, with two
+    ids."""
 
     topics_deleted: list[TopicImage] = field(default_factory=list[TopicImage])
     topics_created: list[TopicImage] = field(default_factory=list[TopicImage])
@@ -584,7 +587,7 @@ class Changes(Struct):
         return self._indexed().reassigned
 
     def of_topic(self, name: str) -> Mapping[int, PartitionChange]:
-        """Those of `partitions` that are of one topic, by their numbers."""
+        """The changed partitions of one topic, by number."""
         return self._indexed().by_topic.get(name, NO_CHANGES)
 
     def _look(self) -> _Index:
@@ -616,7 +619,7 @@ class Changes(Struct):
 
 
 def changes(old: MetadataImage, new: MetadataImage) -> Changes:
-    """What to do to get from `old` to `new`. What both share is not looked at."""
+    """The differences between `old` and `new`. Objects that both share are skipped."""
     result = Changes(
         features=old.features is not new.features and old.features != new.features,
         acls=old.acls is not new.acls,

@@ -1,11 +1,11 @@
-"""What an Apache Kafka's own metadata log (KRaft) says of topics, users, ACLs and quotas, as far as
-it is sure.
+"""Reads topics, users, ACLs and quotas from Apache Kafka's own metadata log (KRaft), as far as its
+format is certain.
 
 Apache declares the schemas of these records private and may change them from release to release.
-Read here are the few that name topics, count partitions, set configs, give out producer ids, and
-say who may do what, and of those only version 0 (of partitions: the first two fields, which all
-versions share). Everything else is skipped; what cannot be read is counted, so that a caller that
-relies on it can see it.
+This module reads the few that name topics, count partitions, set configs, allocate producer ids,
+and grant access, and only their version 0 (of partitions: the first two fields, which all versions
+share). Everything else is skipped; unreadable records are counted, so that a caller can tell
+whether the result is complete.
 
     frame: unsigned varints frame version (1), API key, version; then the fields, compact, with
            tagged fields behind
@@ -67,7 +67,7 @@ class KraftTopic(Struct):
 
 
 class KraftMetadata:
-    """What the records said so far: hand them to `apply` one by one, in their order."""
+    """The state after the records so far. Pass each record to `apply`, in order."""
 
     def __init__(self) -> None:
         self.topics: dict[Uuid, KraftTopic] = {}

@@ -1,22 +1,24 @@
-"""What may become of one partition: who is in sync, who is eligible, who leads (KIP-455, KIP-966).
+"""Changes of one partition: which replicas are in sync, eligible, or leader (KIP-455, KIP-966).
 
-Every decision about a partition says what it wants (another ISR, other replicas, a replica that may
-have lost its tail) and `change` makes of it what the rules allow, in this order:
+A decision about a partition asks for a change (another ISR, other replicas, a replica that may have
+lost its tail), and `change` does what the rules allow, in this order:
 
-1. A reassignment whose target replicas are all in the ISR is complete: the removed ones go.
+1. A reassignment whose target replicas are all in the ISR is complete: the removed ones are
+dropped.
 2. While the ISR is smaller than `min.insync.replicas` nothing is acknowledged and the high
    watermark stands still. So a replica that leaves the ISR then has everything that was
    acknowledged, and stays an *eligible leader replica* until the ISR is large enough again. A
    replica that may have lost what it once had (its broker came back without having shut down
    cleanly) leaves the ISR and is never eligible by virtue of its past.
-3. Who leaves the ISR and is not eligible stays in `last_known_elr` as long as it may be the only
-   one left with all that was acknowledged: until the leader is known to go on without it, or the
-   ISR is large enough again by the leader's own word. Nobody in it leads by virtue of that; it says
-   whose logs are compared before there is a leader (unclean_recovery.py).
-4. The leader stays while it may. Else the first replica of the ISR that may lead does; where the
-   ISR is empty the first eligible one, which then is the ISR. Where both are empty the logs are
-   compared, unless there is only one replica. Any other unclean leader there is only where
-   `unclean.leader.election.enable` says so.
+3. A replica that leaves the ISR and is not eligible stays in `last_known_elr` as long as it may be
+the only
+   one left with all that was acknowledged: until the leader is known to continue without it, or the
+   leader itself reports an ISR that is large enough again. Being in it does not make a replica
+   leader; it says whose logs are compared before a leader is chosen (unclean_recovery.py).
+4. The leader stays while it may. Otherwise the first replica of the ISR that may lead does; if the
+ISR is empty, the first eligible one, which then is the ISR. If both are empty, the logs are
+compared, unless there is only one replica. Any other unclean leader needs
+`unclean.leader.election.enable`.
 5. A new leader, and the loss of a replica, begin a new leader epoch.
 
 The ISR may be empty, then there is no leader. `min.insync.replicas` counts at most as many as there
@@ -46,7 +48,7 @@ Nodes = tuple[int, ...]
 MIN_ISR: Final = "min.insync.replicas"
 
 EPOCHS_SINCE: Final = 3
-"""From this version of AlterPartition on the ISR comes with the epochs of its brokers (KIP-903)."""
+"""The first version of AlterPartition whose ISR has the epochs of its brokers (KIP-903)."""
 
 UNASSIGNED: Final[Uuid] = ZERO_UUID
 """The directory of a replica of which none is known yet (KIP-858)."""
@@ -58,12 +60,12 @@ SOMEWHERE: Final = frozenset({UNASSIGNED, MIGRATING})
 
 
 class Rules:
-    """What an image and its configs say about leading: made once for a decision over many
+    """The rules for leadership in an image and its configs, built once per decision over many
     partitions."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
-        """`config` is the controller's own; what the cluster keeps for all brokers counts above
-        what it was started with."""
+        """`config` is the controller's own; configs that the cluster stores for all brokers
+        override it."""
         self.image = image
         self._config = effective(image, config)
         self.strategy = self._config.unclean_recovery_strategy
@@ -76,8 +78,8 @@ class Rules:
         return log_dirs is not None and (directory in SOMEWHERE or directory in log_dirs)
 
     def has_gone_on(self, partition: PartitionImage) -> bool:
-        """Whether the partition's leader is known to act upon the ISR as it is: what left it may
-        lack what was acknowledged since."""
+        """Whether the partition's leader is known to have acted on the current ISR: replicas that
+        left may lack records acknowledged since."""
         brokers = self.image.brokers
         leader = brokers.get(partition.leader)
         if leader is None:
@@ -97,7 +99,8 @@ class Rules:
 
 
 def effective(image: MetadataImage, config: BrokerConfig) -> BrokerConfig:
-    """The controller's configuration as the image has it: without what is kept for one broker."""
+    """The controller's configuration with the cluster's overrides, except those for a single
+    broker."""
     cluster = image.broker_configs(None)
     if not config.dynamic and config.dynamic_default == cluster:
         return config
@@ -124,13 +127,13 @@ def change(
     lossy: bool = False,
     new_epoch: bool = False,
 ) -> PartitionChanged | None:
-    """What becomes of `old` when it becomes as given (None: as it is), by the rules at the top of
-    this file; None where nothing changes.
+    """Apply the rules at the top of this file to `old` with the given changes (None: unchanged);
+    return None if nothing changes.
 
     `by_leader`: the leader asks for this ISR. `lost` is a replica that may have lost its tail,
-    `emptied` one that has nothing at all any more; `preferred` has the first replica lead where it
-    may; `unclean` overrules the topic's config; `chosen` leads, though it is not eligible, where
-    nobody does, and with `lossy` that may cost records; `new_epoch` begins a leader epoch in any
+    `emptied` one that has lost everything; `preferred` makes the first replica leader if it may
+    lead; `unclean` overrules the topic's config; `chosen` leads, though not eligible, if there is
+    no leader, and with `lossy` that may cost records; `new_epoch` begins a leader epoch in any
     case.
     """
     isr = old.isr if isr is None else isr
@@ -197,14 +200,15 @@ _NOTHING: Final = (None,) * 10
 def _last_known(
     rules: Rules, old: PartitionImage, isr: Nodes, elr: Nodes, enough: bool, isr_min: int
 ) -> Nodes:
-    """Who may be needed besides the ISR and the eligible ones. What was needed while too few were
-    in sync is needed until enough are: nothing is acknowledged meanwhile."""
+    """The replicas that may be needed in addition to the ISR and the eligible ones. A replica
+    needed while too few are in sync stays needed until enough are, since nothing is acknowledged
+    until then."""
     gone_on = rules.has_gone_on(old)
     stays = old.last_known_elr
     if gone_on and (enough or len(old.isr) >= isr_min):
         stays = ()
     left = old.isr if enough and gone_on else (*old.isr, *old.elr)
-    # Who led last may be eligible as well.
+    # The last leader may be eligible as well.
     stays = tuple(n for n in stays if n not in elr or old.leader == NO_LEADER)
     left = tuple(n for n in left if n not in elr)
     return _unique(n for n in (*stays, *left) if n not in isr)
@@ -222,7 +226,7 @@ def without(nodes: Nodes, node: int) -> Nodes:
 def _reassigned(
     replicas: Nodes, adding: Nodes, removing: Nodes, isr: Nodes
 ) -> tuple[Nodes, Nodes, Nodes, Nodes]:
-    """The same four after a reassignment, where it is complete."""
+    """The same four, with the reassignment finished if it is complete."""
     target = tuple(n for n in replicas if n not in removing)
     if target and all(n in isr for n in target):
         return target, (), (), tuple(n for n in isr if n in target)
@@ -259,8 +263,8 @@ def _elect(
     preferred: bool,
     unclean: bool,
 ) -> tuple[int, bool]:
-    """Who leads, and whether that is an unclean election. `safe` are those that have everything,
-    `known` those that may have."""
+    """The leader, and whether its election is unclean. Replicas in `safe` have every acknowledged
+    record, those in `known` may have."""
     there = [n for n in replicas if rules.may_lead(n, _directory(n, replicas, placed))]
     candidates = [n for n in there if n in safe]
     if candidates:
@@ -285,14 +289,14 @@ def alter_partition(
     """Decide an AlterPartition request (KIP-497, KIP-841, KIP-903) of a leader; the reply is its
     response.
 
-    Each partition is decided by itself. A new ISR that completes a reassignment may take the
-    leadership from the one who asks: the answer then is NEW_LEADER_ELECTED, and the change is made
-    all the same.
+    Each partition is decided by itself. A new ISR that completes a reassignment may move leadership
+    away from the broker that asks. The answer is then NEW_LEADER_ELECTED, and the change is still
+    made.
 
-    A leader that learns that a replica may not join continues without it. The same request may have
-    been sent before, over a connection that was given up since; decided upon later, that copy would
-    have a replica join that no leader waits for. So the refusal begins a partition epoch: no copy
-    of what was refused counts in it.
+    A leader that learns that a replica may not join continues without it. An earlier copy of the
+    request may still arrive from a connection that was since dropped; if that copy were accepted
+    later, a replica would join for which no leader waits. So the refusal begins a new partition
+    epoch, which invalidates such copies.
     """
     decision: Decision[Event] = Decision()
     if stale(image, request.broker_id, request.broker_epoch):
@@ -339,7 +343,7 @@ def alter_partition(
 
 
 def _epochs(data: PartitionData, version: int) -> list[tuple[int, int]]:
-    """The ISR asked for, with the broker epochs that the leader knows; -1 where it knows none."""
+    """The ISR asked for, with the broker epochs that the leader knows, or -1."""
     if version < EPOCHS_SINCE:
         return [(node, NO_EPOCH) for node in data.new_isr]
     return [(state.broker_id, state.broker_epoch) for state in data.new_isr_with_epochs]
@@ -353,7 +357,7 @@ def _objection(
     data: PartitionData,
     isr: list[tuple[int, int]],
 ) -> ErrorCode:
-    """Why this ISR cannot be, NONE where it can."""
+    """The reason to refuse this ISR, or NONE."""
     nodes = [node for node, _ in isr]
     # A leader that is ahead of this image heard from another controller, which is the true one.
     if data.leader_epoch > partition.leader_epoch:

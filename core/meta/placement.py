@@ -1,4 +1,5 @@
-"""Where new replicas go: leaders spread evenly over brokers, replicas of a partition over racks.
+"""Placement of new replicas: leaders spread evenly over brokers, replicas of a partition over
+racks.
 
 The brokers are laid out in one ring in which racks alternate (a1 b1 c1 a2 b2 …). Partition p is led
 by the p-th broker of the ring from a random start. Its followers come from further along the ring,
@@ -6,7 +7,7 @@ shifted by one more each time the ring has gone round, so that the followers of 
 partitions are all the others and not always its neighbour. A broker whose rack already has a
 replica is skipped while there are racks that have none.
 
-A fenced broker may get a replica where there are not enough others, but it leads nothing.
+A fenced broker may get a replica if there are not enough others, but it leads nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class Chance(Protocol):
-    """What is asked of chance: `random.Random` has it, and a seeded one makes a run repeatable."""
+    """The random choices needed here; a seeded `random.Random` makes a run repeatable."""
 
     def randrange(self, stop: int, /) -> int: ...
     def randbytes(self, n: int, /) -> bytes: ...
@@ -35,8 +36,8 @@ def place(
 ) -> list[tuple[int, ...]]:
     """The replicas of `partitions` new partitions, the one that should lead first.
 
-    Raises KafkaError(INVALID_REPLICATION_FACTOR) where there are not enough brokers, or none that
-    may lead.
+    Raises KafkaError(INVALID_REPLICATION_FACTOR) if there are not enough brokers, or none that may
+    lead.
     """
     known = sorted(brokers, key=lambda b: b.broker_id)
     leaders = _ring([b for b in known if b.may_lead])

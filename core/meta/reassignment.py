@@ -1,11 +1,11 @@
 """Reassignments: the replicas of partitions move from brokers to brokers (KIP-455, KIP-860).
 
 A reassignment of `[1, 2, 3]` to `[4, 2]` makes the replicas `[4, 2, 1, 3]`, with 4 *adding* and 1
-and 3 *removing*. Everybody replicates; when 4 and 2 are in the ISR, the change of the ISR that says
-so also makes the replicas `[4, 2]` (partitions.py), and moves the leader if it is none of them.
-Which replicas there were before is always `replicas` less `adding`: that is what a cancelled
-reassignment goes back to. One that is changed on its way keeps that: a replica that was being added
-and is no longer wanted is adding and removing at once.
+and 3 *removing*. All of them replicate. The ISR change that brings both 4 and 2 into the ISR also
+makes the replicas `[4, 2]` (partitions.py), and moves the leader if it is neither. The replicas
+before the reassignment are always `replicas` less `adding`; cancelling restores them. This still
+holds when a reassignment is changed while it runs: a replica that was being added and is no longer
+wanted is adding and removing at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ def target(partition: PartitionImage) -> Nodes:
 
 
 def check_replicas(image: MetadataImage, nodes: Sequence[int]) -> None:
-    """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) where no partition can have these replicas."""
+    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) if no partition can have these replicas."""
 
     def refuse(why: str) -> KafkaError:
         said = f"The manual partition assignment includes {why}"
@@ -62,11 +62,11 @@ def alter_reassignments(
 ) -> Decision[Event]:
     """Decide an AlterPartitionReassignments request; the reply is its response.
 
-    Each partition by itself: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT (see
-    `check_replicas`); INVALID_REPLICATION_FACTOR where the request allows no other one;
-    NO_REASSIGNMENT_IN_PROGRESS where there is nothing to cancel. Cancelling takes replicas away at
-    once, so it is also an INVALID_REPLICA_ASSIGNMENT where what was acknowledged would then be on
-    fewer replicas than `min.insync.replicas` promises, unless unclean elections are allowed.
+    Errors of each partition: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT (see
+    `check_replicas`); INVALID_REPLICATION_FACTOR if it changes and the request does not allow that;
+    NO_REASSIGNMENT_IN_PROGRESS if there is nothing to cancel. Cancelling removes replicas at once,
+    so it also fails with INVALID_REPLICA_ASSIGNMENT if acknowledged records would then be on fewer
+    replicas than `min.insync.replicas` promises, unless unclean elections are allowed.
     """
     decision: Decision[Event] = Decision()
     rules = Rules(image, config)
@@ -168,7 +168,7 @@ def list_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Answer a ListPartitionReassignments request: the partitions asked for (null: all) that are
-    being reassigned. What does not exist is not being reassigned."""
+    being reassigned. A partition that does not exist is left out."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     asked = (
         ((t.name, range(len(t.partitions))) for t in image.topics.values())

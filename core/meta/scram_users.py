@@ -45,7 +45,7 @@ _TWICE: Final[Refusal] = (
     ErrorCode.DUPLICATE_RESOURCE,
     "A user credential cannot be altered twice in the same request",
 )
-"""Also where the two are of different mechanisms."""
+"""Also if the two use different mechanisms."""
 _MISSING: Final[Refusal] = (
     ErrorCode.RESOURCE_NOT_FOUND,
     "Attempt to delete a user credential that does not exist",

@@ -111,7 +111,7 @@ def dump(image: MetadataImage) -> bytes:
 
 
 def load(data: bytes) -> MetadataImage:
-    """The image in a document. Raises cbor.CborError where it is damaged or newer than this
+    """The image in a document. Raises cbor.CborError if it is damaged or newer than this
     program."""
     _, body = cbor.loads(KIND, data, VERSION)
     try:

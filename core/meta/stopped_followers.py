@@ -3,9 +3,9 @@ rule; Kafka cuts the follower).
 
 A follower whose log leaves its leader's below the follower's own high watermark does not cut: those
 records were committed. It stops, and reports both logs (PkReplicaLogs): its own, the offset where
-it would have to cut, and the end of its leader's log as the leader tells it. It repeats the report
-while it is stopped, so nothing has to be kept here. The logs are of one leader epoch, in which the
-leader's only grows.
+it would have to cut, and the end of its leader's log as reported by the leader. It repeats the
+report while it is stopped, so nothing has to be kept here. The logs are of one leader epoch, in
+which the leader's only grows.
 
     the follower's log                          the leader's log           then
     ------------------------------------------  -------------------------  -------------------------
@@ -25,18 +25,18 @@ by evidence (unclean_recovery.py).
 
 Why nothing acknowledged is lost by that:
 
-- A high watermark is only ever told by a leader, for records that every in-sync replica had. So
+- Only a leader sets a high watermark, for records that every in-sync replica had. So
   what a whole log holds below its own high watermark was committed, and may have been acknowledged.
   That the leader lacks it says that the leader, and each replica it was elected from, lost it. A
   later epoch in the leader's log does not change that: it shows that the leader has appended since,
-  not that it once had these records. So a whole follower never goes on by itself, however far the
-  leader's log goes.
+  not that it once had these records. So an undamaged follower never continues by itself, however
+  far the leader's log goes.
 - A damaged log is no such evidence. What is left of it may carry a wrong leader epoch, which no
   checksum covers, and differ by that alone. The leader's log was elected by rules that do not count
   on the damaged one. What is cut off is kept all the same (core/log/damaged.py), and stays.
 - A follower whose log begins with all of the leader's has everything that the leader has. It leads
   only while the leader can commit nothing without it: the follower is in the ISR, or too few are.
-  What the leader appends meanwhile is acknowledged to nobody who asked for acks=all.
+  Until then, no acks=all request for records that the leader appends is acknowledged.
 
 With min.insync.replicas=1 a leader that was alone in the ISR, lost its tail with the power, and
 went on has records of its own, and so has the follower that returns. Both were acknowledged, and no
@@ -52,14 +52,14 @@ from pk.core.wire.messages.pk_replica_logs import ReplicaLog
 
 
 class Comparison(NamedTuple):
-    """What becomes of a follower that stopped."""
+    """The decision about a follower that stopped."""
 
     goes_on: bool = False
     """Whether it may cut its log, and keep what it cuts off."""
     leads: bool = False
     """Whether it is to lead."""
     why: str = ""
-    """For people."""
+    """The reason, for people."""
 
 
 def compare(

@@ -1,9 +1,9 @@
-"""Where the metadata log lives, and who may write it: one small interface, for all stores.
+"""The interface of all stores of the metadata log, and of the election of its writer.
 
-A store holds events by offset from 0, a snapshot that stands for those before it, and an *epoch*:
-each campaign raises it, and only the last one who did may append. An append of an older epoch
-is refused whole, so a controller that lost its leadership without noticing (a paused process, a
-lost session) cannot write a word.
+A store holds events by offset from 0, a snapshot that replaces the events before it, and an
+*epoch*: each campaign raises it, and only the last campaigner may append. An append with an older
+epoch is refused whole, so a controller that lost its leadership without noticing (a paused process,
+a lost session) cannot write a word.
 
 Consensus is the store's work, never the controller's: a directory has one owner by its lock,
 ZooKeeper votes.
@@ -32,18 +32,18 @@ class StoreFull(StoreFailed):
 
 
 class MetadataLost(StoreFailed):
-    """The store holds nothing where there must have been something."""
+    """The store is empty although it must have held data."""
 
 
 class Leader(Struct, frozen=True):
-    """Who may append."""
+    """The controller that may append."""
 
     controller_id: int
     epoch: int
 
 
 class MetadataStore(Protocol):
-    """A metadata log. Every method raises StoreFailed where the store cannot be reached or is
+    """A metadata log. Every method raises StoreFailed if the store cannot be reached or is
     damaged."""
 
     lost: list[Callable[[int, str], None]]
@@ -53,11 +53,11 @@ class MetadataStore(Protocol):
     only when they append never call."""
 
     async def campaign(self, controller_id: int) -> int:
-        """Become the one who may append, waiting for it where somebody else is; the new epoch."""
+        """Become the leader, waiting while another controller is; return the new epoch."""
         ...
 
     async def leader(self) -> Leader | None:
-        """Who campaigned last, None before the first."""
+        """The last campaigner, or None before the first."""
         ...
 
     async def load(self) -> MetadataImage:
@@ -68,9 +68,9 @@ class MetadataStore(Protocol):
         """Append `events` as the records from `offset` on, all or none, and return once they
         survive a crash.
 
-        `offset` is where the appender believes the log ends. Raises Fenced where `epoch` is no
-        longer the last one, or the log ends elsewhere: then somebody else has written; StoreFull
-        where there is no room.
+        `offset` is the caller's view of the log end. Raises Fenced if `epoch` is no longer the last
+        one, or the log ends elsewhere because another controller has written; StoreFull if there is
+        no room.
         """
         ...
 
@@ -79,7 +79,7 @@ class MetadataStore(Protocol):
         ...
 
     async def trim(self, epoch: int) -> None:
-        """Let go of events that the last snapshot stands for. Raises Fenced."""
+        """Delete events that the last snapshot covers. Raises Fenced."""
         ...
 
     @property
@@ -88,9 +88,9 @@ class MetadataStore(Protocol):
         ...
 
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
-        """No process listens any more where this controller did. Where the leadership is held by a
-        session, the next candidate need not wait for its timeout then: whatever the old controller
-        would append is refused once there is a new one. Never blocks."""
+        """Report that no process listens at this controller's address any more. If a session holds
+        the leadership, the next candidate then need not wait for its timeout: appends of the old
+        controller are refused once there is a new one. Never blocks."""
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a topic may be called: the name is that of a directory too."""
+"""Valid topic names: a topic's name is also the name of a directory."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ UNKNOWN_TOPIC_ID: Final = "This server does not host this topic ID."
 
 
 def check_name(name: str) -> None:
-    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) where no topic may have this name."""
+    """Raise KafkaError(INVALID_TOPIC_EXCEPTION) if the name is not a valid topic name."""
     shown = f"'{name}'"
     if not name:
         wrong = "the empty string is not allowed"

@@ -50,12 +50,11 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka refuses to create more at once."""
 
 CREATED_AS_ELEMENTS = 4
-"""A partition that is created takes as long as so many topics that are refused."""
+"""Creating a partition takes as long as refusing this many topics."""
 
 
 class _Request:
-    """What is worked out once for all topics of a CreateTopics request, of which there may be
-    thousands."""
+    """Values computed once for all topics of a CreateTopics request; there may be thousands."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig, random: Chance) -> None:
         self.image, self.config, self.random = image, config, random
@@ -157,7 +156,7 @@ def _create(whole: _Request, topic: CreatableTopic) -> list[Event]:
 
 
 def new_topic_id(image: MetadataImage, random: Chance) -> Uuid:
-    """An id that no topic has. As in Kafka its text never begins with '-', which tools would take
+    """Return an unused topic id. As in Kafka its text never begins with '-', which tools would take
     for an option."""
     while True:
         topic_id = random.randbytes(16)
@@ -208,8 +207,7 @@ def _replicas_of(whole: _Request, topic: CreatableTopic) -> list[tuple[int, ...]
 
 
 def _check_budget(count: int, budget: int) -> None:
-    """Raises POLICY_VIOLATION where a request asks for more partitions than its `budget` has
-    left."""
+    """Raise POLICY_VIOLATION if a request asks for more partitions than its `budget` has left."""
     if count > budget:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

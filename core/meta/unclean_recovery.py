@@ -130,22 +130,22 @@ class Report(NamedTuple):
 
 
 Reports = Mapping[TopicIdPartition, Mapping[int, Report]]
-"""By partition and broker."""
+"""Reports by partition and broker."""
 NO_REPORTS: Final[Mapping[int, Report]] = {}
 NOTHING_KNOWN: Final[Reports] = {}
 
 
 class Verdict(NamedTuple):
-    """What the reports on a partition without a leader come to."""
+    """The result of the reports on a partition without a leader."""
 
     leader: int = NO_LEADER
-    """Who is to lead; NO_LEADER while the partition waits."""
+    """The new leader; NO_LEADER while the partition waits."""
     lossy: bool = False
     """Whether acknowledged records may be lost by that."""
     awaits: Nodes = ()
     """Whose reports are missing."""
     why: str = ""
-    """Why the partition waits, or what is known of the damage, for people."""
+    """The reason for waiting, or what is known of the damage, for people."""
 
 
 def needed(partition: PartitionImage) -> Nodes:
@@ -170,12 +170,12 @@ def heard(
 
 
 def _is_readable(partition: PartitionImage, log: ReplicaLog) -> bool:
-    """Whether the end of a log says anything: no batch is of an epoch that has not been."""
+    """Whether the end of a log can be trusted: no batch has an epoch that never existed."""
     return log.end_offset >= 0 and log.last_epoch <= partition.leader_epoch
 
 
 def best(partition: PartitionImage, logs: Mapping[int, ReplicaLog]) -> int:
-    """Whose log holds most; NO_LEADER where none can be read."""
+    """The replica whose log holds most; NO_LEADER if no log can be read."""
     last = partition.last_known_elr[:1]
 
     def key(node: int) -> tuple[int, int, bool, int, bool, int]:
@@ -191,8 +191,8 @@ def best(partition: PartitionImage, logs: Mapping[int, ReplicaLog]) -> int:
 def judge(
     rules: Rules, partition: PartitionImage, reports: Mapping[int, Report], *, timed_out: bool
 ) -> Verdict:
-    """What becomes of a partition without a leader, by the rules above. `timed_out`: it has had
-    none for `unclean.recovery.timeout.ms`."""
+    """Decide about a partition without a leader, by the rules above. `timed_out`: it has had none
+    for `unclean.recovery.timeout.ms`."""
     logs, wanted = heard(rules, partition, reports), needed(partition)
     if rules.strategy == NONE:
         wanted = wanted[:1]
@@ -217,7 +217,7 @@ def judge(
 def _loss(
     partition: PartitionImage, logs: Mapping[int, ReplicaLog], wanted: Nodes, elected: int
 ) -> str:
-    """Why acknowledged records may be lost if `elected` leads; "" where none are."""
+    """The reason that acknowledged records may be lost if `elected` leads; "" if none are."""
     sound = (n for n in wanted if n in logs and not logs[n].damage)
     if not any(_is_readable(partition, logs[node]) for node in sound):
         return "no replica is whole that was in sync" if wanted else "nobody is known to be whole"
@@ -264,16 +264,13 @@ def report(
     config: BrokerConfig,
     reports: Reports = NOTHING_KNOWN,
 ) -> Decision[Event]:
-    """Decide a PkReplicaLogs request; the reply is its response. `reports` are what is known
-    already.
-
-    STALE_BROKER_EPOCH for all of it; for each partition UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where the broker has no replica of it,
-    FENCED_LEADER_EPOCH where there is no leader, or the replica stopped, and the report is of
-    another leader epoch. A replica that was found damaged is in no ISR, and eligible for nothing by
-    virtue of its past. One with damaged segments stays in it, since its end is whole, but does not
-    lead where another one may that has none. The log of a follower that stopped is compared with
-    its leader's.
+    """Decide a PkReplicaLogs request; the reply is its response. `reports` are those received
+    before. Errors: STALE_BROKER_EPOCH for the whole request; for each partition UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if the broker has no replica of it,
+    FENCED_LEADER_EPOCH if there is no leader, or the replica stopped, and the report is of another
+    leader epoch. A replica that was found damaged is in no ISR, and its past does not make it
+    eligible. One with damaged segments stays in the ISR, since its end is whole, but does not lead
+    if an undamaged one may. The log of a follower that stopped is compared with its leader's.
     """
     node = request.broker_id
     if stale(image, node, request.broker_epoch):
@@ -335,8 +332,8 @@ def _is_stopped(partition: PartitionImage, node: int, log: ReplicaLog) -> bool:
 def _damaged(
     rules: Rules, topic: TopicImage, partition: PartitionImage, node: int
 ) -> PartitionChanged | None:
-    """The broker has just opened its logs and serves nobody yet: what it is in sync with, or
-    eligible for, it is by its past."""
+    """The broker has just opened its logs and does not serve clients yet: its place in the ISR, or
+    as eligible, is from its past."""
     if node in partition.elr or (node in partition.isr and node != partition.leader):
         return change(rules, topic, partition, lost=node)
     return None
@@ -349,8 +346,8 @@ def _resigned(
     node: int,
     reports: Mapping[int, Report],
 ) -> PartitionChanged | None:
-    """The broker leads with a damaged segment: another one does from now on that is in sync and has
-    reported no damage. None where there is none, or another one leads."""
+    """Move leadership from a broker with a damaged segment to a replica that is in sync and has
+    reported no damage. None if there is no such replica, or another one leads."""
     if partition.leader != node:
         return None
     for other in partition.isr:
@@ -378,11 +375,11 @@ def describe(
     config: BrokerConfig,
     timed_out: AbstractSet[TopicIdPartition] = frozenset(),
 ) -> Decision[Event]:
-    """Decide a PkUncleanRecovery request, which elects `leader_id` where one is given; the reply is
+    """Decide a PkUncleanRecovery request, which elects `leader_id` if given; the reply is
     its response, with the partitions as they were before.
 
-    For each partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where it has a leader and no
-    follower stopped; ELIGIBLE_LEADERS_NOT_AVAILABLE where the broker has no replica, or may not
+    Errors of each partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED if it has a leader and
+    no follower stopped; ELIGIBLE_LEADERS_NOT_AVAILABLE if the broker has no replica, or may not
     lead.
     """
     rules, decision = Rules(image, config), Decision[Event]()
