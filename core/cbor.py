@@ -20,7 +20,7 @@ def dumps(kind: str, version: int, body: Any) -> bytes:
 
 
 def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, Any]:
-    """(version, body) of a document. Raises CborError where it is damaged, of another kind, or
+    """(version, body) of a document. Raises CborError if it is damaged, of another kind, or
     newer than we know."""
     try:
         document: object = loads_plain(bytes(data))
@@ -45,7 +45,7 @@ def dumps_plain(value: Any) -> bytes:
 
 
 def loads_plain(data: bytes) -> Any:
-    """The value in `data`, which has no mark. Raises CborError where it is damaged."""
+    """The value in `data`, which has no mark. Raises CborError if it is damaged."""
     try:
         return cbor2.loads(data)
     except (cbor2.CBORDecodeError, ValueError, EOFError, RecursionError, OverflowError) as e:

@@ -528,7 +528,7 @@ class _Reader:
         return _complement(found) if opposite else found
 
     def _union(self, flags: _Flags) -> tuple[Ranges | None, bool]:
-        """Up to the end of the class, or an intersection: the characters, None where there are
+        """Up to the end of the class, or an intersection: the characters, None if there are
         none, and whether classes and characters are mixed."""
         ranges: list[tuple[int, int]] = []
         nested = plain = 0
@@ -582,7 +582,7 @@ class JavaRegex:
     """A pattern of Java's."""
 
     def __init__(self, pattern: str) -> None:
-        """Raises JavaRegexError."""
+        """Raise JavaRegexError."""
         if len(pattern) > _PATTERN_CHARS_MAX:
             raise JavaRegexError(f"a pattern has at most {_PATTERN_CHARS_MAX} characters")
         reader = _Reader(pattern)
@@ -603,7 +603,7 @@ class JavaRegex:
         return self._compiled.fullmatch(text) is not None
 
     def match_groups(self, text: str) -> tuple[str | None, ...] | None:
-        """The text and its groups, None where the pattern does not fit the whole text."""
+        """The text and its groups, None if the pattern does not fit the whole text."""
         found = self._compiled.fullmatch(text)
         return None if found is None else (found[0], *found.groups())
 

@@ -94,7 +94,7 @@ def new_id(random_bytes: Callable[[int], bytes]) -> Uuid:
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """The id printed as `text`. Raises ValueError where it is none."""
+    """The id printed as `text`. Raises ValueError if it is none."""
     try:
         value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, UnicodeEncodeError) as e:

@@ -62,7 +62,7 @@ class TokenSecret:
         return hmac_of_hash.digest(self._secret, token_id.encode(), "sha512")
 
     def find(self, tokens: Tokens, hmac: bytes) -> DelegationToken | None:
-        """The token with this HMAC, None where there is none."""
+        """The token with this HMAC, None if there is none."""
         token_id = self._by_hmac.get(hmac)
         if token_id is None or token_id not in tokens:
             self._learn(tokens)

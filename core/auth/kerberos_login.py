@@ -26,7 +26,7 @@ class KerberosLogin(Struct, frozen=True):
 
     principal: str | None
     keytab: str | None
-    """The file; None where a ticket cache counts."""
+    """The file; None if a ticket cache counts."""
     ticket_cache: str | None
     """The file; None for the default cache."""
     service_name: str | None
@@ -38,7 +38,7 @@ class KerberosLogin(Struct, frozen=True):
 
     @staticmethod
     def of(login: Login) -> KerberosLogin:
-        """Raises JaasError."""
+        """Raise JaasError."""
         if login.module != KERBEROS_LOGIN:
             raise JaasError(f"the login module of GSSAPI is {KERBEROS_LOGIN}")
         options = {key.lower(): value for key, value in login.options.items()}

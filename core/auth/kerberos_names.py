@@ -38,7 +38,7 @@ class KerberosName(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> KerberosName:
-        """Raises RuleError."""
+        """Raise RuleError."""
         match = _NAME.fullmatch(text)
         if match is None:
             if "@" in text:
@@ -57,7 +57,7 @@ class _Rule(Struct, frozen=True):
     case: str
 
     def apply(self, values: Sequence[str]) -> str | None:
-        """`values` are the realm and the parts. Raises RuleError where the name is none."""
+        """`values` are the realm and the parts. Raises RuleError if the name is none."""
         if len(values) - 1 != self.parts:
             return None
 
@@ -101,12 +101,12 @@ def _rule(text: str) -> _Rule | None:
 
 
 def check_short_name_rules(rules: Sequence[str]) -> None:
-    """Raises RuleError."""
+    """Raise RuleError."""
     _rules(tuple(rules))
 
 
 def short_name(rules: Sequence[str], principal: str, default_realm: str) -> str:
-    """The short name of a principal. Raises RuleError where no rule fits, or the name is none."""
+    """The short name of a principal. Raises RuleError if no rule fits, or the name is none."""
     name = KerberosName.parse(principal)
     if name.realm is None:
         return name.first

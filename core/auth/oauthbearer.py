@@ -84,7 +84,7 @@ class OAuthBearerClient:
     """The client's side of one exchange."""
 
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
-        """Raises SaslError where the token or the extensions hold what cannot be sent."""
+        """Raise SaslError if the token or the extensions hold what cannot be sent."""
         pairs = [f"{key}={value}" for key, value in (extensions or {}).items()]
         for pair in pairs:
             if not _EXTENSION.fullmatch(pair) or pair.startswith("auth="):

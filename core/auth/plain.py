@@ -59,7 +59,7 @@ class PlainClient:
         self.complete = False
 
     def step(self, data: bytes) -> bytes:
-        """The only message. Raises SaslError where the server wants more."""
+        """The only message. Raises SaslError if the server wants more."""
         if self.complete:
             if data:
                 raise SaslError("the server answered PLAIN with a challenge")

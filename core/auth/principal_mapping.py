@@ -80,12 +80,12 @@ def _with_literals(replacement: str, groups: int) -> str:
 
 
 def check_rules(text: str) -> None:
-    """Raises RuleError."""
+    """Raise RuleError."""
     _rules(text)
 
 
 def mapped_name(rules: str, subject: str) -> str:
-    """The principal's name for a subject. Raises RuleError where no rule fits."""
+    """The principal's name for a subject. Raises RuleError if no rule fits."""
     for rule in _rules(rules):
         name = subject if rule is None else rule.apply(subject)
         if name is not None:

@@ -58,7 +58,7 @@ def enabled_mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
 
 
 def login_of(config: BrokerConfig, listener: str, mechanism: str) -> Login | None:
-    """The login of a listener and a mechanism, None where there is none. Raises ConfigError, which
+    """The login of a listener and a mechanism, None if there is none. Raises ConfigError, which
     quotes nothing of it."""
     name = listener_key(listener, JAAS, mechanism)
     text = config.given(name)
@@ -99,7 +99,7 @@ def short_name_rules(config: BrokerConfig, listener: str) -> tuple[str, ...]:
 
 
 def check_changed_login(name: str, text: str) -> None:
-    """Raises ConfigError where a key that is set while brokers run is a login that is none, or
+    """Raise ConfigError if a key that is set while brokers run is a login that is none, or
     belongs to no listener and mechanism, or rules for names that are none."""
     base = base_name(name)
     try:
@@ -115,7 +115,7 @@ def check_changed_login(name: str, text: str) -> None:
 
 
 def check_listener(config: BrokerConfig, listener: str) -> None:
-    """Raises ConfigError where a listener cannot authenticate anybody as its keys say."""
+    """Raise ConfigError if a listener cannot authenticate anybody as its keys say."""
     names = enabled_mechanisms(config, listener)
     if not names:
         raise ConfigError(f"sasl.enabled.mechanisms is empty, and listener {listener} uses SASL")
@@ -164,7 +164,7 @@ def _check_tokens(config: BrokerConfig, listener: str, login: Login | None) -> N
 
 
 def check_sasl(config: BrokerConfig) -> None:
-    """Raises ConfigError where a node cannot authenticate its peers, or itself to them, as its keys
+    """Raise ConfigError if a node cannot authenticate its peers, or itself to them, as its keys
     say."""
     for name in config.static:
         if base_name(name) == JAAS:

@@ -81,7 +81,7 @@ def validate_unsecured(token: str, options: Mapping[str, str], now_ms: int) -> V
 
 
 def check_validator(options: Mapping[str, str]) -> None:
-    """Raises ValueError if the options of a listener's login cannot be used."""
+    """Raise ValueError if the options of a listener's login cannot be used."""
     name = f"{_VALIDATOR}AllowableClockSkewMs"
     if _number(name, options.get(name, "0")) < 0 or not options.get(name, "0").isdecimal():
         raise ValueError(f"{name} must be a number of ms")

@@ -65,7 +65,7 @@ class Key(Struct, frozen=True):
     name: str
     type: Type
     default: str | None
-    """As text, None where there is none."""
+    """As text, None if there is none."""
 
     doc: str
     valid: str = ""
@@ -83,7 +83,7 @@ class Key(Struct, frozen=True):
         return self.scope is not Scope.READ_ONLY
 
     def parse(self, text: str | None) -> Value:
-        """The value that `text` says. Raises ConfigError where it is none, or out of bounds."""
+        """The value that `text` says. Raises ConfigError if it is none, or out of bounds."""
         if text is None:
             if self.default is None:
                 return None
@@ -291,7 +291,7 @@ def parse_properties(text: str) -> dict[str, str]:
     space between key and value, `\\` at the end of a line continues it, `\\t`, `\\uXXXX` and the
     like are escapes. The last of two wins.
 
-    Raises ConfigError where a `\\u` escape is broken.
+    Raises ConfigError if a `\\u` escape is broken.
     """
     given: dict[str, str] = {}
     for line in _logical_lines(text):

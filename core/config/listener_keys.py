@@ -60,7 +60,7 @@ def listener_key(listener: str, key: str, mechanism: str = "") -> str:
 
 
 def own_value(config: Keys, listener: str, key: str, mechanism: str = "") -> Value:
-    """The value of a listener's own key: that for the mechanism, else that for all; None where it
+    """The value of a listener's own key: that for the mechanism, else that for all; None if it
     has none."""
     names = [listener_key(listener, key)]
     if mechanism:

@@ -12,7 +12,7 @@ DEDUPE_BYTES_MIN: Final = 1 << 20
 
 
 def check_cordoned(named: Sequence[str], log_dirs: Sequence[str]) -> None:
-    """Raises ConfigError where `cordoned.log.dirs` (KIP-1066) names a directory that the broker
+    """Raise ConfigError if `cordoned.log.dirs` (KIP-1066) names a directory that the broker
     lacks."""
     if EVERY_DIRECTORY in named:
         if len(named) > 1:
@@ -28,7 +28,7 @@ def check_cordoned(named: Sequence[str], log_dirs: Sequence[str]) -> None:
 
 
 def check_cleaners(threads: int, dedupe_bytes: int) -> None:
-    """Raises ConfigError where cleaners have no room, or there are none. (Apache Kafka ends with `/
+    """Raise ConfigError where cleaners have no room, or there are none. (Apache Kafka ends with `/
     by zero` then.)"""
     if threads < 1:
         raise ConfigError("Log cleaner threads should be at least 1")
@@ -40,7 +40,7 @@ def check_cleaners(threads: int, dedupe_bytes: int) -> None:
 
 
 def check_cleaners_change(threads: int, now: int) -> None:
-    """Raises ConfigError where a running broker with `now` cleaners must not have `threads` at
+    """Raise ConfigError if a running broker with `now` cleaners must not have `threads` at
     once."""
     reason = ""
     if threads < 1:

@@ -107,7 +107,7 @@ def controllers_of(listeners: tuple[Listener, ...], names: tuple[str, ...]) -> t
 
 
 def check(config: RoleKeys) -> None:
-    """Raises ConfigError where the keys of roles contradict each other."""
+    """Raise ConfigError if the keys of roles contradict each other."""
     store = config.pk_metadata_store
     if store != EMBEDDED and not store.startswith((ETCD, ZOOKEEPER)):
         raise ConfigError(

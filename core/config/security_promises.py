@@ -79,12 +79,12 @@ def promised_security(config: BrokerConfig) -> dict[str, str]:
 
 
 def check_security(config: BrokerConfig) -> None:
-    """Raises ConfigError where keys promise security, and `pk.security.ignore` is not true."""
+    """Raise ConfigError where keys promise security, and `pk.security.ignore` is not true."""
     _refuse(promised_security(config), config)
 
 
 def check_changed_key(name: str, text: str, config: BrokerConfig) -> None:
-    """Raises ConfigError where a key that is set while brokers run promises security, and
+    """Raise ConfigError if a key that is set while brokers run promises security, and
     `pk.security.ignore` is not true in `config`, that of the broker that decides."""
     promise = _key_promise(name, text.strip())
     _refuse({} if promise is None else {name: promise}, config)

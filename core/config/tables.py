@@ -98,7 +98,7 @@ def base_name(name: str) -> str:
 
 
 def broker_key(name: str) -> Key:
-    """The key `name`, also of one listener (`listener.name.L.KEY`). Raises ConfigError where there
+    """The key `name`, also of one listener (`listener.name.L.KEY`). Raises ConfigError if there
     is none."""
     key = BROKER_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
     if key is not None:

@@ -68,7 +68,7 @@ def keys_without_reader(config: ListenerNames) -> list[str]:
 
 
 def check_unknown_keys(config: ListenerNames) -> None:
-    """Raises ConfigError, in Apache's words, where unknown keys of the broker's file are slips, or
+    """Raise ConfigError, in Apache's words, where unknown keys of the broker's file are slips, or
     promise security while `pk.security.ignore` is not true."""
     refused: dict[str, str] = {}
     unknown = unknown_keys(config.static)

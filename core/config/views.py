@@ -82,7 +82,7 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises ConfigError for a value that is refused. Keys that nothing here reads are kept
+        """Raise ConfigError for a value that is refused. Keys that nothing here reads are kept
         (`unknown_keys.py`)."""
         self.static = dict(static)
         """As given at the start: DescribeConfigs calls their source STATIC_BROKER_CONFIG."""
@@ -124,7 +124,7 @@ class BrokerConfig:
         return value
 
     def given(self, name: str) -> str | None:
-        """The text that is in force for `name`, None where it is the default."""
+        """The text that is in force for `name`, None if it is the default."""
         return self._given.get(name)
 
     def topic(self, overrides: Mapping[str, str]) -> "TopicConfig":
@@ -137,7 +137,7 @@ class BrokerConfig:
         return keys_without_reader(cast(ListenerNames, self))
 
     def check(self) -> None:
-        """Raises ConfigError where keys contradict each other, or are slips of others."""
+        """Raise ConfigError where keys contradict each other, or are slips of others."""
         check_unknown_keys(cast(ListenerNames, self))
         if self.node_id >= 0 and self["broker.id"] not in (-1, self.node_id):
             raise ConfigError("node.id and broker.id are both given and differ")
@@ -518,7 +518,7 @@ class TopicConfig:
         return TOPIC_KEYS[name].default_value()
 
     def check(self) -> None:
-        """Raises ConfigError where keys contradict each other."""
+        """Raise ConfigError where keys contradict each other."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ConfigError(
                 "conflict topic config setting min.compaction.lag.ms "

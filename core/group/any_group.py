@@ -65,16 +65,16 @@ class AnyGroup(Protocol):
         ...
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
-        """Raises the KafkaError with which a commit is refused as a whole. Returns what checks each
+        """Raise the KafkaError with which a commit is refused as a whole. Returns what checks each
         partition, None where nothing is left to check."""
         ...
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raises the KafkaError with which an OffsetFetch is refused."""
+        """Raise the KafkaError with which an OffsetFetch is refused."""
         ...
 
     def check_offset_delete(self) -> None:
-        """Raises the KafkaError with which an OffsetDelete is refused."""
+        """Raise the KafkaError with which an OffsetDelete is refused."""
         ...
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:

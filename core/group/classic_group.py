@@ -85,7 +85,7 @@ class Member(Struct, eq=False):
         return self.is_new or (self.join_token is None and self.sync_token is None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said under `protocol`. Raises KeyError where it does not speak it."""
+        """What the member said under `protocol`. Raises KeyError if it does not speak it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -129,7 +129,7 @@ class Group(Struct, eq=False):
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
     subscribed_topics: frozenset[str] | None = None
-    """What the members' subscriptions name; None where that is unknown."""
+    """What the members' subscriptions name; None if that is unknown."""
 
     # As a group of any type
 
@@ -280,7 +280,7 @@ class Group(Struct, eq=False):
         return token
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where the instance id has
+        """The member. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance id has
         another one now."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)

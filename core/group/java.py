@@ -98,7 +98,7 @@ class PriorityQueue(Generic[T]):
         heap[at] = element
 
     def poll(self) -> T:
-        """Take the smallest element out. Raises IndexError where there is none."""
+        """Take the smallest element out. Raises IndexError if there is none."""
         heap, key = self._heap, self._key
         last = heap.pop()
         if not heap:

@@ -85,7 +85,7 @@ class ModernGroups(Generic[S]):
         self._broker_settings = self._of_broker.of_cluster(image.broker_configs(None))
 
     def check_room(self, group: ModernGroup, member_id: str = "") -> None:
-        """Raise GROUP_MAX_SIZE_REACHED where another member would be too many. `member_id` is none
+        """Raise GROUP_MAX_SIZE_REACHED if another member would be too many. `member_id` is none
         more if it is in the group."""
         size_max = self._of_broker.max_size
         if len(group.members) >= size_max and member_id not in group.members:

@@ -176,7 +176,7 @@ class Client(NamedTuple):
     client_host: str = ""
     """As Kafka prints an address: `/127.0.0.1`."""
     may_describe: Callable[[str], bool] | None = None
-    """Whether it may describe a topic; None where it may describe all."""
+    """Whether it may describe a topic; None if it may describe all."""
 
 
 NewId = Callable[[], str]
@@ -189,7 +189,7 @@ class Step(Decision[Record]):
 
     now_ms: int = 0
     may_describe: Callable[[str], bool] | None = None
-    """Whether the client that asks may describe a topic; None where it may describe all."""
+    """Whether the client that asks may describe a topic; None if it may describe all."""
 
     def __enter__(self) -> Self:
         return self

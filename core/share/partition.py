@@ -381,7 +381,7 @@ class SharePartition:
         the window are done with already and are skipped. Returns what must be stored, None where
         locks are only renewed.
 
-        Raises INVALID_REQUEST, and INVALID_RECORD_STATE where the member does not hold (or no
+        Raises INVALID_REQUEST, and INVALID_RECORD_STATE if the member does not hold (or no
         longer holds) a record.
         """
         said = self._checked(member_id, acknowledgements)
@@ -534,7 +534,7 @@ class SharePartition:
 
     @property
     def next_expiry_ms(self) -> int | None:
-        """When the next lock runs out; None where no record is locked."""
+        """When the next lock runs out; None if no record is locked."""
         while self._locks:
             until_ms, first, last = self._locks[0]
             if any(self._expiring(until_ms, first, last)):

@@ -51,7 +51,7 @@ class ShareKey(NamedTuple):
 
     @classmethod
     def of_coordinator_key(cls, text: str) -> ShareKey:
-        """The share partition with this `coordinator_key`. Raises ValueError where it is none."""
+        """The share partition with this `coordinator_key`. Raises ValueError if it is none."""
         parts = text.rsplit(":", 2)
         if len(parts) != 3 or not parts[0].strip():
             raise ValueError(f"no group:topic id:partition: {text!r}")

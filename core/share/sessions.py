@@ -96,7 +96,7 @@ class ShareSessions:
         return any(key.group_id == group_id for key in self._sessions)
 
     def find(self, key: SessionKey) -> ShareSession | None:
-        """The session of a member, None where it has none."""
+        """The session of a member, None if it has none."""
         return self._sessions.get(key)
 
     def fetch(
@@ -143,7 +143,7 @@ class ShareSessions:
         return session
 
     def end(self, key: SessionKey) -> ShareSession | None:
-        """End a member's session. Returns it, None where there was none."""
+        """End a member's session. Returns it, None if there was none."""
         session = self._sessions.pop(key, None)
         if session is not None:
             of_connection = self._by_connection[session.connection_id]

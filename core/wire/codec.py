@@ -169,7 +169,7 @@ def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) 
 
 
 def check_end(cls: type[Message], buffer: Buffer, version: int, end: int) -> None:
-    """Raises ProtocolError for bytes after the message."""
+    """Raise ProtocolError for bytes after the message."""
     if end != len(buffer):
         raise ProtocolError(
             f"{cls.__name__} version {version}: {len(buffer) - end} bytes after its end"

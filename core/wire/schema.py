@@ -249,7 +249,7 @@ _PLAIN: dict[Any, Kind] = {bool: BOOL, str: STRING, bytes: BYTES, Any: RECORDS}
 
 
 def kind_of(annotation: Any) -> Kind:
-    """The kind that `annotation` declares. Raises TypeError where it is none."""
+    """The kind that `annotation` declares. Raises TypeError if it is none."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return annotation.__metadata__[0]

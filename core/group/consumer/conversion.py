@@ -38,7 +38,7 @@ from pk.core.wire.versioned import decode_versioned
 def consumer_records(group: Group, topics: Topics, settings: ConsumerGroupSettings) -> list[Record]:
     """The records that make a classic group with members a consumer group, its tombstone first.
 
-    Raises GROUP_ID_NOT_FOUND where it may not become one: the policy forbids it, its members are no
+    Raises GROUP_ID_NOT_FOUND if it may not become one: the policy forbids it, its members are no
     consumers or too many, or their assignor keeps data of its own that would be lost.
     """
     _check_upgrade(group, settings)

@@ -97,7 +97,7 @@ class ConsumerMember(Struct, frozen=True):
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def epoch_of(self, topic_id: Uuid, partition: int) -> int | None:
-        """In which epoch it got a partition that it holds; None where it holds it not."""
+        """In which epoch it got a partition that it holds; None if it holds it not."""
         for held in (self.assigned, self.revoking):
             epoch = held.get(topic_id, {}).get(partition)
             if epoch is not None:

@@ -13,7 +13,7 @@ from pk.core.errors import ErrorCode, KafkaError
 
 
 def check_regex(regex: str) -> None:
-    """Raise INVALID_REGULAR_EXPRESSION where `regex` is none."""
+    """Raise INVALID_REGULAR_EXPRESSION if `regex` is none."""
     try:
         _compiled(regex)
     except ValueError as e:
@@ -51,7 +51,7 @@ def matching(
 
 
 def _compiled(regex: str) -> Any:
-    """Raises ValueError with RE2's reason."""
+    """Raise ValueError with RE2's reason."""
     import re2 as untyped  # pyright: ignore[reportMissingTypeStubs]  # when a group first has an expression: 5 ms
 
     re2 = cast(Any, untyped)

@@ -92,7 +92,7 @@ def differs(member: ConsumerMember, said: Mapping[str, Any]) -> bool:
 
 
 def owned_by(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
-    """What the member says that it holds; None where it does not say."""
+    """What the member says that it holds; None if it does not say."""
     if request.topic_partitions is None:
         return None
     return {topic.topic_id: topic.partitions for topic in request.topic_partitions}
@@ -137,7 +137,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None
 
 
 def check_instance(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Raise FENCED_INSTANCE_ID where another member has the instance id now."""
+    """Raise FENCED_INSTANCE_ID if another member has the instance id now."""
     if member.member_id != member_id:
         raise KafkaError(
             ErrorCode.FENCED_INSTANCE_ID,

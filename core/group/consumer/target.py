@@ -73,7 +73,7 @@ class Topics:
         return frozenset(topics[name].topic_id for name in names if name in topics)
 
     def name(self, topic_id: Uuid) -> str | None:
-        """The name of a topic, None where it is gone."""
+        """The name of a topic, None if it is gone."""
         topic = self.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 

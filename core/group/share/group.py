@@ -75,14 +75,14 @@ class ShareGroup:
         return topic in self.topics
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
-        """Raises GROUP_ID_NOT_FOUND: a share group has no committed offsets."""
+        """Raise GROUP_ID_NOT_FOUND: a share group has no committed offsets."""
         raise self._no_consumer_group()
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """There is nothing to be fetched, and it is no error to ask."""
 
     def check_offset_delete(self) -> None:
-        """Raises GROUP_ID_NOT_FOUND."""
+        """Raise GROUP_ID_NOT_FOUND."""
         raise self._no_consumer_group()
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:

@@ -96,7 +96,7 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
         """Soft: new groups that wait for more members."""
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None where it does not exist."""
+        """How many partitions a topic has; None if it does not exist."""
         found = self.topics.image.topics.get(topic)
         return None if found is None else len(found.partitions)
 
@@ -294,7 +294,7 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
         configs: Mapping[str, str],
         step: Step,
     ) -> Mapping[str, Tasks] | None:
-        """Make the target assignment of `epoch`; None where that is done off the loop."""
+        """Make the target assignment of `epoch`; None if that is done off the loop."""
         group_id = group.group_id
         if not configured.is_ready:
             given: Mapping[str, Tasks] = dict.fromkeys(members, NO_TASKS)

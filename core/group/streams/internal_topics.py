@@ -42,7 +42,7 @@ class InternalTopics:
     def create(
         self, group_id: str, missing: Mapping[str, CreatableTopic], timeout_ms: int, now_ms: int
     ) -> CreateInternalTopics | None:
-        """Ask for those of `missing` that may be asked for; None where there are none."""
+        """Ask for those of `missing` that may be asked for; None if there are none."""
         asked = self._asked.setdefault(group_id, {})
         failed = self._failed.get(group_id, {})
         new = [

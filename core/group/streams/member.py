@@ -77,7 +77,7 @@ class StreamsMember(Struct, frozen=True):
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def epoch_of(self, subtopology_id: str, partition: int) -> int | None:
-        """In which epoch it got an active task that it holds; None where it does not hold it."""
+        """In which epoch it got an active task that it holds; None if it does not hold it."""
         for held in (self.assigned, self.revoking):
             epoch = held.active.get(subtopology_id, {}).get(partition)
             if epoch is not None:

@@ -17,7 +17,7 @@ from pk.core.group.streams.topology import Topology, copartitioned, invalid_topo
 from pk.core.wire.messages import offsets_topic_streams as wire
 
 PartitionCount = Callable[[str], int | None]
-"""How many partitions a topic has; None where it does not exist."""
+"""How many partitions a topic has; None if it does not exist."""
 
 
 class StatusCode(IntEnum):

@@ -151,7 +151,7 @@ def said_by(request: StreamsGroupHeartbeatRequest, client: Client) -> dict[str, 
 
 
 def owned_by(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """What the member says that it holds; None where it does not say."""
+    """What the member says that it holds; None if it does not say."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None

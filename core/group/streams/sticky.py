@@ -240,7 +240,7 @@ class _Assignment:
     # Both
 
     def _least_loaded(self, members: Iterable[str], task: Task | None) -> str | None:
-        """Whichever of `members` has least; with `task`, None where the process of the first has
+        """Whichever of `members` has least; with `task`, None if the process of the first has
         it, as in Kafka."""
         candidate: str | None = None
         first: _Process | None = None
