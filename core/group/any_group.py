@@ -1,5 +1,5 @@
-"""What every group is asked, of whatever type it is: to be listed, to have offsets committed,
-fetched, deleted or expired, to be deleted. What only one type knows is in that type's own files.
+"""Operations common to groups of all types: listing, deleting, and committing, fetching, deleting
+or expiring offsets. Operations of a single type are in that type's own files.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class GroupType(StrEnum):
 
 
 class Committer(NamedTuple):
-    """Who commits offsets, as its request says."""
+    """The committer of offsets, as its request identifies it."""
 
     member_id: str
     instance_id: str | None
     epoch: int
     """The generation, or the member epoch; -1 from outside of the group."""
     version: int
-    """Of OffsetCommit."""
+    """The version of OffsetCommit."""
     transactional: bool = False
     """Whether a transaction commits them (TxnOffsetCommit)."""
 
@@ -40,7 +40,7 @@ partition is refused as a whole."""
 
 
 class AnyGroup(Protocol):
-    """What every group can be asked."""
+    """The operations common to groups of all types."""
 
     group_id: str
     type: ClassVar[GroupType]

@@ -3,18 +3,18 @@
 
 A rebalance has two phases. *Join*: the group is PreparingRebalance; every member's JoinGroup waits
 until all have come, or the longest rebalance timeout is over and those who did not come are
-dropped. Then the generation is counted up, a protocol is voted for, everybody is answered, the
-leader with everybody's metadata. *Sync*: CompletingRebalance; every member's SyncGroup waits until
-the leader's brings the assignments, which are written to the log; with that record the group is
+dropped. Then the generation rises, a protocol is chosen by vote, and all members are answered, the
+leader with everyone's metadata. *Sync*: CompletingRebalance; every member's SyncGroup waits until
+the leader's delivers the assignments, which are written to the log; with that record the group is
 Stable.
 
-The rebalance of an empty group is special: everybody joins within moments of one another when a
-service starts, so the join phase lasts at least `group.initial.rebalance.delay.ms`, again and again
-as long as somebody new comes, up to the rebalance timeout.
+The rebalance of an empty group is special: all members join at nearly the same time when a service
+starts, so the join phase lasts at least `group.initial.rebalance.delay.ms`, and is extended as long
+as new members come, up to the rebalance timeout.
 
-Four clocks run, each a timer of the Decision: a member's session; a new or pending member's
-patience; the join phase; the sync phase. A member one of whose requests waits here is alive
-whatever its session says.
+Four timers run: a member's session; the time that a new or pending member has to continue; the join
+phase; the sync phase. A member with a waiting request counts as alive even if its session has
+expired.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PROTOCOL_MANDATORY_SINCE: Final = 5
 """The SyncGroup that must name protocol type and name (KIP-559)."""
 
 NAME_BYTES_MAX: Final = STRING_BYTES_MAX - len("-00000000-0000-0000-0000-000000000000")
-"""Of the client's or the instance's name, which a member's id begins with."""
+"""The limit of the client's or the instance's name, with which a member's id begins."""
 
 
 class ClassicGroups:
@@ -63,8 +63,8 @@ class ClassicGroups:
         self.groups = groups
         self._new_id = new_id
         self._loading = True
-        """Until `loaded`, records tell the whole of a group; after it, they confirm what was
-        decided here."""
+        """Until `loaded`, a record gives a group's whole state; later ones confirm what was decided
+        here."""
 
     # JoinGroup
 
@@ -114,8 +114,8 @@ class ClassicGroups:
         return None
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """Whether `group.max.size` lets this one in. While a rebalance is prepared it is those who
-        wait that count: so a group that has become too large drops the last to rejoin."""
+        """Whether `group.max.size` lets this member in. While a rebalance is prepared, only waiting
+        members count: so a group that has become too large drops the last to rejoin."""
         size_max = self.settings.max_size
         member = group.members.get(member_id)
         if group.state is State.PREPARING_REBALANCE:
@@ -175,8 +175,8 @@ class ClassicGroups:
         elif group.state is State.STABLE and same and not leads:
             step.answer(token, _joined(group, member, with_members=False))
         else:
-            # A leader that joins again wants a rebalance, whatever it says: the topics may have
-            # changed.
+            # A leader that joins again wants a rebalance, even with the same metadata: topics may
+            # have changed.
             superseded = group.update(
                 member,
                 [(p.name, p.metadata) for p in request.protocols],
@@ -265,8 +265,8 @@ class ClassicGroups:
         if group.state is State.PREPARING_REBALANCE:
             self._maybe_complete_join(group, step)
         else:
-            # In the sync phase the leader may be assigning to the old id by now; so everybody joins
-            # again.
+            # In the sync phase the leader may already be assigning to the old id; so all members
+            # rejoin.
             self._prepare(group, step)
 
     # The join phase
@@ -330,7 +330,7 @@ class ClassicGroups:
             group.remove(member.member_id)
             step.cancel((SESSION, group.group_id, member.member_id))
         if group.members and not group.elect_joined_leader():
-            # Only static members, and none of them came: wait on, until their sessions end.
+            # Only static members, and none rejoined: keep waiting until their sessions end.
             step.schedule((JOIN, group.group_id), group.rebalance_timeout_ms)
             return
         group.next_generation(step.now_ms)

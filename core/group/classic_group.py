@@ -1,10 +1,10 @@
-"""One group of the classic protocol: its states, its members, who waits for what.
+"""One group of the classic protocol: its states, its members, and their waiting requests.
 
 A group has a durable side and a soft side. Durable is the last GroupMetadataValue that was written,
-`committed`: what a new coordinator will know. Soft is everything else: it begins as a copy of
-`committed` when a partition is loaded, and runs ahead of it while a rebalance is under way (who has
-joined, the next generation, who waits for an assignment). If the coordinator moves in the middle of
-that, the soft side is lost and the members simply join again.
+`committed`: a new coordinator starts from it. Soft is everything else: it begins as a copy of
+`committed` when a partition is loaded, and runs ahead of it during a rebalance (the members that
+have joined, the next generation, the members that wait for an assignment). If the coordinator moves
+during a rebalance, the soft side is lost and the members simply join again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Token = Hashable
 
 
 class State(StrEnum):
-    """What a group is doing; the values are what Kafka prints."""
+    """The state of a group; the values are those that Kafka prints."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -60,8 +60,8 @@ class Member(Struct, eq=False):
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocols: list[tuple[str, bytes]]
-    """What the member can speak, the best first, each with its metadata (a consumer's
-    subscription)."""
+    """The protocols that the member supports, the preferred one first, each with its metadata (a
+    consumer's subscription)."""
     assignment: bytes = b""
     join_token: Token | None = None
     sync_token: Token | None = None
@@ -85,7 +85,7 @@ class Member(Struct, eq=False):
         return self.is_new or (self.join_token is None and self.sync_token is None)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said under `protocol`. Raises KeyError if it does not speak it."""
+        """The member's metadata for `protocol`. Raises KeyError if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -129,7 +129,7 @@ class Group(Struct, eq=False):
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
     subscribed_topics: frozenset[str] | None = None
-    """What the members' subscriptions name; None if that is unknown."""
+    """The topics to which members are subscribed; None if unknown."""
 
     # As a group of any type
 
@@ -140,12 +140,12 @@ class Group(Struct, eq=False):
 
     @property
     def state_name(self) -> str:
-        """As ListGroups names it."""
+        """The name in ListGroups."""
         return self.state.value
 
     @property
     def protocol_type_name(self) -> str:
-        """As ListGroups names it."""
+        """The name in ListGroups."""
         return self.protocol_type or ""
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
@@ -159,7 +159,7 @@ class Group(Struct, eq=False):
             if generation != self.generation:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         elif not transactional:
-            # From outside the group, while members are in it.
+            # A commit from outside the group, while it has members.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if self.state is State.COMPLETING_REBALANCE and not transactional:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -174,8 +174,8 @@ class Group(Struct, eq=False):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:
-        """Since the group became empty; where it never had members, or consumers are in it whose
-        topics are known, since the commit."""
+        """The time from which retention counts: when the group became empty, or the commit's time
+        if it never had members, or has consumers whose topics are known."""
         if self.protocol_type is None:
             return commit_timestamp_ms
         if self.state is State.EMPTY:
@@ -304,7 +304,7 @@ class Group(Struct, eq=False):
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """See that the leader is one who has joined. False where no member has."""
+        """Make sure that the leader is a member that has joined. False if no member has."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaits_join:
@@ -373,8 +373,7 @@ class Group(Struct, eq=False):
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads `topic`; where the subscriptions are unknown, any consumer
-        might."""
+        """Whether a member reads `topic`; if subscriptions are unknown, any consumer might."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics

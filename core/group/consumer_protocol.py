@@ -1,9 +1,9 @@
-"""What consumers of a classic group say of themselves, and receive, as bytes: Java's
-ConsumerProtocol and `userData`.
+"""Subscriptions and assignments of consumers in a classic group, as bytes: Java's ConsumerProtocol
+and `userData`.
 
 A subscription travels inside JoinGroup, an assignment inside SyncGroup; each begins with its
-version. A newer version than we know is read as the newest we know: fields are only ever added at
-the end.
+version. An unknown newer version is read as the newest known one: fields are only ever added at the
+end.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _INT32: Final = struct.Struct(">i")
 
 
 class Subscription(Struct, frozen=True):
-    """What one member wants, and what it had."""
+    """The topics that one member wants, and the partitions that it had."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
     owned: tuple[TopicPartition, ...] = ()
-    """What a cooperative member still holds (KIP-429)."""
+    """The partitions that a cooperative member still holds (KIP-429)."""
     generation: int = NO_GENERATION
     """The last generation in which it was assigned something (KIP-792)."""
     rack: str | None = None
@@ -98,7 +98,7 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
 
 
 def encode_sticky_user_data(partitions: Sequence[TopicPartition], generation: int) -> bytes:
-    """What a member of the `sticky` assignor sends along: the partitions it had, and in which
+    """The user data of a member of the `sticky` assignor: the partitions it had, and in which
     generation (version 1)."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
@@ -147,7 +147,7 @@ def decode_sticky_user_data(data: bytes | None) -> tuple[list[TopicPartition], i
 
 
 def encode_cooperative_user_data(generation: int) -> bytes:
-    """What a member of the `cooperative-sticky` assignor sends along; its partitions are in the
+    """The user data of a member of the `cooperative-sticky` assignor; its partitions are in the
     subscription itself."""
     return _INT32.pack(generation)
 

@@ -1,4 +1,4 @@
-"""The order in which Java walks its hash maps, where that order shows.
+"""The iteration order of Java's hash maps, for places where that order is visible.
 
 Kafka breaks some ties by walking a `HashMap`: which protocol wins a vote, which partitions of a
 topic come first in an assignment. Members of one group may be served by either kind of coordinator

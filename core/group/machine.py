@@ -3,7 +3,7 @@
 It speaks wire messages and knows no broker: the runtime
 (core/broker/coordinator/coordinator_runtime.py) appends what it decides. Groups and offsets are one
 machine because each looks at the other: a commit is checked against the group's generation, an
-offset expires by its group's state, and a group goes with its last offset.
+offset expires by its group's state, and a group is deleted with its last offset.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class GroupMachine:
 
     def share_partitions(self, group_id: str, now_ms: int) -> Decision[Record]:
         """Replies with the share partitions of a group that have a beginning: topic id →
-        partitions. There are none where there is no such share group."""
+        partitions. There are none if the share group does not exist."""
         group = self.groups.share(group_id)
         if group is None:
             return Step(reply={}, now_ms=now_ms)

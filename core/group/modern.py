@@ -1,6 +1,6 @@
-"""What consumer, share and streams groups have in common: their own configs over the broker's, how
-many members there is room for, and target assignments, one at a time, of which large ones are made
-off the loop."""
+"""Code shared by consumer, share and streams groups: their own configs, which override the
+broker's; the limit of members; and target assignments, computed one at a time, large ones off the
+loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ S = TypeVar("S", bound=ModernGroupSettings)
 
 
 class ModernGroup(Protocol):
-    """What they look at in a group."""
+    """The parts of a group that this code needs."""
 
     group_id: str
     assignment_epoch: int
@@ -31,12 +31,12 @@ class ModernGroup(Protocol):
 
     @property
     def members(self) -> Mapping[str, Any]:
-        """By id."""
+        """The members by id."""
         ...
 
     @property
     def target(self) -> Mapping[str, Any]:
-        """What each member is to have."""
+        """The target assignment of each member."""
         ...
 
 
@@ -44,7 +44,7 @@ class TargetRecords(Protocol):
     """The records of a target assignment; each type of group has a module of them."""
 
     def target_member(self, group_id: str, member_id: str, assignment: Any, /) -> Record:
-        """What a member is to have."""
+        """The record of a member's target assignment."""
         ...
 
     def target_epoch(self, group_id: str, epoch: int, timestamp_ms: int, /) -> Record:
@@ -69,7 +69,7 @@ class ModernGroups(Generic[S]):
         self.groups = groups
         self.topics = topics
         self._of_broker = broker_settings
-        """As the broker's own file has them."""
+        """The settings in the broker's own file."""
         self._broker_settings = broker_settings
         """Under what the cluster says for all brokers."""
         self._records = records

@@ -1,19 +1,19 @@
-"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, and when an offset is forgotten
-(KIP-186, 211, 848, 1251).
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, and the expiry of offsets (KIP-186,
+211, 848, 1251).
 
 An offset is kept by group, topic and partition. It expires
 
-- at its own time, where the commit carried one (`RetentionTimeMs` of OffsetCommit 2 to 4);
+- at its own time, if the commit had one (`RetentionTimeMs` of OffsetCommit 2 to 4);
 - else `offsets.retention.minutes` after its group became empty;
 - in a group that no member ever joined (a consumer that only commits), that long after the commit;
 - in a stable group of consumers, that long after the commit, if no member is subscribed to the
   topic any more.
 
-A group whose last offset has gone, and that is empty, goes too.
+An empty group is deleted with its last offset.
 
-Offsets that a transaction commits lie aside under its producer id until the transaction's marker is
-in the log: then they count, or are dropped (KIP-447). Of two commits for one partition the one
-later in the log counts, whatever the order of the markers.
+Offsets that a transaction commits are kept apart under its producer id until the transaction's
+marker is in the log: then they take effect, or are dropped (KIP-447). Of two commits for one
+partition the one later in the log counts, whatever the order of the markers.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Committed(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int
-    """-1 where the group's retention counts."""
+    """-1 if the group's retention applies."""
     topic_id: Uuid
-    """Zero where the commit did not say."""
+    """ZERO_UUID if the commit did not give it."""
     record_offset: int
     """The offset of its record in the log."""
 
@@ -84,9 +84,9 @@ class Offsets:
         self.settings = settings
         self._groups = classic.groups
         self.committed: dict[str, dict[str, dict[int, Committed]]] = {}
-        """By group, topic, partition. No level is ever empty."""
+        """Offsets by group, topic, partition. No level is ever empty."""
         self.pending: dict[int, dict[Position, Committed]] = {}
-        """By producer id: what its open transaction would commit."""
+        """By producer id: the offsets that its open transaction would commit."""
         self._open: dict[Position, set[int]] = {}
         """The producer ids whose open transactions would commit here."""
         self._classic = classic
@@ -233,7 +233,7 @@ class Offsets:
 
     def delete_group(self, group_id: str, step: Step) -> ErrorCode:
         """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE.
-        The group itself goes last: where the log refuses some of it, the rest can be deleted
+        The group itself is deleted last: if the log refuses some records, the rest can be deleted
         later."""
         group = self._groups.get(group_id)
         if group is None:
@@ -258,7 +258,7 @@ class Offsets:
     # Expiry
 
     def expire(self, step: Step) -> bool:
-        """Forget what is out of date. True where there was more than is done at once."""
+        """Delete expired offsets. True if there were more than one round deletes."""
         step.atomic = False
         in_transactions = {group_id for group_id, _, _ in self._open}
         for group in self._groups.values():

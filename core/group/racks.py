@@ -19,7 +19,7 @@ def rack_aware(wanted: AbstractSet[str], partitions: Collection[frozenset[str]])
 
 
 class MemberRacks:
-    """Who is near which partition; empty where racks make no difference."""
+    """The members near each partition; empty if racks make no difference."""
 
     def __init__(
         self,

@@ -104,8 +104,8 @@ def offset_commit(
     expire_timestamp_ms: int = NO_TIMESTAMP,
     topic_id: Uuid,
 ) -> Record:
-    """The record of a committed offset. One with a time to expire at is of a version that cannot
-    hold the topic's id."""
+    """The record of a committed offset. One with an expiry time has a version that cannot hold the
+    topic's id."""
     return Record(
         OffsetCommitKey(group=group_id, topic=topic, partition=partition),
         OffsetCommitValue(

@@ -1,4 +1,4 @@
-"""What the group machines know of the broker's configuration, and of a client."""
+"""The group machines' view of the broker's configuration, and of a client."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ EXPIRED_RECORDS_MAX: Final = 1000
 """Tombstones of one round of expiry: the batch stays far below `max.message.bytes`."""
 
 EXPIRY_PAUSE_MS: Final = 100
-"""Between two rounds of expiry, where one was not enough."""
+"""The pause between two rounds of expiry, if one was not enough."""
 
 
 class MigrationPolicy(StrEnum):
-    """Which way groups with members may move between the protocols
+    """The directions in which groups with members may move between the protocols
     (`group.consumer.migration.policy`)."""
 
     DISABLED = "disabled"
@@ -170,11 +170,11 @@ class GroupSettings(Struct, frozen=True):
 
 
 class Client(NamedTuple):
-    """Who sent a JoinGroup: what DescribeGroups will say of the member."""
+    """The sender of a JoinGroup, as DescribeGroups will show the member."""
 
     client_id: str = ""
     client_host: str = ""
-    """As Kafka prints an address: `/127.0.0.1`."""
+    """The address in Kafka's form: `/127.0.0.1`."""
     may_describe: Callable[[str], bool] | None = None
     """Whether it may describe a topic; None if it may describe all."""
 
@@ -199,7 +199,7 @@ class Step(Decision[Record]):
             self.give_up()
 
     def give_up(self) -> None:
-        """Give the step up: it is empty again, and what it changed of soft state is undone."""
+        """Abandon the step: it is empty again, and its changes of soft state are reverted."""
         if self.take_back is not None:
             self.take_back()
             self.take_back = None

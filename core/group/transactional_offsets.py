@@ -28,7 +28,7 @@ from pk.core.wire.messages.txn_offset_commit import (
 )
 
 NO_VERSION: Final = -1
-"""In place of the version of an OffsetCommit."""
+"""Stands in for the version of an OffsetCommit."""
 
 
 def check(request: TxnOffsetCommitRequest, group: AnyGroup | None) -> CheckPartition | None:

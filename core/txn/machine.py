@@ -2,13 +2,14 @@
 `__transaction_state`.
 
 It speaks wire messages and knows no broker: the runtime (the coordinators of core/broker) appends
-what it decides and carries out its effects. What is durable is a `Transaction` by transactional id,
-and only `replay` changes it. Soft are the partitions that still lack a marker: a coordinator that
-takes over sends every marker of a prepared transaction again, and a partition that has one already
-takes the second for what it is.
+what it decides and carries out its effects. Durable state is a `Transaction` per transactional id,
+and only `replay` changes it. Soft state is the partitions that still lack a marker: a coordinator
+that takes over sends every marker of a prepared transaction again, and a partition that has one
+already recognizes the repetition.
 
-Some decisions need an unused producer id, and only the broker can get one from the controller. They
-are made twice then: first without one, and the reply is `NEEDS_PRODUCER_ID`; then with `fresh_id`.
+Some decisions need an unused producer id, and only the broker can get one from the controller. Such
+a decision is made twice: first without one, with the reply `NEEDS_PRODUCER_ID`; then with
+`fresh_id`.
 
 A request that comes in a wrong state gets the error that Apache Kafka 4.3.1 gives; tests/txn has
 them by state.
@@ -53,7 +54,7 @@ EXPIRATION: Final = "expiration"
 EXPIRED_RECORDS_MAX: Final = 1000
 """Tombstones of one round of expiry."""
 EXPIRY_PAUSE_MS: Final = 100
-"""Between two rounds of expiry, where one was not enough."""
+"""The pause between two rounds of expiry, if one was not enough."""
 
 ABORTED_MAX: Final = 200
 ABORTED_PARTITIONS_MAX: Final = 5000
@@ -81,7 +82,7 @@ class SendMarkers(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """What came of a `SendMarkers`, as far as it is known."""
+    """The result of a `SendMarkers`, as far as it is known."""
 
     transactional_id: str
     producer: ProducerKey
@@ -113,7 +114,7 @@ class TransactionMachine:
         self._ongoing: dict[str, None] = {}
         """The ids in state Ongoing."""
         self._unmarked: dict[str, set[TopicPartition]] = {}
-        """Of each prepared transaction, the partitions that are not known to have its marker."""
+        """For each prepared transaction, the partitions that are not known to have its marker."""
 
     # --- InitProducerId ---
 
@@ -121,12 +122,11 @@ class TransactionMachine:
         self, request: InitProducerIdRequest, fresh_id: int | None, now_ms: int
     ) -> Decision[Record]:
         """InitProducerId 0–5 with a transactional id: a new epoch for its producer, and the end of
-        whatever transaction an earlier instance left open, in which case the client is to ask
-        again.
+        any transaction that an earlier instance left open, in which case the client must retry.
 
         Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS;
-        UNSUPPORTED_VERSION and TRANSACTIONAL_ID_AUTHORIZATION_FAILED for what belongs to two-phase
-        commit (KIP-939).
+        UNSUPPORTED_VERSION and TRANSACTIONAL_ID_AUTHORIZATION_FAILED for two-phase commit
+        (KIP-939).
         """
         if request.enable2_pc:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -216,7 +216,7 @@ class TransactionMachine:
         now_ms: int,
     ) -> Decision[Record]:
         """AddPartitionsToTxn and AddOffsetsToTxn: the transaction is about to write to these
-        partitions. Begins a transaction where none is open. `client_version` is the protocol of the
+        partitions. Begins a transaction if none is open. `client_version` is the protocol of the
         client. Replies True.
 
         Raises INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
@@ -293,7 +293,7 @@ class TransactionMachine:
     def _end(
         self, txn: Transaction, producer: ProducerKey, commit: bool, now_ms: int
     ) -> Decision[Record]:
-        """In the first protocol: the producer's epoch stays."""
+        """End a transaction in the first protocol: the producer's epoch stays."""
         if txn.producer_id != producer.producer_id:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if txn.epoch != producer.epoch:
@@ -322,8 +322,8 @@ class TransactionMachine:
         fresh_id: int | None,
         now_ms: int,
     ) -> Decision[Record]:
-        """In the second protocol: the epoch rises, so a repetition is known by an epoch that is one
-        too low."""
+        """End a transaction in the second protocol: the epoch rises, so a repetition is recognized
+        by an epoch that is one too low."""
         overflowed = (
             txn.previous_producer_id == producer.producer_id
             and producer.epoch == EPOCH_MAX - 1
@@ -469,7 +469,7 @@ class TransactionMachine:
         return Decision()
 
     def loaded(self, now_ms: int) -> Decision[Record]:
-        """The log has been replayed to its end: what was prepared goes on to its end."""
+        """The log has been replayed to its end: complete the prepared transactions."""
         settings = self.settings
         return Decision(
             effects=[_markers_of(self.transactions[one]) for one in self._unmarked],
@@ -480,8 +480,8 @@ class TransactionMachine:
         )
 
     def fire(self, key: Any, now_ms: int) -> Decision[Record]:
-        """A timer of `loaded` has run out: abort what is open for too long, or forget unused
-        ids."""
+        """A timer of `loaded` has expired: abort transactions that are open for too long, or delete
+        unused ids."""
         return self._time_out(now_ms) if key == TIME_OUTS else self._expire(now_ms)
 
     def _time_out(self, now_ms: int) -> Decision[Record]:

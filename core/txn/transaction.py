@@ -1,17 +1,17 @@
-"""One transactional id: which producer it has, and how far its transaction is.
+"""One transactional id: its producer, and the state of its transaction.
 
     Empty ─add─▶ Ongoing ─commit─▶ PrepareCommit ─all markers─▶ CompleteCommit ─add─▶ Ongoing …
                     └─────abort──▶ PrepareAbort ──all markers─▶ CompleteAbort ──add─▶ Ongoing …
 
-A *prepare* is the point of no return: once it is in the log, the transaction ends as it says, under
+A *prepare* is the point of no return: once it is in the log, the transaction ends that way under
 any coordinator. The coordinator then sends a marker to each partition of the transaction, and
 writes *complete* when all have it.
 
 The producer's epoch fences. A new instance of the producer gets a higher one (InitProducerId), and
-what the old one sends is refused. In the second protocol (`transaction.version` 2, KIP-890) each
+requests of the old one are refused. In the second protocol (`transaction.version` 2, KIP-890) each
 end of a transaction raises the epoch too, so that a late request of one transaction never counts
 for the next. The epoch is 16 bits: one before the last, the id counts as *exhausted*, and the
-producer goes on under another producer id with epoch 0.
+producer continues under another producer id with epoch 0.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class State(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """As Kafka prints it: `PrepareCommit`."""
+        """The name that Kafka prints: `PrepareCommit`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -82,7 +82,7 @@ NEXT: Final[dict[State, frozenset[State]]] = {
 
 
 class Transaction(NamedTuple):
-    """What is known of one transactional id. A change makes another one."""
+    """The state of one transactional id, immutable."""
 
     transactional_id: str
     producer_id: int
@@ -98,7 +98,7 @@ class Transaction(NamedTuple):
     """The `transaction.version` that the client of this transaction keeps to: 2 for the second
     protocol, else 0."""
     previous_producer_id: int = NO_PRODUCER_ID
-    """The one before the last change of state: another one where that changed it."""
+    """The producer id before the last change of state; it differs if that changed it."""
     next_producer_id: int = NO_PRODUCER_ID
     """The one that the producer gets when its transaction is complete."""
     last_epoch: int = NO_PRODUCER_EPOCH
