@@ -38,7 +38,7 @@ DIVIDED: Final = "divided"
 
 
 class ApiKey(NamedTuple):
-    """What is known about an API, as Apache Kafka's `ApiKeys` has it."""
+    """The properties of an API, as in Apache Kafka's `ApiKeys`."""
 
     key: int
     name: str
@@ -62,8 +62,7 @@ class ApiKey(NamedTuple):
     only_with: str | None = None
     """The config key without which brokers do not serve it."""
     needs: tuple[Need, ...] = ()
-    """What the asker must be allowed, in the order in which it is checked, as in Apache Kafka
-    4.3.1."""
+    """The permissions that a client needs, in the order of the checks, as in Apache Kafka 4.3.1."""
 
     @property
     def module(self) -> str:
@@ -88,7 +87,7 @@ _NOT_OWN: Final = "for tokens of others; one of the two"
 _DESCRIBED_TOPICS: Final = "members' topics"
 
 OWN_KEYS: Final = 10_000
-"""From here on keys are pk's own: far from those that Apache Kafka gives out, one after another."""
+"""The first of pk's own keys, far above those that Apache Kafka assigns one after another."""
 
 # fmt: off
 _TABLE: Final = (

@@ -1,5 +1,5 @@
-"""CBOR, for what Kafka keeps private: metadata events, snapshots and small state files. The only
-file that knows cbor2.
+"""CBOR, for formats that Kafka keeps private: metadata events, snapshots and small state files. The
+only file that knows cbor2.
 
 Every document is an array [format name, version, body], so that a file says what it is and a later
 version can tell.

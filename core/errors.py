@@ -205,7 +205,7 @@ Raised = TypeVar("Raised", bound=BaseException)
 
 
 class KafkaError(Exception):
-    """An error for a client: its code, and a sentence that says what was wrong."""
+    """An error for a client: its code, and a sentence that explains it."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         if message is not None and len(message) > MESSAGE_CHARS_MAX:
@@ -231,7 +231,7 @@ class KafkaError(Exception):
 def without_frames(error: Raised) -> Raised:
     """A copy of `error`, and of its cause, without the frames that they passed through.
 
-    Frames hold what was worked on there, such as a request, or the records of a batch after they
+    Frames hold references to their data, such as a request, or the records of a batch after they
     were decompressed. Keep an error in this form, and raise it a second time in this form: it gets
     another frame each time that it is raised.
     """

@@ -175,7 +175,7 @@ class _Piece(NamedTuple):
 
     text: str
     empty: bool = False
-    """Whether it may fit where there is nothing."""
+    """Whether it can match the empty string."""
     captures: int = 0
     """How many groups it has that are remembered."""
 
@@ -191,7 +191,7 @@ class _Reader:
         self._names: dict[str, int] = {}
         self._depth = 0
         self._quoted_until = -1
-        """Where the text that `\\Q` began ends; -1 outside of such."""
+        """The end of the text quoted by `\\Q`; -1 outside it."""
 
     def error(self, why: str) -> JavaRegexError:
         """What is wrong, and where."""
@@ -440,8 +440,8 @@ class _Reader:
         return self._reference(self._names[found[1]], flags)
 
     def _set(self) -> tuple[str, Ranges] | None:
-        """The name and the characters of an escape that stands for several; None for one that
-        does not."""
+        """The name and the characters of an escape for a set of characters; None for other
+        escapes."""
         char = self._peek(2)[1:]
         if char.lower() in _SHORT:
             self._take(2)
@@ -473,7 +473,7 @@ class _Reader:
         return name, _category(name)
 
     def _code(self) -> int:
-        """The character that an escape stands for."""
+        """The character that an escape denotes."""
         self._take()
         char = self._take()
         if not char:
@@ -508,7 +508,7 @@ class _Reader:
         return code
 
     def _class(self, flags: _Flags) -> Ranges:
-        """What stands between brackets; the first is taken already."""
+        """The content of brackets; the opening one is consumed already."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise self.error(f"pk nests no more than {_DEPTH_MAX} classes")
@@ -544,7 +544,7 @@ class _Reader:
         return _ranges(ranges), nested > 1 or (nested == 1 and plain > 0)
 
     def _members(self, flags: _Flags) -> Ranges:
-        """One character of a class, a stretch of them, or what an escape stands for."""
+        """One character of a class, a range of them, or the characters of an escape."""
         if self._peek() == "\\" and (found := self._set()) is not None:
             name, ranges = found
             self._check_case(name, flags)
@@ -608,12 +608,12 @@ class JavaRegex:
         return None if found is None else (found[0], *found.groups())
 
     def replacement(self, text: str) -> Replacement:
-        """What replaces a match. Raises JavaRegexError."""
+        """Parse the text that replaces a match. Raises JavaRegexError."""
         return Replacement(_replacement(text, self.groups, self._names))
 
     def replace(self, text: str, replacement: Replacement, *, every: bool) -> str:
-        """`Matcher.replaceAll` or `replaceFirst`. (Python's `sub` looks again where a match was
-        empty, Java goes on behind it.)"""
+        """`Matcher.replaceAll` or `replaceFirst`. (After an empty match Python's `sub` searches at
+        the same position, Java behind it.)"""
         pieces: list[str] = []
         position = copied = 0
         while position <= len(text) and (match := self._compiled.search(text, position)):
@@ -637,7 +637,7 @@ class Replacement(NamedTuple):
 
 def _replacement(text: str, groups: int, names: dict[str, int]) -> tuple[str | int, ...]:
     """`Matcher.appendReplacement`: `$1` has as many digits as name a group, `${name}`, and a
-    backslash makes what follows literal."""
+    backslash makes the next character literal."""
     pieces: list[str | int] = []
     position = 0
     while position < len(text):
@@ -657,7 +657,7 @@ def _replacement(text: str, groups: int, names: dict[str, int]) -> tuple[str | i
 
 
 def _group_named(text: str, position: int, groups: int, names: dict[str, int]) -> tuple[int, int]:
-    """The group that stands behind a `$`, and where its name ends."""
+    """The group after a `$`, and the position where its name ends."""
     if text.startswith("{", position):
         found = _NAME.match(text, position + 1)
         if found is None or not text.startswith("}", found.end()):

@@ -124,7 +124,7 @@ class _Own(NamedTuple):
 
 
 class _Definition:
-    """What is known of one class until its methods are needed."""
+    """The definition of one class, kept until its methods are needed."""
 
     def __init__(self, cls: type, frozen: bool, kw_only: bool) -> None:
         self.source = cls
@@ -281,7 +281,7 @@ def _check_order(cls: type, fields: Mapping[str, _Own]) -> None:
 
 
 def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What gives the values of these fields."""
+    """A function that returns the values of these fields."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda instance: tuple(getattr(instance, name) for name in names)
@@ -325,7 +325,7 @@ def _refuse_delete(self: object, name: str) -> NoReturn:
 
 
 def _replaced(self: Any, /, **changes: Any) -> Any:
-    """For `copy.replace`."""
+    """Implement `copy.replace`."""
     return dataclasses.replace(self, **changes)
 
 

@@ -8,14 +8,15 @@ happened.
 
 A machine has two kinds of state.
 
-- *Durable* state is what its log says. Only `replay` changes it, never a decision, so that another
+- *Durable* state is the state in its log. Only `replay` changes it, never a decision, so that
+another
   coordinator that reads the log gets the same state. If an append fails, durable state is
   unchanged, and nothing must be undone.
 - *Soft* state is lost with the coordinator, and may be: which members wait for a rebalance, when a
   session expires, which partitions still lack a marker, the image of the cluster. Decisions change
   it directly. After a load, `loaded` creates it again. A decision whose append is refused may leave
-  it wrong: then the decision brings with it what undoes that (`take_back`). One that ends with an
-  error undoes that itself.
+  it wrong: such a decision carries a function that reverts it (`take_back`). A decision that ends
+  with an error reverts its own changes.
 
 A request that must wait is answered later by *token*: its Decision has `reply=None`, and a later
 Decision carries (token, reply).
@@ -23,8 +24,9 @@ Decision carries (token, reply).
 An *effect* asks for something that only the runtime can do: it is data, not a callback into the
 broker. The runtime carries it out once everything that the decision depends on is safe, so that no
 one outside ever sees a state that a failover takes back. Its result returns to the machine as
-another decision. A coordinator that ends carries out nothing more: its successor finds in the log
-what is still to do, and `loaded` asks for it again. So doing an effect twice must do no harm.
+another decision. A coordinator that ends carries out no more effects: its successor finds the
+remaining ones in the log, and `loaded` requests them again. So an effect that is carried out twice
+must do no harm.
 """
 
 from collections.abc import Callable, Hashable
@@ -41,7 +43,7 @@ class Decision(Struct, Generic[R]):
     """The result of a command: records to append, and a reply to give when they are committed."""
 
     records: list[R] = field(default_factory=new_list)
-    """To append, in this order, all or none."""
+    """The records to append, in this order, all or none."""
 
     reply: Any = None
     """The reply to the command; None if it waits for a later Decision's `answers`."""
@@ -68,18 +70,18 @@ class Decision(Struct, Generic[R]):
     producer_epoch: int = NO_PRODUCER_EPOCH
 
     effects: list[Any] = field(default_factory=new_list)
-    """To carry out, in this order, once the records and all before them are safe. None is carried
-    out if the append is refused. Each is a `Compute`, or of a kind that the coordinator's
-    environment knows."""
+    """The effects to carry out, in this order, once the records and all before them are safe. None
+    is carried out if the append is refused. Each is a `Compute`, or of a kind that the
+    coordinator's environment knows."""
 
 
 class Compute(Struct, frozen=True):
-    """An effect: run `work` off the loop, and decide by its result. For work that would hold the
-    loop for too long.
+    """An effect: run `work` off the loop, and decide by its result. Use it for work that would
+    block the loop for too long.
 
-    `work` sees only its arguments: values that do not change meanwhile. Its result may be out of
-    date when it returns, so `then(machine, result, now_ms)` must check whether it is still needed.
-    An exception of `work` is a bug in pk: the state is read from the log again.
+    `work` sees only its arguments: values that do not change while it runs. Its result may be out
+    of date when it returns, so `then(machine, result, now_ms)` must check whether it is still
+    needed. An exception of `work` is a bug in pk: the state is read from the log again.
     """
 
     work: Callable[[], Any]

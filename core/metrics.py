@@ -113,9 +113,10 @@ _KAFKA_NAME: Final = re.compile(r"([\w.]+):type=([\w-]+)(?:,name=([\w-]+))?")
 
 
 def prometheus_name(name: str) -> str:
-    """What Prometheus' JMX exporter makes of Kafka's name, without the `_total` of counters.
+    """The name that Prometheus' JMX exporter gives to Kafka's metric, without the `_total` of
+    counters.
 
-    Raises ValueError for what is no such name.
+    Raises ValueError if it is not such a name.
     """
     found = _KAFKA_NAME.fullmatch(name)
     if found is None:

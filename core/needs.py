@@ -1,13 +1,12 @@
-"""What an API needs from the authorizer: the operation on a resource that the asker must be
-allowed, and what becomes of a request without it. The numbers are those of the protocol
-(CreateAcls)."""
+"""Permissions that APIs need: the operation on a resource that the client must be allowed, and the
+result for a request without it. The numbers are those of the protocol (CreateAcls)."""
 
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
 
 class ResourceType(IntEnum):
-    """What kind of resource a rule protects."""
+    """The kinds of resources that a rule protects."""
 
     UNKNOWN = 0
     ANY = 1
@@ -20,7 +19,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What an API does to a resource, as ACLs name it."""
+    """The operations of an API on a resource, as ACLs name them."""
 
     UNKNOWN = 0
     ANY = 1
@@ -41,7 +40,7 @@ class Operation(IntEnum):
 
 
 class Refusal(Enum):
-    """What becomes of a request that lacks something it needs."""
+    """The result for a request that lacks a permission."""
 
     REQUEST = "the whole request is refused before anything else is looked at"
     ANSWER = "the whole request is refused, by its handler"
@@ -55,7 +54,7 @@ class Need(NamedTuple):
     operation: Operation
     resource_type: ResourceType
     of: str
-    """Where the request, or the answer, has the resource's name; "" for the cluster."""
+    """The field of the request, or the answer, with the resource's name; "" for the cluster."""
     refusal: Refusal
     when: str = ""
     """The condition under which it is needed; "" always."""

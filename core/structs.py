@@ -1,4 +1,4 @@
-"""What msgspec's structs lack: a field that is not shown.
+"""An addition to msgspec's structs: a field that `repr` leaves out.
 
 Nearly every class of values in pk is a `msgspec.Struct`: cheap to define, to make and to compare,
 and immutable with `frozen=True`. docs/architecture.md says what that is worth.

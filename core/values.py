@@ -9,7 +9,7 @@
 - *leader epoch*: counts the leaders of a partition; every batch carries that of the leader which
   took it.
 - *broker epoch*: counts the registrations of a broker with the controller.
-- *producer id, producer epoch, sequence*: what makes a producer idempotent (KIP-98).
+- *producer id, producer epoch, sequence*: they make a producer idempotent (KIP-98).
 """
 
 import base64
@@ -58,8 +58,8 @@ long as `list()`, whose elements a type checker would not know."""
 
 MAX_TOPIC_NAME_CHARS: Final = 249
 STRING_BYTES_MAX: Final = 0x7FFF
-"""Of a string of the protocol, also where its length is a varint: Kafka's classes neither write nor
-read a longer one."""
+"""The limit of a string of the protocol, even if its length is a varint: Kafka's classes neither
+write nor read a longer one."""
 
 
 class TopicPartition(NamedTuple):

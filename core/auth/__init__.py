@@ -1,1 +1,1 @@
-"""Who a peer is: principals and the machines that authenticate a connection, without I/O."""
+"""Principals, and the machines that authenticate a connection, without I/O."""

@@ -22,7 +22,7 @@ from pk.core.needs import Operation, ResourceType
 from pk.core.structs import repr_without
 
 WILDCARD: Final = "*"
-"""As the name of a literal pattern: every resource. As the host of a rule: every host."""
+"""As the name of a literal pattern, every resource; as the host of a rule, every host."""
 
 WILDCARD_PRINCIPAL: Final = "User:*"
 """The principal of a rule that is about everyone."""
@@ -51,8 +51,7 @@ class Permission(IntEnum):
 
 
 class AclBinding(NamedTuple):
-    """One rule: the resources that it is about, and who may, or may not, do what to them from
-    where."""
+    """One rule: its resources, and the principal, host and operation that it allows or denies."""
 
     resource_type: int
     resource_name: str
@@ -71,7 +70,7 @@ class AclBinding(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Selects rules. None, and ANY where there is a number, match everything. The pattern type
+    """Selects rules. None, and ANY for a number, match everything. The pattern type
     MATCH selects the rules that are about the resource of that name, literally, by prefix or by
     wildcard."""
 
@@ -120,7 +119,7 @@ class AclFilter(NamedTuple):
 
 
 Entry = tuple[int, int, str]
-"""What is left of a rule under its resource and its principal: operation, permission, host."""
+"""The rest of a rule, filed under its resource and its principal: operation, permission, host."""
 
 Entries = Mapping[str, tuple[Entry, ...]]
 """The rules of one pattern by their principals."""
@@ -132,7 +131,7 @@ class Patterns(Struct, frozen=True):
     literal: Mapping[str, Entries] = field(default_factory=dict[str, Entries])
     prefixed: Mapping[str, Entries] = field(default_factory=dict[str, Entries])
     lengths: tuple[int, ...] = ()
-    """Of the prefixes, in characters, each once, the shortest first."""
+    """The lengths of the prefixes, in characters, each once, the shortest first."""
 
 
 _NO_PATTERNS: Final = Patterns()

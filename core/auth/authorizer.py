@@ -1,7 +1,7 @@
-"""Who may do what, with the semantics of Apache Kafka's StandardAuthorizer (KIP-801).
+"""Authorization with the semantics of Apache Kafka's StandardAuthorizer (KIP-801).
 
 A super user may do everything. Otherwise the rules whose pattern, principal, host and operation
-match decide: one that denies decides against all that allow. Without a rule for the resource the
+match decide: a rule that denies overrides all that allow. Without a rule for the resource the
 answer is `allow.everyone.if.no.acl.found`; with rules, of which none matches, it is no.
 
 Implied operations: a rule that allows READ, WRITE, DELETE or ALTER allows DESCRIBE; one that allows
@@ -47,7 +47,7 @@ _HARD_CODED_NAME: Final = "hardcode"
 
 
 class Reason(Enum):
-    """What decided."""
+    """The reason for an answer."""
 
     SUPER_USER = "super.users names the principal"
     RULE = "a rule matches"
@@ -172,8 +172,8 @@ class Authorizer(Struct, frozen=True, eq=False):
     def operations(
         self, principal: str, host: str, resource_type: int, name: str, supported: int
     ) -> int:
-        """Which of the operations in a bitmap `principal` may do to a resource, as a bitmap
-        (KIP-430)."""
+        """The operations, out of those in a bitmap, that `principal` may perform on a resource, as
+        a bitmap (KIP-430)."""
         found = 0
         for operation in Operation:
             bit = 1 << operation
@@ -183,8 +183,9 @@ class Authorizer(Struct, frozen=True, eq=False):
 
 
 def _hosts(host: str) -> tuple[str, ...]:
-    """What a rule may call a host: `*`, its address, and the other way to write an IPv6 address:
-    Java, and so the rules of Apache Kafka's operators, write `0:0:0:0:0:0:0:1` for `::1`."""
+    """The names that a rule may use for a host: `*`, its address, and the other form of an IPv6
+    address: Java, and so the rules of Apache Kafka's operators, write `0:0:0:0:0:0:0:1` for
+    `::1`."""
     if ":" not in host:
         return WILDCARD, host
     try:

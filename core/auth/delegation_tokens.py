@@ -22,14 +22,15 @@ from pk.core.auth.scram import ITERATIONS_MIN, Mechanism, ScramCredential, Token
 
 
 class DelegationToken(Struct, frozen=True):
-    """What the metadata knows of a token. Times are in ms since 1970."""
+    """A token in the metadata. Times are in ms since 1970."""
 
     token_id: str
     owner: KafkaPrincipal
     requester: KafkaPrincipal
-    """Who had it made: the owner, or somebody who may make tokens for the owner (KIP-373)."""
+    """The principal that created it: the owner, or one that may create tokens for the owner
+    (KIP-373)."""
     renewers: tuple[KafkaPrincipal, ...]
-    """Who may renew and expire it besides its owner."""
+    """The principals that may renew and expire it in addition to its owner."""
     issue_ms: int
     expiry_ms: int
     """When it ends unless it is renewed."""
@@ -62,7 +63,7 @@ class TokenSecret:
         return hmac_of_hash.digest(self._secret, token_id.encode(), "sha512")
 
     def find(self, tokens: Tokens, hmac: bytes) -> DelegationToken | None:
-        """The token with this HMAC, None if there is none."""
+        """The token with this HMAC, or None."""
         token_id = self._by_hmac.get(hmac)
         if token_id is None or token_id not in tokens:
             self._learn(tokens)

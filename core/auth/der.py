@@ -8,7 +8,7 @@ class DerError(ValueError):
 
 
 def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:
-    """The element at `position`: (tag, content, where the next one begins). Raises DerError."""
+    """The element at `position`: (tag, content, position of the next one). Raises DerError."""
     try:
         tag, length = data[position], data[position + 1]
     except IndexError as e:

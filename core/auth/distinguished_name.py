@@ -41,7 +41,7 @@ class CertificateError(ValueError):
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a certificate in DER; empty where it has none. Raises CertificateError."""
+    """The subject of a certificate in DER; empty if it has none. Raises CertificateError."""
     try:
         _, body, _ = element(certificate, 0)
         _, fields, _ = element(body, 0)

@@ -3,9 +3,8 @@
 First the two sides pass the tokens of a GSS context until it stands; each then knows the other.
 Then they agree on a security layer, in one wrapped message each way: the server offers, the client
 chooses and may name an authorization id. Kafka has one layer only, none: TLS encrypts, where it
-must. As at Apache Kafka, the authorization id does not count: a client is who its ticket says.
-
-The context is somebody else's business (`net/kerberos.py`); this file does no I/O but by its steps.
+must. As in Apache Kafka, the authorization id is ignored: the ticket identifies the client.
+`net/kerberos.py` provides the context; this file does no I/O except through its steps.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class ServerExchange(Protocol):
 
     @property
     def expires_ms(self) -> int | None:
-        """When what proved the user ends, in ms since 1970; None if it does not."""
+        """The expiry of the user's credential, in ms since 1970; None if it does not expire."""
         ...
 
     @property

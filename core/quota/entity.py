@@ -1,8 +1,7 @@
-"""For whom a client quota is, and which quota counts for a client (KIP-13, KIP-55, KIP-546,
-KIP-612).
+"""Client quota entities, and which quota applies to a client (KIP-13, KIP-55, KIP-546, KIP-612).
 
 A quota is for a user, a client id, a client id of a user, or an address. Each of these is named, or
-is the default: all that have no quota of their own. Of all quotas that fit a client, one counts,
+is the default: all that have no quota of their own. Of all quotas that match a client, one applies,
 the first of eight levels:
 
 1. the user with the client id                    5. any user with any client id
@@ -10,10 +9,9 @@ the first of eight levels:
 3. the user                                       7. the client id
 4. any user with the client id                    8. any client id
 
-For each key the levels are looked through again: a user's `producer_byte_rate` does not hide a
-client id's `consumer_byte_rate`. Clients share the rate of a quota where it does not tell them
-apart: all connections of a user under level 3, or 6, each client id of a user under levels 1, 2, 4
-and 5.
+Each key goes through the levels separately: a user's `producer_byte_rate` does not hide a
+client id's `consumer_byte_rate`. Clients share the rate of a quota that does not tell them apart:
+all connections of a user under level 3, or 6, each client id of a user under levels 1, 2, 4 and 5.
 
 A client without a client id has the quotas of its user only, as in Apache Kafka.
 """
@@ -41,9 +39,9 @@ CLIENT_KEYS: Final = (
     REQUEST_PERCENTAGE,
     CONTROLLER_MUTATION_RATE,
 )
-"""What the quota of a user or a client id may limit."""
+"""Keys for the quota of a user or a client id."""
 IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
-"""What the quota of an address may limit."""
+"""Keys for the quota of an address."""
 WHOLE_KEYS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE})
 """Keys whose values are whole numbers."""
 
@@ -63,11 +61,11 @@ class EntityPart(NamedTuple):
     entity_type: str
     """`user`, `client-id` or `ip`."""
     entity_name: str | None
-    """None: the default, for all that have none of their own."""
+    """None for the default, which applies to all without a quota of their own."""
 
 
 Entity: TypeAlias = tuple[EntityPart, ...]
-"""What a quota is for: its parts in the order of ENTITY_TYPES."""
+"""The entity of a quota: its parts in the order of ENTITY_TYPES."""
 
 Quotas: TypeAlias = Mapping[Entity, Mapping[str, float]]
 """All quotas of a cluster: what each is for → its keys and values."""
@@ -124,7 +122,7 @@ class QuotaTable:
         return bool(self._pairs or self._users or self._clients)
 
     def limit(self, user: str, client_id: str) -> Limit | None:
-        """What counts for a client; None where nothing does."""
+        """The limit that applies to a client, or None."""
         who = user, client_id
         try:
             return self._found[who]

@@ -1,5 +1,4 @@
-"""What one request may change in the cluster's topics (KIP-599): each partition that is made or
-deleted takes one token."""
+"""Limits the partitions that one request may create or delete (KIP-599); each takes one token."""
 
 from __future__ import annotations
 
@@ -8,11 +7,9 @@ from pk.core.quota.rates import TokenBucket
 
 
 class Mutations:
-    """Of one request.
-
-    A strict one refuses a topic while the bucket is below zero; clients that know the error wait
-    and ask again. A permissive one, for older clients, refuses nothing, and only says how long to
-    wait.
+    """The tokens of one request. A strict one refuses a topic while the bucket is below zero;
+    clients that know the error wait and ask again. A permissive one, for older clients, refuses
+    nothing, and only says how long to wait.
     """
 
     def __init__(self, bucket: TokenBucket, now_s: float, *, strict: bool) -> None:
@@ -23,13 +20,14 @@ class Mutations:
         self._refused = False
 
     def begin(self) -> None:
-        """Begin to decide. A decision that is made again gives back what it took before."""
+        """Start a decision. A repeated decision first gives back the tokens it took before."""
         if self._taken:
             self._bucket.take(-self._taken, self._now_s)
         self._taken, self._refused = 0, False
 
     def take(self, partitions: int) -> None:
-        """So many partitions are made or deleted. Raises KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
+        """Take tokens for creating or deleting partitions. Raises
+        KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
         if self._strict and self._bucket.wait_ms(self._now_s):
             self._refused = True
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)

@@ -1,16 +1,14 @@
 """The rates that quotas limit: samples over a sliding window, and a bucket of tokens. Pure: the
-caller says what time it is.
-
-Both only ever count what has happened and say afterwards how long to wait: one large request may go
-far beyond the limit, and its client then waits until the average is right again (KIP-13).
+caller passes the time. Both only count past use and then say how long to wait: one large request
+may go far beyond the limit, and its client then waits until the average is right again (KIP-13).
 
 `SampledRate` is Apache Kafka's `Rate`: the sum of the last `num` samples of `size_s` seconds each,
 divided by the time that they cover. A window that has just begun counts as if all but its last
 sample had passed in silence, so a client that was idle may take some seconds' worth at once.
 
-`TokenBucket` is that of KIP-599, for a few large requests: it refills at the rate of the quota, and
-holds at most what a whole window allows. It may go below zero, and then the client waits until it
-is back there.
+`TokenBucket` is the one of KIP-599, for a few large requests: it refills at the rate of the quota,
+and holds at most what a whole window allows. It may go below zero; then the client waits until it
+is back at zero.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ class SampledRate:
         self._total = 0.0
 
     def record(self, value: float, now_s: float) -> None:
-        """So much has passed; a negative value takes back what was recorded."""
+        """Add `value` to the current sample; a negative value takes back what was recorded."""
         samples = self._samples
         self.last_s = now_s
         if samples and now_s - samples[-1][0] < self._sample_s:
@@ -55,8 +53,8 @@ class SampledRate:
         return self._total / self._window_s(now_s)
 
     def wait_ms(self, now_s: float) -> int:
-        """How long until the rate is within its limit, if nothing else passes: 0 where it is. Where
-        the limit is 0, a window."""
+        """The time until the rate is within its limit, if nothing else is recorded; 0 if it already
+        is. If the limit is 0, a window."""
         self._purge(now_s)
         if self._total <= 0:
             return 0
@@ -88,7 +86,7 @@ class SampledRate:
 
 
 class TokenBucket:
-    """What may still be done at once."""
+    """A bucket of tokens: the work that may still be done at once."""
 
     __slots__ = ("_at_s", "_tokens", "_window_s", "last_s", "limit")
 
@@ -105,13 +103,13 @@ class TokenBucket:
         self.limit = limit
 
     def take(self, tokens: float, now_s: float) -> None:
-        """So much is done, whether or not there was enough."""
+        """Take `tokens`, whether or not the bucket has enough."""
         self._refill(now_s)
         self._tokens = min(self._tokens - tokens, self.limit * self._window_s)
         self.last_s = now_s
 
     def wait_ms(self, now_s: float) -> int:
-        """How long until more may be done: 0 where it may."""
+        """The time until more may be done; 0 if it may be done now."""
         self._refill(now_s)
         if not self._tokens < 0:
             return 0

@@ -43,11 +43,11 @@ class StateBatch(NamedTuple):
 def combine(
     before: Iterable[StateBatch], after: Iterable[StateBatch], start_offset: int
 ) -> list[StateBatch]:
-    """Both as one list, sorted and without overlaps, and nothing below `start_offset` (-1: keep
-    all).
+    """Merge both into one list, sorted and without overlaps, and nothing below `start_offset` (-1:
+    keep all).
 
-    Where batches overlap, the one with the higher delivery count counts, then the one with the
-    further state, whichever of them came first: writes may arrive out of order. Adjacent batches
+    If batches overlap, the one with the higher delivery count wins, then the one with the more
+    advanced state, regardless of which came first: writes may arrive out of order. Adjacent batches
     with the same state become one.
     """
     clipped = sorted(

@@ -2,20 +2,20 @@
 `__share_group_state`.
 
 Leaders of partitions keep in memory which records are in flight, and store here what must outlive
-them: where delivery begins, and the states of records behind that. Five requests come from other
-brokers:
+them: the offset where delivery begins, and the states of records after it. Five requests come from
+other brokers:
 
 - *Initialize*, from the group's coordinator: the group begins (again) at an offset, under a state
   epoch of its own.
 - *Read*, from a new leader of the partition: it takes the state, and its leader epoch fences its
   predecessors.
-- *Write*, from the leader: what acknowledgements changed.
+- *Write*, from the leader: the changes made by acknowledgements.
 - *ReadSummary* and *Delete*, from the group's coordinator.
 
 A write becomes a small update; after `updates_per_snapshot` of them the next one becomes a snapshot
 with everything. So what precedes the oldest snapshot that a share partition still needs can be
-deleted from the log (`PruneLog`). A share partition without writes would hold that up: its state
-gets a new snapshot for its age alone.
+deleted from the log (`PruneLog`). A share partition without writes would delay that, so its state
+gets a new snapshot once it is old enough.
 
 Errors and records are those of Apache Kafka 4.3.1, but for one thing: there a write that arrives
 late moves the start offset back (later versions of Kafka mend that), and the count of records that
@@ -70,12 +70,12 @@ class ShareCoordinatorSettings(Struct, frozen=True):
 
 
 class ShareState(NamedTuple):
-    """What is known of one share partition. A change makes another one."""
+    """The state of one share partition, immutable."""
 
     snapshot: Snapshot
     """The last one, with every update since."""
     snapshot_offset: int
-    """Where the last snapshot is in the log."""
+    """The log offset of the last snapshot."""
     updates: int
     """Since the last snapshot."""
     leader_epoch_max: int
@@ -128,13 +128,13 @@ class ShareCoordinatorMachine:
     def initialize(
         self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> Decision[Record]:
-        """InitializeShareGroupState 0: the group begins at `start_offset`, -1 for where the leader
-        says. Whatever was known of its records in an earlier state epoch is forgotten, and in the
-        same one if a start offset is given (AlterShareGroupOffsets). Replies True.
+        """InitializeShareGroupState 0: the group begins at `start_offset`, or, for -1, where the
+        leader chooses. The record states of an earlier state epoch are forgotten, and in the same
+        one if a start offset is given (AlterShareGroupOffsets). Replies True.
 
         A request of the same epoch without one is a repeat, which may arrive long after the first:
-        a group coordinator that was cut off, and replaced, still asks. To begin again would deliver
-        what was accepted meanwhile.
+        a group coordinator that was cut off, and replaced, still asks. Starting over would deliver
+        records that were accepted since.
 
         Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -222,7 +222,7 @@ class ShareCoordinatorMachine:
         elif UNKNOWN_COUNT < delivery_complete_count < state.delivery_complete_count:
             overtaken = start_offset <= state.start_offset and _adds_nothing(state, written)
         if overtaken:
-            # To go back would deliver again what is done with, or show a lag where there is none.
+            # Going back would redeliver records that are done, or show a lag that does not exist.
             delivery_complete_count = state.delivery_complete_count
         clip = max(start_offset, state.start_offset)
         update = Update(
@@ -281,7 +281,7 @@ class ShareCoordinatorMachine:
             )
 
     def _record(self, key: ShareKey, known: ShareState, update: Update, now_ms: int) -> Record:
-        """`update` itself, or a snapshot with it where one is due."""
+        """`update` itself, or a snapshot that includes it if one is due."""
         if known.updates < self.settings.updates_per_snapshot:
             return Record(key, update)
         after = _updated(known.snapshot, update)

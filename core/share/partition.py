@@ -1,24 +1,22 @@
-"""The share partition: what the leader of a partition knows of one share group that reads it.
+"""The share partition: the state that a partition's leader keeps for one share group.
 
 Delivery is by record, not by position. The *window* goes from the start offset to the end offset;
-before it all is done with, behind it nothing was delivered yet. Inside, each record is available,
-acquired by a member under a lock that runs out, or done with (acknowledged or archived):
+everything before it is done, and nothing after it was delivered yet. Inside, each record is
+available, acquired by a member under a lock that expires, or done (acknowledged or archived):
 
     available ──acquire──▶ acquired ──accept──▶ acknowledged
         ▲                     │ ├─────reject, gap──▶ archived
         └──release, time-out──┘ └─release after the last delivery──▶ archived
 
-When the first records of the window are done with, the start offset moves past them. So one member
+When the first records of the window are done, the start offset moves past them. So one member
 that keeps a record holds the window in place, and its size limits how many records are in flight.
 
 Consecutive records with the same state are one *run*; runs cover the window without a hole. Offsets
 that the log does not have (compaction, control batches, retention) are acquired with their
-neighbours, and the client acknowledges them as gaps, or they are archived where a fetch shows that
-they are missing.
-
-What an acknowledgement changes counts when the share coordinator has stored it. Until then the
-records stay acquired, and they cannot be acquired or acknowledged: the caller stores the
-`StateWrite`s, one after the other and those that have to wait together (`merge`), and reports with
+neighbours, and the client acknowledges them as gaps, or they are archived once a fetch shows that
+they are missing. An acknowledgement takes effect when the share coordinator has stored it. Until
+then the records stay acquired, and they cannot be acquired or acknowledged again: the caller stores
+the `StateWrite`s, one at a time, merging those that have to wait (`merge`), and reports with
 `written`. A record that is acquired is not stored as such: a new leader finds it available, with
 the deliveries that were stored before.
 
@@ -26,8 +24,8 @@ A record that makes its consumers fail would use up the deliveries of all that i
 So from half of the limit on, fewer and fewer records are acquired together, and the last time each
 comes alone.
 
-This class does no I/O and reads no clock. Its caller fetches the records and says which offsets it
-found.
+This class does no I/O and reads no clock. Its caller fetches the records and reports which offsets
+it found.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ STALE_LOCKS_MAX: Final = 64
 
 
 class AcknowledgeType(IntEnum):
-    """What a consumer says of a record; the numbers are those of the protocol."""
+    """A consumer's verdict on a record; the numbers are those of the protocol."""
 
     GAP = 0
     """The log has no such record."""
@@ -74,7 +72,7 @@ class AcquireMode(IntEnum):
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of the records from `first_offset` to `last_offset`, both included."""
+    """A member's acknowledgement of the records from `first_offset` to `last_offset`, inclusive."""
 
     first_offset: int
     last_offset: int
@@ -130,9 +128,9 @@ class _Run(Struct):
     member_id: str = ""
     lock_until_ms: int = 0
     write_id: int = 0
-    """The write that changes the state; 0 where none is under way."""
+    """The pending write that changes the state, or 0."""
     next_state: RecordState = RecordState.AVAILABLE
-    """What the state is once that write is stored."""
+    """The state once that write is stored."""
 
     def is_like(self, other: _Run) -> bool:
         """Whether both may be one run."""
@@ -164,8 +162,8 @@ class SharePartition:
         start_offset: int,
         batches: Iterable[StateBatch] = (),
     ) -> None:
-        """As the share coordinator has stored it. `start_offset` must be a real one: where the
-        group has none yet (-1), the caller chooses by `share.auto.offset.reset`.
+        """Load the state that the share coordinator has stored. `start_offset` must be an actual
+        offset: if the group has none yet (-1), the caller chooses it by `share.auto.offset.reset`.
 
         Raises ProtocolError for states that are never stored.
         """
@@ -197,7 +195,7 @@ class SharePartition:
         if state.is_terminal:
             self._complete += batch.last_offset - batch.first_offset + 1
 
-    # --- what can be fetched ---
+    # --- fetching ---
 
     @property
     def next_offset(self) -> int:
@@ -206,7 +204,7 @@ class SharePartition:
 
     @property
     def next_fetch_offset(self) -> int:
-        """Where a fetch must begin: the first available record."""
+        """The offset at which a fetch must begin: the first available record."""
         for run in self._runs:
             if run.state is RecordState.AVAILABLE:
                 return run.first
@@ -244,18 +242,18 @@ class SharePartition:
         now_ms: int,
         aborted: Iterable[OffsetRange] = (),
     ) -> list[Acquired]:
-        """Give `member_id` what is available in `batches`, which a fetch at `fetch_offset` found in
-        the log, sorted.
+        """Let `member_id` acquire the available records of `batches`, which a fetch at
+        `fetch_offset` found in the log, sorted.
 
-        `batch_size` is about how many records one entry of the answer has, where whole batches are
-        taken. `aborted` are batches of aborted transactions, for a group that reads committed
-        records only: they are not delivered.
+        `batch_size` is the approximate number of records in one entry of the answer, since whole
+        batches are taken. `aborted` are batches of aborted transactions, for a group that reads
+        committed records only: they are not delivered.
         """
         if max_records <= 0 or not batches:
             return []
         last = batches[-1].last_offset
         limit = min(max_records, self._free)
-        if limit <= 0:  # the window is full, but what is in it may be delivered again
+        if limit <= 0:  # the window is full, but its records may be redelivered
             last = min(last, self.next_offset - 1)
             limit = min(max_records, self.next_offset - fetch_offset)
         if limit <= 0 or last < self.start_offset:
@@ -287,7 +285,7 @@ class SharePartition:
         batches: Sequence[OffsetRange],
         now_ms: int,
     ) -> tuple[list[Acquired], bool]:
-        """What is available in the window, and whether more may be acquired along with it."""
+        """The available records of the window, and whether more may be acquired along with them."""
         taken: list[Acquired] = []
         found = [
             (max(run.first, first), min(run.last, last), run.delivery_count)
@@ -377,9 +375,9 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int
     ) -> StateWrite | None:
-        """What a member says of records that it holds: all of it counts, or nothing. Records before
-        the window are done with already and are skipped. Returns what must be stored, None where
-        locks are only renewed.
+        """Apply a member's acknowledgements of records that it holds, all or none. Records before
+        the window are done already and are skipped. Returns the write to store, or None if locks
+        are only renewed.
 
         Raises INVALID_REQUEST, and INVALID_RECORD_STATE if the member does not hold (or no
         longer holds) a record.
@@ -403,8 +401,8 @@ class SharePartition:
         return self._write(write_id, changed) if changed else None
 
     def release(self, member_id: str) -> StateWrite | None:
-        """Release all that a member holds: it has left, or its share session has ended. Returns
-        what must be stored."""
+        """Release all records that a member holds: it has left, or its share session has ended.
+        Returns the write to store."""
         write_id = self._write_ids + 1
         changed: list[OffsetRange] = []
         for run in self._runs:
@@ -416,8 +414,8 @@ class SharePartition:
     def _checked(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement]
     ) -> list[tuple[int, int, AcknowledgeType]]:
-        """(first, last, type) of what is said of the window. Raises as `acknowledge`; changes
-        nothing."""
+        """(first, last, type) of the acknowledgements inside the window. Raises as `acknowledge`;
+        changes nothing."""
         said: list[tuple[int, int, AcknowledgeType]] = []
         previous = -1
         for one in acknowledgements:
@@ -507,14 +505,15 @@ class SharePartition:
         )
 
     def merge(self, writes: Sequence[StateWrite]) -> StateWrite:
-        """What must be stored for all of `writes`, none of which is under way, as the window is
-        now: so what is stored never goes back, as long as one is stored after the other."""
+        """One write for all of `writes`, none of which is in progress, taken from the current
+        window: so the stored state never goes back, provided that writes are stored one after
+        another."""
         batches = [batch for write in writes for batch in write.batches]
         return self._state_write(self._write_ids, batches)
 
     def written(self, write_id: int, *, stored: bool) -> None:
-        """What came of a `StateWrite`. Where it is not stored, the records are as before: the
-        member holds them still, and may say it again until the lock runs out."""
+        """Report the result of a `StateWrite`. If it is not stored, the records are unchanged: the
+        member still holds them, and may acknowledge them again until the lock expires."""
         for first, last in self._writes.pop(write_id, ()):
             first = max(first, self.start_offset)
             for run in self._between(first, last):
@@ -543,9 +542,9 @@ class SharePartition:
         return None
 
     def expire(self, now_ms: int) -> StateWrite | None:
-        """Release the records whose locks have run out by `now_ms`. They are available at once,
-        whatever comes of the write that is returned: where it is not stored, a new leader counts
-        one delivery less."""
+        """Release the records whose locks have expired by `now_ms`. They are available at once,
+        whether or not the returned write succeeds: if it is not stored, a new leader counts one
+        delivery less."""
         batches: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
             until_ms, first, last = heapq.heappop(self._locks)
@@ -573,7 +572,7 @@ class SharePartition:
     # --- the log ---
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Retention or DeleteRecords has removed what is before `log_start_offset`: the window
+        """Retention or DeleteRecords has removed the records before `log_start_offset`: the window
         begins there, or later."""
         if log_start_offset <= self.start_offset:
             return
@@ -646,7 +645,7 @@ class SharePartition:
             self._completing -= size
 
     def _advance(self) -> None:
-        """Move the start offset past what is done with."""
+        """Move the start offset past records that are done."""
         done = 0
         for run in self._runs:
             if not run.state.is_terminal:

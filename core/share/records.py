@@ -46,7 +46,7 @@ class ShareKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """By which its share coordinator is found (FindCoordinator, key type 2)."""
+        """The key that finds its share coordinator (FindCoordinator, key type 2)."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
     @classmethod
@@ -64,11 +64,11 @@ class Snapshot(NamedTuple):
     snapshot_epoch: int
     """Counts the snapshots."""
     state_epoch: int
-    """Counts how often the group set where it begins; an older one is fenced."""
+    """Rises each time the group sets its start; an older one is fenced."""
     leader_epoch: int
-    """Of the partition's leader that last loaded the state."""
+    """The epoch of the partition leader that last loaded the state."""
     start_offset: int
-    """Where delivery begins; -1 while the leader has not chosen."""
+    """The offset where delivery begins; -1 while the leader has not chosen."""
     delivery_complete_count: int
     """Records from the start offset on that are done with; -1 if unknown."""
     batches: tuple[StateBatch, ...] = ()
@@ -78,7 +78,7 @@ class Snapshot(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What a write changes; -1 leaves the start offset and the leader epoch as they are."""
+    """The changes of a write; -1 leaves the start offset and the leader epoch as they are."""
 
     snapshot_epoch: int
     leader_epoch: int

@@ -1,9 +1,9 @@
-"""Share sessions: which partitions a member of a share group fetches, kept by each leader for it
+"""Share sessions: the partitions that a member of a share group fetches, kept by each leader
 (KIP-932).
 
-A member names its partitions once, and afterwards only what it adds and forgets. Both sides count
-the epoch of the session, so that a lost request or answer is noticed. The session is the member's:
-group and member id name it, it has no id.
+A member names its partitions once, and afterwards only the ones it adds or forgets. Both sides
+count the epoch of the session, so that a lost request or answer is noticed. The session is the
+member's: group and member id name it, it has no id.
 
     epoch  0    close the member's session if it has one, open a new one; the request names every
                 partition
@@ -11,12 +11,12 @@ group and member id name it, it has no id.
     epoch -1    the last request of the session: it may acknowledge, and acquires nothing
 
 Acknowledgements come with the requests of the session, so an epoch that is not the expected one
-refuses them all: they cannot count twice. A session that ends gives back what its member holds,
-which is the caller's to do (`SharePartition.release`).
+refuses them all: they cannot count twice. When a session ends, the caller must release the member's
+records (`SharePartition.release`).
 
 The number of sessions is bounded (`group.share.max.share.sessions`), and none is evicted for
-another: its member would lose what it holds. A session ends with the connection that it was opened
-on.
+another: its member would lose the records that it holds. A session ends with the connection that it
+was opened on.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class ShareSession:
         self.key = key
         self.connection_id = connection_id
         self.epoch = 1
-        """What the next request must say."""
+        """The epoch that the next request must have."""
         self._partitions = dict.fromkeys(partitions)
 
     @property
     def partitions(self) -> Collection[TopicIdPartition]:
-        """What the member fetches, in the order in which it was named."""
+        """The partitions that the member fetches, in the order in which it named them."""
         return self._partitions.keys()
 
     def in_turn(self) -> list[TopicIdPartition]:
