@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe says of a group."""
+"""The answer to ConsumerGroupDescribe for a group."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Mem
 
 
 def _all_held(*held: Current) -> Assignment:
-    """What a member holds, also what it is to give up."""
+    """All partitions that a member holds, including those that it must give up."""
     together: dict[Uuid, set[int]] = {}
     for each in held:
         for topic_id, partitions in each.items():

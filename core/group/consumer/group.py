@@ -27,14 +27,14 @@ from pk.core.group.records import Record
 from pk.core.values import NO_EPOCH, Uuid
 
 FIRST_EPOCH: Final = 1
-"""Of a group without records, and of its empty target assignment."""
+"""The epoch of a group without records, and of its empty target assignment."""
 
 CONSUMER_COMMIT_SINCE: Final = 9
 """The OffsetCommit that knows member epochs."""
 
 
 class ConsumerGroupState(StrEnum):
-    """What a group is doing; the values are what Kafka prints."""
+    """The state of a group; the values are those that Kafka prints."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -78,7 +78,7 @@ class ConsumerGroup:
         """Instance id → member id."""
         self.target: dict[str, Assignment] = {}
         self.resolved: dict[str, Resolved] = {}
-        """Regular expression → what it matched."""
+        """Regular expression → the topics that it matched."""
         self.topics: Counter[str] = Counter()
         """Topic → how many members name it."""
         self.regexes: Counter[str] = Counter()
@@ -106,7 +106,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """What it is doing."""
+        """The group's current state."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -117,12 +117,12 @@ class ConsumerGroup:
 
     @property
     def state_name(self) -> str:
-        """As ListGroups names it."""
+        """The name in ListGroups."""
         return self.state.value
 
     @property
     def protocol_type_name(self) -> str:
-        """As ListGroups names it."""
+        """The name in ListGroups."""
         return "consumer"
 
     def is_subscribed(self, topic: str) -> bool:
@@ -216,7 +216,7 @@ class ConsumerGroup:
         return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Who holds `instance_id` now."""
+        """The member that holds `instance_id` now."""
         if instance_id is None:
             return None
         member_id = self.static_members.get(instance_id)

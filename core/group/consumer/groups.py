@@ -84,7 +84,7 @@ INLINE_MATCHES_MAX: Final = 5000
 
 
 class Advance(NamedTuple):
-    """What came of the first three steps of a heartbeat."""
+    """The result of the first three steps of a heartbeat."""
 
     target: Target
     epoch: int
@@ -283,7 +283,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
     def _resolve(
         self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, step: Step
     ) -> tuple[Mapping[str, Resolved], bool]:
-        """What the expressions match, and whether that has just changed."""
+        """The topics that the expressions match, and whether they have just changed."""
         old, new = member.regex, updated.regex
         is_new = new != old and new != "" and not group.regexes[new]
         if is_new:

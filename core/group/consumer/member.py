@@ -1,8 +1,8 @@
 """One member of a consumer group: a value, replaced when a record changes it.
 
-A member is on its way from its *assigned* partitions to its target. It first gives up what it must
-(`UNREVOKED_PARTITIONS`), then takes the epoch of the target and gets what is free; what others
-still hold it waits for (`UNRELEASED_PARTITIONS`). Reconciled it is `STABLE`.
+A member moves from its *assigned* partitions to its target. It first gives up the revoked ones
+(`UNREVOKED_PARTITIONS`), then takes the epoch of the target and gets the free ones; it waits for
+those that others still hold (`UNRELEASED_PARTITIONS`). Once reconciled it is `STABLE`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Current = Mapping[Uuid, Mapping[int, int]]
 JOIN_EPOCH: Final = 0
 """The member epoch of a heartbeat that joins."""
 LEAVE_EPOCH: Final = -1
-"""Of one that leaves."""
+"""The epoch of a member that leaves."""
 LEAVE_STATIC_EPOCH: Final = -2
-"""Of a static member that goes and means to return within its session."""
+"""The epoch of a static member that leaves and intends to return within its session."""
 
 
 class MemberState(IntEnum):
@@ -36,7 +36,7 @@ class MemberState(IntEnum):
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
-    """Of a record that a newer broker wrote."""
+    """A state in a record that a newer broker wrote."""
 
     @classmethod
     def of(cls, value: int) -> MemberState:
@@ -48,7 +48,7 @@ _STATES: Final = frozenset(MemberState)
 
 
 class ClassicMember(Struct, frozen=True):
-    """What a member that speaks the classic protocol said when it joined."""
+    """The JoinGroup data of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -88,16 +88,16 @@ class ConsumerMember(Struct, frozen=True):
     """The server-side assignor that it asked for."""
     assigned: Current = field(default_factory=dict[Uuid, Mapping[int, int]])
     revoking: Current = field(default_factory=dict[Uuid, Mapping[int, int]])
-    """What it is to give up and has not said yet that it did."""
+    """The partitions that it must give up and has not yet confirmed."""
     classic: ClassicMember | None = None
-    """Of a member that speaks the classic protocol."""
+    """Set for a member that uses the classic protocol."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has all of the target assignment of `epoch`."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def epoch_of(self, topic_id: Uuid, partition: int) -> int | None:
-        """In which epoch it got a partition that it holds; None if it holds it not."""
+        """The epoch in which it got a partition, or None if it does not hold it."""
         for held in (self.assigned, self.revoking):
             epoch = held.get(topic_id, {}).get(partition)
             if epoch is not None:

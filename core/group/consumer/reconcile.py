@@ -19,11 +19,11 @@ from pk.core.group.consumer.spec import Assignment
 from pk.core.values import Uuid
 
 Owned = Mapping[Uuid, Collection[int]]
-"""What a heartbeat says that its member holds."""
+"""The partitions that a member holds, according to its heartbeat."""
 
 
 class Target(Struct, frozen=True):
-    """What a member is to have."""
+    """A member's target assignment."""
 
     epoch: int
     assignment: Assignment
@@ -38,7 +38,7 @@ def reconcile(
     *,
     subscription_changed: bool,
 ) -> ConsumerMember:
-    """The member after the next step, the same object where there is none.
+    """The member after the next step, or the same object if there is none.
 
     `subscribed` says whether the member reads a topic now, `is_held` whether some member of the
     group holds a partition, `owned` what the member says that it holds (None: it says nothing).

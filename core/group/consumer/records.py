@@ -23,7 +23,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
 
 
 def member_metadata(group_id: str, member: ConsumerMember) -> Record:
-    """What a member says of itself."""
+    """The record of the metadata that a member reports."""
     classic = member.classic
     return Record(
         wire.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
@@ -50,7 +50,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> Record:
 
 
 def current_assignment(group_id: str, member: ConsumerMember) -> Record:
-    """What a member holds, and its epoch."""
+    """The record of the partitions that a member holds, and its epoch."""
     return Record(
         wire.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         wire.ConsumerGroupCurrentMemberAssignmentValue(
@@ -64,7 +64,7 @@ def current_assignment(group_id: str, member: ConsumerMember) -> Record:
 
 
 def target_member(group_id: str, member_id: str, assignment: Assignment) -> Record:
-    """What a member is to have."""
+    """The record of a member's target assignment."""
     return Record(
         wire.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         wire.ConsumerGroupTargetAssignmentMemberValue(

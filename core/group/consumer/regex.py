@@ -24,8 +24,8 @@ def check_regex(regex: str) -> None:
 
 
 def matcher(regex: str) -> Callable[[str], bool]:
-    """What says whether `regex` matches the whole of a text. Raises ValueError with RE2's
-    reason."""
+    """A function that tells whether `regex` matches the whole of a text. Raises ValueError with
+    RE2's reason."""
     compiled = _compiled(regex)
     return lambda text: compiled.fullmatch(text) is not None
 

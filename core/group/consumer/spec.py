@@ -29,7 +29,7 @@ class MemberSpec(Struct, frozen=True):
     topics: frozenset[Uuid]
     """The topics it reads, those that exist."""
     target: Assignment = field(default_factory=dict[Uuid, frozenset[int]])
-    """What the last target assignment gave it."""
+    """Its partitions in the last target assignment."""
     instance_id: str | None = None
     rack: str | None = None
 
@@ -43,7 +43,7 @@ class GroupSpec(Struct, frozen=True):
     racks: Mapping[TopicIdPartition, frozenset[str]] = field(
         default_factory=dict[TopicIdPartition, frozenset[str]]
     )
-    """Partition → the racks of its replicas; empty where no member has a rack."""
+    """Partition → the racks of its replicas; empty if no member has a rack."""
 
     @property
     def alike(self) -> bool:

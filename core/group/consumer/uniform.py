@@ -166,7 +166,7 @@ class _Mixed:
             for topic in group.members[member_id].topics:
                 self._readers.setdefault(topic, []).append(index)
         self._owner = {t: [_NOBODY] * group.partitions[t] for t in self._readers}
-        """Topic → partition → who has it."""
+        """Topic → partition → the member that has it."""
 
     def assign(self) -> dict[str, Assignment]:
         self._keep()
@@ -286,7 +286,7 @@ class _Scale:
         return self._most_load - self._least_load <= 1
 
     def least_loaded(self, wanting: Callable[[int], bool] | None) -> int:
-        """Who gets the next partition; among equals one for whom `wanting` holds."""
+        """The member that gets the next partition; among equals one for which `wanting` holds."""
         readers = self._readers
         if self._next_least >= self._least_end:
             self._least_load += 1
@@ -306,7 +306,7 @@ class _Scale:
         return readers[position]
 
     def most_loaded(self) -> int:
-        """Who gives the next partition up; -1 where no reader is left."""
+        """The member that gives up the next partition; -1 if no reader is left."""
         readers = self._readers
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:

@@ -16,7 +16,7 @@ from pk.core.values import Uuid
 JOIN_EPOCH: Final = 0
 """The member epoch of a heartbeat that joins."""
 LEAVE_EPOCH: Final = -1
-"""Of one that leaves."""
+"""The epoch of a member that leaves."""
 
 STABLE: Final = 0
 """The one state of a member, in its record."""

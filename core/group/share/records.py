@@ -51,7 +51,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
 
 
 def member_metadata(group_id: str, member: ShareMember) -> Record:
-    """What a member says of itself."""
+    """The record of the metadata that a member reports."""
     return Record(
         wire.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
         wire.ShareGroupMemberMetadataValue(
@@ -64,7 +64,7 @@ def member_metadata(group_id: str, member: ShareMember) -> Record:
 
 
 def current_assignment(group_id: str, member: ShareMember) -> Record:
-    """What a member may read, and its epoch."""
+    """The record of the partitions that a member may read, and its epoch."""
     return Record(
         wire.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         wire.ShareGroupCurrentMemberAssignmentValue(
@@ -80,7 +80,7 @@ def current_assignment(group_id: str, member: ShareMember) -> Record:
 
 
 def target_member(group_id: str, member_id: str, assignment: Assignment) -> Record:
-    """What a member is to have."""
+    """The record of a member's target assignment."""
     return Record(
         wire.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         wire.ShareGroupTargetAssignmentMemberValue(
@@ -103,7 +103,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
 
 
 def state_partitions(group_id: str, state: StatePartitions) -> Record:
-    """Which share partitions exist."""
+    """The record of the share partitions that exist."""
 
     def infos(topics: Mapping[Uuid, SharedTopic]) -> list[wire.TopicPartitionsInfo]:
         return [
