@@ -44,14 +44,14 @@ class Type(IntEnum):
 
 
 class Scope(IntEnum):
-    """Who may change a broker key while the broker runs (KIP-226)."""
+    """The scopes in which a broker key may change while the broker runs (KIP-226)."""
 
     READ_ONLY = 0
     PER_BROKER = 1
-    """For one broker, never as the default of all."""
+    """For one broker only, never as the default for all."""
 
     CLUSTER_WIDE = 2
-    """For one broker, or for all as their default."""
+    """For one broker, or for all as the default."""
 
 
 _INT_BITS: Final = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}
@@ -65,7 +65,7 @@ class Key(Struct, frozen=True):
     name: str
     type: Type
     default: str | None
-    """As text, None if there is none."""
+    """The text, or None."""
 
     doc: str
     valid: str = ""
@@ -146,7 +146,7 @@ _REQUIREMENTS: Final = {
 
 
 class _Bounds(Struct, frozen=True):
-    """What a value must satisfy beyond its type."""
+    """The constraint on a value beyond its type."""
 
     low: float | None = None
     high: float | None = None

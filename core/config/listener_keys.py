@@ -47,7 +47,7 @@ class OfListener(NamedTuple):
 
 
 class Keys(Protocol):
-    """What is read of a `BrokerConfig`, which is above this."""
+    """The parts of a `BrokerConfig` used here; that class is in a higher layer."""
 
     def __getitem__(self, name: str, /) -> Value: ...
     def given(self, name: str) -> str | None: ...

@@ -36,7 +36,7 @@ class Voter(NamedTuple):
 
 
 class RoleKeys(Protocol):
-    """What these rules read of a `BrokerConfig`, which is above them."""
+    """The parts of a `BrokerConfig` used here; that class is in a higher layer."""
 
     def __getitem__(self, name: str, /) -> Any: ...
     @property
@@ -64,7 +64,7 @@ class RoleKeys(Protocol):
 
 
 def roles(config: RoleKeys) -> tuple[str, ...]:
-    """What the process is; both where nothing is said."""
+    """The roles of the process; both by default."""
     given = cast("tuple[str, ...] | None", config["process.roles"])
     return tuple(dict.fromkeys(given)) if given else (BROKER, CONTROLLER)
 

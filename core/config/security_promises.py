@@ -45,7 +45,7 @@ PROMISES: Final[Mapping[str, str]] = {
     "ssl.secure.random.implementation": "keys are made by a certain random generator of Java",
     "ssl.trustmanager.algorithm": "certificates are checked by a certain algorithm of Java",
 }
-"""Key -> what it promises if its value is not Kafka's default."""
+"""Key -> the promise that it makes if its value is not Kafka's default."""
 _OTHER_LOGIN: Final = "peers log in by a mechanism or a protocol that pk does not have"
 _ACLS: Final = "all but super users need an ACL, which only authorizer.class.name turns on"
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
@@ -113,7 +113,7 @@ def _promise(config: BrokerConfig, name: str) -> str | None:
 
 
 def _key_promise(name: str, text: str) -> str | None:
-    """What a key, other than the map of listeners, promises with this value."""
+    """The promise that a key, other than the map of listeners, makes with this value."""
     base = base_name(name)
     if not text:
         return None

@@ -35,7 +35,7 @@ _SHORT: Final = 8
 
 
 class ListenerNames(Protocol):
-    """What is read of a `BrokerConfig`, which is above this."""
+    """The parts of a `BrokerConfig` used here; that class is in a higher layer."""
 
     def __getitem__(self, name: str, /) -> object: ...
     @property

@@ -28,16 +28,16 @@ from pk.core.config.unknown_keys import (
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 REPLICA_SELECTORS: Final = (RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
-"""What `replica.selector.class` may name (KIP-392): Kafka's own two."""
+"""The values of `replica.selector.class` (KIP-392): Kafka's own two."""
 
 CONSUMER_ASSIGNORS: Final = ("uniform", "range")
-"""What `group.consumer.assignors` may name: Kafka's own two."""
+"""The values of `group.consumer.assignors`: Kafka's own two."""
 
 SHARE_ASSIGNORS: Final = ("simple",)
-"""What `group.share.assignors` may be."""
+"""The values of `group.share.assignors`."""
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""What `authorizer.class.name` may name: Kafka's own one."""
+"""The value of `authorizer.class.name`: Kafka's own one."""
 
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
@@ -85,11 +85,12 @@ class BrokerConfig:
         """Raise ConfigError for a value that is refused. Keys that nothing here reads are kept
         (`unknown_keys.py`)."""
         self.static = dict(static)
-        """As given at the start: DescribeConfigs calls their source STATIC_BROKER_CONFIG."""
+        """The values given at startup; DescribeConfigs reports their source as
+        STATIC_BROKER_CONFIG."""
         self.dynamic_default = dict(dynamic_default or {})
-        """What the cluster keeps for all brokers."""
+        """The values that the cluster stores for all brokers."""
         self.dynamic = dict(dynamic or {})
-        """What the cluster keeps for this broker."""
+        """The values that the cluster stores for this broker."""
         self._given = {**self.static, **self.dynamic_default, **self.dynamic}
         self._values: dict[str, Value] = {}
         for name, text in self._given.items():
@@ -128,7 +129,7 @@ class BrokerConfig:
         return self._given.get(name)
 
     def topic(self, overrides: Mapping[str, str]) -> "TopicConfig":
-        """What a topic with keys of its own runs with on this broker."""
+        """The configuration on this broker of a topic with keys of its own."""
         return TopicConfig(overrides, self) if overrides else self._topics
 
     @property

@@ -38,15 +38,15 @@ class Difference(Struct, frozen=True):
     """Its name, as in `READER_FIELD_MISSING_DEFAULT_VALUE`."""
 
     path: str
-    """Where in the schema it is."""
+    """The position in the schema."""
 
     description: str
-    """What it means; `{new}` and `{old}` stand for the reader's and the writer's schema."""
+    """The explanation; `{new}` and `{old}` stand for the reader's and the writer's schema."""
 
     info: str = ""
 
     def message(self, *, new_reads: bool) -> str:
-        """As the registry's API words it. `new_reads`: the new schema was the reader's."""
+        """The wording of the registry's API. `new_reads`: the new schema was the reader's."""
         new, old = ("new", "old") if new_reads else ("old", "new")
         text = self.description.replace("{path}", self.path).replace("{info}", self.info)
         text = text.replace("{new}", new).replace("{old}", old)
@@ -55,7 +55,8 @@ class Difference(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What a check found: the index of the version that disagrees, and why; none if all agree."""
+    """The result of a check: the index of the version that disagrees, and why; none if all
+    agree."""
 
     index: int | None = None
     messages: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a schema is to a registry: its text, its language, and the schemas it refers to."""
+"""A schema as a registry stores it: its text, its language, and the schemas it refers to."""
 
 from __future__ import annotations
 

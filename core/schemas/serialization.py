@@ -16,7 +16,7 @@ from pk.core.schemas.schema import AVRO, PROTOBUF, Resolved, UnfitValue
 
 
 class Decoder(Struct, frozen=True):
-    """Reads what was written with one schema."""
+    """Reads data written with one schema."""
 
     type: str
     read: Callable[[bytes, tuple[int, ...]], Any]

@@ -12,7 +12,7 @@ from typing import Final
 
 DEFAULT_CONTEXT: Final = "."
 GLOBAL_CONTEXT: Final = ":.__GLOBAL:"
-"""Where the settings for every context are kept."""
+"""The context that holds the settings for all contexts."""
 
 SUBJECT_CHARS_MAX: Final = 1_000
 

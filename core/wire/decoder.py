@@ -23,7 +23,7 @@ from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Request, S
 from pk.core.wire.types import UUID, Fixed, Variable
 
 ELEMENTS_MAX: Final = 100_000
-"""What `pk.request.elements.max` is by default."""
+"""The default of `pk.request.elements.max`."""
 
 
 def compile_decoder(
@@ -68,7 +68,7 @@ class _Decoder(Source):
         }
 
     def flush(self) -> None:
-        """Read what is pending with one call."""
+        """Read the pending fields with one call."""
         if not self.pending:
             return
         targets = ", ".join(target for target, _ in self.pending)

@@ -83,7 +83,7 @@ class _Encoder(Source):
         }
 
     def flush(self) -> None:
-        """Write what is pending with one call."""
+        """Write the pending fields with one call."""
         if not self.pending:
             return
         letters = "".join(letter for letter, _ in self.pending)

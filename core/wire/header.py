@@ -27,7 +27,7 @@ _API_VERSIONS: Final = 18
 
 
 class RequestHead(NamedTuple):
-    """A request's header, and where its body begins."""
+    """A request's header, and the offset of its body."""
 
     api_key: int
     api_version: int

@@ -145,7 +145,7 @@ class Message(Struct):
 
     __slots__ = ()
     API_KEY: ClassVar[int] = -1
-    """The api key of a request or response; -1 for what is not one."""
+    """The api key of a request or response; -1 for other structs."""
     RECORD_TYPE: ClassVar[int] = -1
     """For keys and values of internal topics: the version of the key, which says what the record
     is.
@@ -175,7 +175,7 @@ class Request(Message, Generic[R]):
 
 
 class Response(Message):
-    """What answers a request."""
+    """The response class of a request."""
 
     __slots__ = ()
 

@@ -34,7 +34,7 @@ class _Comparison:
         that nest."""
 
     def compare(self, reader: Type, writer: Type, path: str) -> None:
-        """Add what is wrong to `found`."""
+        """Add incompatibilities to `found`."""
         pair = id(reader), id(writer)
         known = self._known.get(pair)
         if known is None:

@@ -93,7 +93,7 @@ class Type(Struct, eq=False):
 
     @property
     def branch_name(self) -> str:
-        """What names it within a union."""
+        """The name that selects it within a union."""
         return self.name or self.kind
 
 

@@ -86,7 +86,7 @@ def to_json(value: Any) -> Any:
 
 
 def writer(text: str, dependencies: Dependencies = ()) -> Callable[[Any], bytes]:
-    """What writes values of JSON in a schema; it raises UnfitValue."""
+    """A function that writes JSON values in a schema; it raises UnfitValue."""
     given = tuple(dependencies)
     kind, _ = parse(text, given)
     write = plain_writer(text, given)

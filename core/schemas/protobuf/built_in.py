@@ -126,7 +126,7 @@ _TEXTS: Final = _CONFLUENT | {
 }
 
 NAMES: Final = frozenset({*_OF_THE_LIBRARY, *_TEXTS})
-"""What schemas may import without a reference."""
+"""Files that schemas may import without a reference."""
 
 
 @cache

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 FILE_NAME: Final = "default.proto"
-"""What a schema's own file is called: a registry does not keep its name."""
+"""The name for a schema's own file, since a registry does not store it."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}\s*")
 

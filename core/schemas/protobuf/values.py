@@ -16,7 +16,8 @@ def _class_of(file: File, place: Iterable[int]) -> Any:
 
 
 def parser(file: File, place: Iterable[int]) -> Callable[[bytes], Any]:
-    """What reads payloads as messages of one type; it raises UnfitValue. Raises SchemaError."""
+    """A function that reads payloads as messages of one type; it raises UnfitValue. Raises
+    SchemaError."""
     from google.protobuf.message import DecodeError
 
     kind = _class_of(file, place)
@@ -31,7 +32,7 @@ def parser(file: File, place: Iterable[int]) -> Callable[[bytes], Any]:
 
 
 def builder(file: File, place: Iterable[int]) -> Callable[[], Any]:
-    """What makes empty messages of one type. Raises SchemaError."""
+    """A function that creates empty messages of one type. Raises SchemaError."""
     return _class_of(file, place)
 
 
@@ -64,7 +65,7 @@ def reader(file: File) -> Callable[[bytes, tuple[int, ...]], Any]:
 
 
 def writer(file: File, place: tuple[int, ...]) -> Callable[[Any], bytes]:
-    """What writes values of JSON as a message; it raises UnfitValue."""
+    """A function that writes JSON values as a message; it raises UnfitValue."""
     from google.protobuf import json_format
 
     kind = _class_of(file, place)

@@ -37,7 +37,7 @@ SETTINGS: Final = frozenset({"compatibilityLevel", "normalize", "compatibilityGr
 
 
 class Decision(Struct, frozen=True):
-    """What to write, and what to answer once it is written."""
+    """The records to write, and the answer once they are written."""
 
     reply: Any
     records: Sequence[Record] = field(default=())

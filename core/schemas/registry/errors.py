@@ -1,4 +1,4 @@
-"""What a registry refuses, with Confluent's codes and words: clients and scripts match both."""
+"""Errors of a registry, with Confluent's codes and words: clients and scripts match both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log of a registry says: subjects, versions, ids, settings. Only `replay` changes it."""
+"""The state in a registry's log: subjects, versions, ids, settings. Only `replay` changes it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ class TopicPartition(Struct):
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription(Message):
-    """What a member of a classic group wants, and what it owned before."""
+    """The topics that a member of a classic group wants, and the partitions that it owned
+    before."""
 
     topics: list[str] = field(default_factory=list)
     user_data: bytes | None = field(default=None, nullable=0)
@@ -28,7 +29,7 @@ class ConsumerProtocolSubscription(Message):
 
 @message(versions=(0, 3))
 class ConsumerProtocolAssignment(Message):
-    """What the leader of a classic group assigns to a member."""
+    """The partitions that the leader of a classic group assigns to a member."""
 
     assigned_partitions: list[TopicPartition] = field(default_factory=list)
     user_data: bytes | None = field(default=None, nullable=0)

@@ -5,7 +5,7 @@ from pk.core.wire.schema import Message, message
 
 @message(versions=(0, 0), flexible=0)
 class DefaultPrincipalData(Message):
-    """Who sent an enveloped request."""
+    """The sender of an enveloped request."""
 
     type: str = ""
     name: str = ""
