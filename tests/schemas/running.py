@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
+from msgspec.structs import replace
 from nodes import running_node
 
 from pk.net.schemas.registry import Settings
