@@ -136,7 +136,7 @@ def test_a_command_imports_what_it_needs_and_no_more() -> None:
     assert not {
         m
         for m in modules
-        if m.startswith(("pk.core.log", "pk.core.broker", "pk.core.api", "pk.core.record."))
+        if m.startswith(("pk.core.log", "pk.core.broker", "pk.core.api.", "pk.core.record."))
     }
 
 

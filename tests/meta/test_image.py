@@ -3,13 +3,13 @@ two."""
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meta.strategies import histories
+from msgspec.structs import astuple
 
 from pk.core import cbor
 from pk.core.auth.acls import AclBinding, Acls
