@@ -175,7 +175,7 @@ class Request(Message, Generic[R]):
 
 
 class Response(Message):
-    """The response class of a request."""
+    """The response to a request."""
 
     __slots__ = ()
 
