@@ -84,9 +84,6 @@ STDIN = {"produce": "k1:v1\nk2:v2\nk3:v3\n"}
 
 OWN_SETTING = "the starter of Apache Kafka sets it, and pk up has no such thing to set"
 DIFFERENCES: Mapping[str, str] = {
-    # min.insync.replicas: 4.3.1 turns eligible leader replicas on when it formats a cluster, and
-    # with them writes the default into the cluster's own configs.
-    r".*/min\.insync\.replicas/.*": "written by Apache when it formats a cluster",
     r"all configs of the broker/pk\..*": "keys of pk's own",
     r"all configs of the broker/unclean\.recovery\..*": "of KIP-966; 4.3.1 does not have them yet",
     r"all configs of the broker/(advertised\.)?listeners/.*": "addresses, and a controller's",
