@@ -307,6 +307,7 @@ def test_each_command_beside_it(pk: Run, stopped: PkCluster, line: str, code: in
     assert "Traceback" not in ran.err
     if line in TIMED_OUT:
         reported = re.findall(
-            r"[Bb]roker 2(?: at 127\.0\.0\.1:\d+ did not answer|: no answer)", ran.err
+            r"[Bb]roker 2(?: at 127\.0\.0\.1:\d+ did not answer|: no answer)",
+            ran.err + ran.out.decode(),  # a partition's own reason stands in its row
         )
         assert reported, ran.err
