@@ -129,6 +129,19 @@ async def test_a_leader_that_does_not_know_that_it_is_deposed_stores_nothing() -
 
 
 @simulated
+async def test_a_broker_that_stops_gives_nobody_what_a_member_holds() -> None:
+    async with running_cluster(KEYS) as cluster:
+        topic_id = await prepare(cluster)
+        assert await cluster.produce(3, b"a") == E.NONE
+        holder, other = Member(cluster, topic_id), Member(cluster, topic_id)
+        assert await until_some(holder) == [(0, 1)]
+        # It still leads, in the same epoch, until it is gone.
+        await cluster.broker(3).stop_coordinators()
+        assert await other.fetch() == []
+        assert await holder.say(0) == E.NOT_LEADER_OR_FOLLOWER
+
+
+@simulated
 async def test_offsets_that_are_set_count_although_the_last_session_ended_while_it_was_loaded() -> (
     None
 ):

@@ -22,7 +22,7 @@ from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.share.share_leader import Reset, ShareLeader
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.meta.events import GROUP
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.share.partition import SharePartitionSettings
@@ -53,6 +53,7 @@ class SharePartitions:
         self._start_soon = start_soon
         self._timers: Timers[ShareLeader] = Timers()
         self._ticking = False
+        self._closed = False
         self._leaders: dict[ShareKey, ShareLeader] = {}
         self.sessions = ShareSessions(state.config.group_share_max_share_sessions)
         self._of_config: tuple[BrokerConfig, SharePartitionSettings] | None = None
@@ -60,8 +61,10 @@ class SharePartitions:
     # --- share partitions ---
 
     def find(self, group_id: str, tp: TopicIdPartition) -> ShareLeader:
-        """The share partition, which may be loading still. Raises UNKNOWN_TOPIC_ID, and what tells
-        that this broker does not lead the partition."""
+        """The share partition, which may still be loading. Raises UNKNOWN_TOPIC_ID, and an error
+        that says that this broker does not lead the partition, or has begun to stop."""
+        if self._closed:
+            raise without_frames(_GONE)
         partition = self._partition(tp)
         key = ShareKey(group_id, *tp)
         known = self._leaders.get(key)
@@ -173,7 +176,10 @@ class SharePartitions:
                 leader.drop(_GONE)
 
     def close(self) -> None:
-        """Use nothing any more: who waits is sent elsewhere."""
+        """The broker stops: requests that wait for a share partition, and all later ones, are sent
+        to the next leader. Loading one again here, in the same epoch, would make records available
+        that a member holds."""
+        self._closed = True
         for leader in list(self._leaders.values()):
             leader.drop(_GONE)
 
