@@ -38,8 +38,8 @@ class RecordDecoder:
         """`key` and `value` are languages, or auto; None leaves that part as it is. Raises
         Unusable, CommandError."""
         schemas = _schemas(context, at)
-        from pk.core.schemas.framing import KEY_SCHEMA_ID, VALUE_SCHEMA_ID
         from pk.core.schemas.serialization import Deserializer
+        from pk.core.schemas.wire_format import KEY_SCHEMA_ID, VALUE_SCHEMA_ID
 
         deserializer = Deserializer(schemas.by_id)
         self._key = None if key is None else _Side(key, KEY_SCHEMA_ID, deserializer)
@@ -56,9 +56,9 @@ class RecordDecoder:
 
 
 def _decode(side: _Side, data: bytes, record: Record) -> bytes:
-    from pk.core.schemas.framing import FramingError, SchemaId, decode
     from pk.core.schemas.registry.errors import RegistryError
     from pk.core.schemas.schema import MissingLibrary, SchemaError, UnfitValue
+    from pk.core.schemas.wire_format import SchemaId, WireFormatError, decode
     from pk.net.schemas.answers import RegistryUnreachable
 
     header = next((found for name, found in record.headers if name == side.header), None)
@@ -69,7 +69,7 @@ def _decode(side: _Side, data: bytes, record: Record) -> bytes:
             if kind != side.wanted:
                 raise Undecodable(f"its schema is {kind}, not {side.wanted}")
         value = side.deserializer.decode(data, header)
-    except (FramingError, SchemaError, UnfitValue) as e:
+    except (WireFormatError, SchemaError, UnfitValue) as e:
         raise Undecodable(str(e)) from None
     except RegistryError as e:
         raise Undecodable(f"{e.message.rstrip('.')} ({e.code})") from None

@@ -84,7 +84,7 @@ def assemble(
         purgatory=purgatory,
         clock=clock,
         start_soon=background.start_soon,
-        doom=background.doom,
+        fail_broker=background.fail,
         propose=proposals.add,
         directory_failed=directory_failed,
         log_flushed=state.metrics.log_flushed,

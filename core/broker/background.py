@@ -14,9 +14,9 @@ class Background:
     """See the top of this file. Before `start` nothing can be run."""
 
     def __init__(self) -> None:
-        self.doomed = trio.Event()
-        """Set when the broker cannot go on; `doomed_because` says why."""
-        self.doomed_because = ""
+        self.failed = trio.Event()
+        """Set when the broker cannot go on; `failure` says why."""
+        self.failure = ""
         self._nursery: trio.Nursery | None = None
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -28,9 +28,9 @@ class Background:
         assert self._nursery is not None, "the broker has not started"
         self._nursery.start_soon(fn, *args)
 
-    def doom(self, why: str) -> None:
+    def fail(self, why: str) -> None:
         """The broker cannot go on: its node must end."""
-        if not self.doomed.is_set():
+        if not self.failed.is_set():
             logger.critical("the broker stops: %s", why)
-            self.doomed_because = why
-            self.doomed.set()
+            self.failure = why
+            self.failed.set()

@@ -184,7 +184,7 @@ class Runtime:
             dirs,
             endpoints,
             new_id=lambda: new_id(random.randbytes),
-            doom=background.doom,
+            fail_broker=background.fail,
             registered_again=lambda: background.start_soon(self._publish_newest),
         )
         self._follower = self._make_follower(locator, to_controllers)
@@ -323,11 +323,11 @@ class Runtime:
 
     async def _watch(self) -> None:
         """End with a reason when the broker cannot continue. Nothing is then marked as clean."""
-        await self._background.doomed.wait()
+        await self._background.failed.wait()
         if self._refused is not None:
             raise self._refused
         raise LogDirBroken(
-            self._config.log_dirs[0], f"The broker stopped: {self._background.doomed_because}."
+            self._config.log_dirs[0], f"The broker stopped: {self._background.failure}."
         )
 
     # --- the controller ---
@@ -407,7 +407,7 @@ class Runtime:
                 await controller.open(self._state.cluster_id)
                 await controller.run(self._publish)
         except (StoreFailed, KafkaError) as e:
-            self._background.doom(f"the metadata log failed, so there is no controller: {e}")
+            self._background.fail(f"the metadata log failed, so there is no controller: {e}")
 
     async def _campaign(self) -> None:
         """Be the controller whenever it is this node's turn; between terms, be a candidate."""
@@ -531,7 +531,7 @@ class Runtime:
             await offload(self._dirs.identify, cluster_id, self._config.node_id)
         except LogDirOfAnother as e:
             self._refused = e
-            self._background.doom(str(e))
+            self._background.fail(str(e))
             return
         self._state.cluster_id = cluster_id
         self._learned.set()

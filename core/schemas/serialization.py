@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from pk.core.schemas import framing
-from pk.core.schemas.framing import SchemaId
+from pk.core.schemas import wire_format
 from pk.core.schemas.languages import parse
 from pk.core.schemas.schema import AVRO, PROTOBUF, Resolved, UnfitValue
+from pk.core.schemas.wire_format import SchemaId
 
 
 class Decoder(Struct, frozen=True):
@@ -66,14 +66,14 @@ class Deserializer:
         """The value of a record's key or value. `header` is what names the schema, if a header of
         the record does.
 
-        Raises FramingError, UnfitValue, SchemaError, and what `ask` raises.
+        Raises WireFormatError, UnfitValue, SchemaError, and what `ask` raises.
         """
         framed = data if header is None else header
-        wanted, at = framing.decode(framed)
+        wanted, at = wire_format.decode(framed)
         found = self.decoder_of(wanted)
         place: tuple[int, ...] = ()
         if found.type == PROTOBUF:
-            place, at = framing.decode_indexes(framed, at)
+            place, at = wire_format.decode_indexes(framed, at)
         return found.read(data[at:] if header is None else data, place)
 
 
@@ -84,7 +84,7 @@ def encoder(schema: Resolved, schema_id: int, message: str | None = None) -> Cal
     Raises SchemaError; what it makes raises UnfitValue.
     """
     kind = schema.schema.type
-    head = framing.encode_id(schema_id)
+    head = wire_format.encode_id(schema_id)
     if kind == AVRO:
         from pk.core.schemas.avro.values import writer
 
@@ -94,7 +94,7 @@ def encoder(schema: Resolved, schema_id: int, message: str | None = None) -> Cal
 
         file = parse(schema).model
         place = file.place(message)
-        head, write = framing.encode_id(schema_id, place), protobuf_writer(file, place)
+        head, write = wire_format.encode_id(schema_id, place), protobuf_writer(file, place)
     else:
         write = _json_writer(schema)
     return lambda value: head + write(value)

@@ -37,10 +37,10 @@ from pk.core.wire.index import MESSAGES
 from pk.core.wire.types import Part
 from pk.net.collector import large_request
 from pk.net.connection.answers import Answers, Slot
-from pk.net.connection.charges import PRODUCE, Charges
-from pk.net.connection.framing import API_VERSIONS, Framing
 from pk.net.connection.login import Login
 from pk.net.connection.request import ReceivedRequest
+from pk.net.connection.responder import API_VERSIONS, Responder
+from pk.net.connection.throttle import PRODUCE, Throttle
 from pk.net.frames import FrameBuffer, RequestMemory
 from pk.net.listener_security import ListenerSecurity
 from pk.net.tls.transport import TlsTransport
@@ -113,11 +113,11 @@ class Connection:
         self._context = context = replace(context, repeated=self._repeated)
         self._fast_path: ProduceFastPath | None = None
         """For Produce requests, where they are served, of a peer that has authenticated."""
-        self._framing = Framing(peer, apis, broker.metrics)
+        self._responder = Responder(peer, apis, broker.metrics)
         self._answers = Answers(transport, limits.parked_max)
         self._parked = self._answers.parked
         """The same deque, without the way there."""
-        self._charges = Charges(broker.client_quotas)
+        self._throttle = Throttle(broker.client_quotas)
         self._login: Login | None = None
         """Of a peer that must authenticate."""
         self._session_ends = math.inf
@@ -125,7 +125,7 @@ class Connection:
         if security is None:
             self._admit(context)
         else:
-            self._login = Login(security, context, self._buffer, self._answers, self._framing)
+            self._login = Login(security, context, self._buffer, self._answers, self._responder)
         self._delayed: dict[DelayedFetch, None] = {}
         """Fetches that are parked and have no task."""
         self._reading = trio.CancelScope()
@@ -267,7 +267,7 @@ class Connection:
     async def _read(self) -> None:
         """Until the peer has sent everything, or reading is stopped."""
         buffer, limits = self._buffer, self._limits
-        answers, parked, charges = self._answers, self._parked, self._charges
+        answers, parked, throttle = self._answers, self._parked, self._throttle
         # Behind the last message of a login that is not answered requests may be here already.
         here = len(buffer) > 0
         transport, started = self._transport, perf_counter()
@@ -285,7 +285,7 @@ class Connection:
                 # The scope is cancelled: handling what just came would be cut off at its first
                 # wait.
                 return
-            charges.unpaid_from = self._received_at = perf_counter()
+            throttle.uncharged_since = self._received_at = perf_counter()
             # A peer that always has more for us must not keep the loop either.
             started = max(started, transport.waited_at)
             self.last_active = now = current_time()
@@ -293,11 +293,11 @@ class Connection:
                 self._fast_path = None
             try:
                 while (frame := buffer.next_frame()) is not None:
-                    if charges.muted_until:
+                    if throttle.muted_until:
                         await self._stay_mute()
                         if self._stopped:
                             return
-                        started = charges.unpaid_from = perf_counter()
+                        started = throttle.uncharged_since = perf_counter()
                     fast_path, data = self._fast_path, buffer.data
                     if (
                         fast_path is not None
@@ -318,7 +318,7 @@ class Connection:
                         if hold is not None:
                             await hold
                         if self._quotas.measures_time:
-                            charges.unpaid_from = perf_counter()
+                            throttle.uncharged_since = perf_counter()
                     if len(parked) >= limits.parked_max:
                         await answers.wait_for_room()
                     if perf_counter() - started > limits.slice_s:
@@ -351,12 +351,12 @@ class Connection:
         if fast_path is None or not fast_path.taken:
             return 0
         count = len(fast_path.taken)
-        wait_ms = self._charges.charge_taken(fast_path) if self._quotas.is_on else 0
+        wait_ms = self._throttle.charge_fast_path(fast_path) if self._quotas.is_on else 0
         with self._purgatory:
             produced = fast_path.settle(wait_ms)
             settled_at = perf_counter()
         if self._quotas.measures_time:
-            self._charges.unpaid_from += perf_counter() - settled_at  # that was for others
+            self._throttle.uncharged_since += perf_counter() - settled_at  # that was for others
         answers = self._answers
         if not answers.parked:
             plain = [answer for answer in produced if isinstance(answer, bytes)]
@@ -370,7 +370,7 @@ class Connection:
             elif isinstance(answer, DelayedProduce):
                 delayed.append((answers.reserve(), answer))
             elif isinstance(answer, FailedProduce):
-                answers.owe(self._framing.failed_produce(answer))
+                answers.owe(self._responder.failed_produce(answer))
             else:
                 answers.owe(answer)
         if delayed:
@@ -382,11 +382,11 @@ class Connection:
         self._settle_and_count()
         await self._answers.flush()
         self._receiving = True
-        while (until := self._charges.muted_until) > trio.current_time():
+        while (until := self._throttle.muted_until) > trio.current_time():
             self.last_active = until  # we keep it waiting: it is not idle
             await trio.sleep_until(until)
         self._receiving = False
-        self._charges.muted_until = 0.0
+        self._throttle.muted_until = 0.0
         self.last_active = trio.current_time()
 
     def _handled(self, api_key: int, received_at: float, count: int = 1) -> None:
@@ -406,7 +406,7 @@ class Connection:
             try:
                 slot.parts = await produce_.answer()
             except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
-                slot.parts = self._framing.failed_produce(FailedProduce(produce_.taken, e))
+                slot.parts = self._responder.failed_produce(FailedProduce(produce_.taken, e))
             self._handled(PRODUCE, received_at)
             self.last_active = trio.current_time()
         self._answers.release()
@@ -491,16 +491,16 @@ class Connection:
         context = self._context.of_request(
             head.api_key, head.api_version, head.correlation_id, head.client_id
         )
-        request = self._framing.received(api, head, message, self._received_at)
-        bill = request.bill = self._charges.bill_of(context, head.api_key, message, size)
-        began = perf_counter() if bill is not None else 0.0
+        request = self._responder.received(api, head, message, self._received_at)
+        cost = request.cost = self._throttle.cost_of(context, head.api_key, message, size)
+        began = perf_counter() if cost is not None else 0.0
         try:
             result = api.handle(context, message)
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
             result = request.failed(e)
-        if bill is not None:
-            bill.seconds += perf_counter() - began
-        if isinstance(result, DelayedFetch) and bill is None:
+        if cost is not None:
+            cost.seconds += perf_counter() - began
+        if isinstance(result, DelayedFetch) and cost is None:
             self._delay(request, result)
             return None
         if isawaitable(result):
@@ -508,7 +508,7 @@ class Connection:
                 self._park(request, result)
                 return None
             return self._hold(request, result)
-        self._charges.charge(request, result)
+        self._throttle.charge(request, result)
         if result is not NO_RESPONSE:
             try:
                 self._answers.owe(request.frame(result))
@@ -521,7 +521,7 @@ class Connection:
         """An API or a version we do not serve: only ApiVersions has an answer to that (KIP-35)."""
         if head.api_key != API_VERSIONS or api is None:
             raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
-        self._answers.owe(self._framing.unknown_versions(self._context, head, api))
+        self._answers.owe(self._responder.unknown_versions(self._context, head, api))
 
     def _park(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
         """Answer what `work` comes to, in a task; the requests behind this one are handled
@@ -583,7 +583,7 @@ class Connection:
     async def _answer(self, request: ReceivedRequest, response: Any) -> list[Part]:
         """The answer to a request that had to wait, as it is sent; nothing for a client that wants
         none. The client is charged for it."""
-        self._charges.charge(request, response)
+        self._throttle.charge(request, response)
         parts = [] if response is NO_RESPONSE else await request.frame_in_steps(response)
         self._handled(request.api.key, request.received_at)
         return parts

@@ -24,7 +24,7 @@ from pk.core.wire.header import RequestHead
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.types import Part
 from pk.net.connection.answers import Answers
-from pk.net.connection.framing import API_VERSIONS, Framing
+from pk.net.connection.responder import API_VERSIONS, Responder
 from pk.net.frames import FrameBuffer
 from pk.net.listener_security import ListenerSecurity
 from pk.net.tls.contexts import TlsError, reason_of
@@ -47,7 +47,7 @@ class Login:
         context: Context,
         buffer: FrameBuffer,
         answers: Answers,
-        framing: Framing,
+        responder: Responder,
     ) -> None:
         self.security = security
         self.context = context
@@ -56,7 +56,7 @@ class Login:
         """By trio's clock."""
         self._buffer = buffer
         self._answers = answers
-        self._framing = framing
+        self._responder = responder
         self._session: Session | None = None
         """Of a peer that has authenticated by SASL."""
         self._again: SaslServer | None = None
@@ -146,8 +146,8 @@ class Login:
         """The error that says that a request came in the middle of an authentication; nothing for
         one that is not served, or names much. Raises ProtocolError where the request cannot be
         read."""
-        framing, version = self._framing, head.api_version
-        api = framing.apis.get(head.api_key)
+        responder, version = self._responder, head.api_version
+        api = responder.apis.get(head.api_key)
         if api is None or not api.versions[0] <= version <= api.versions[1]:
             return []
         cls = MESSAGES[head.api_key].request
@@ -159,7 +159,7 @@ class Login:
             return []
         error = KafkaError(ErrorCode.ILLEGAL_SASL_STATE, why)
         try:
-            received = framing.received(api, head, request)
+            received = responder.received(api, head, request)
             return received.frame(received.failed(error))
         except TypeError:
             return []
@@ -198,17 +198,17 @@ class Login:
     def _answer_versions(self, head: RequestHead, frame: memoryview) -> tuple[list[Part], bool]:
         """ApiVersions of a peer that is not authenticated, and whether it was answered with the
         versions."""
-        framing = self._framing
-        api = framing.apis[API_VERSIONS]
+        responder = self._responder
+        api = responder.apis[API_VERSIONS]
         if not api.versions[0] <= head.api_version <= api.versions[1]:
-            return framing.unknown_versions(self.context, head, api), False
+            return responder.unknown_versions(self.context, head, api), False
         request, _ = decode(
             MESSAGES[API_VERSIONS].request, frame, head.api_version, head.body_position
         )
         context = self.context.of_request(
             API_VERSIONS, head.api_version, head.correlation_id, head.client_id
         )
-        received = framing.received(api, head, request)
+        received = responder.received(api, head, request)
         try:
             response = api.handle(context, request)
         except KafkaError as e:

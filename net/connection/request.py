@@ -13,7 +13,7 @@ from pk.core.broker.loop_time import begin_to_run, let_others_run
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, TooManyElements
 from pk.core.wire.header import RequestHead, frame_response, frame_response_in_steps
 from pk.core.wire.types import EncodeError, Part
-from pk.net.connection.charges import Bill
+from pk.net.connection.request_cost import RequestCost
 
 logger = logging.getLogger("pk.server")
 
@@ -24,7 +24,7 @@ ENCODED_AT_ONCE: Final = 2000
 class ReceivedRequest:
     """One request, from its frame to its answer."""
 
-    __slots__ = ("_metrics", "_peer", "api", "bill", "head", "message", "received_at")
+    __slots__ = ("_metrics", "_peer", "api", "cost", "head", "message", "received_at")
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class ReceivedRequest:
         self.head = head
         self.message = message
         self.received_at = received_at
-        self.bill: Bill | None = None
-        """What its client is charged when it is answered; None for who pays nothing, and once it is
-        paid."""
+        self.cost: RequestCost | None = None
+        """What its client is charged with the answer; None for a client without a quota, and after
+        it is charged."""
         self._peer = peer
         self._metrics = metrics
 
@@ -51,7 +51,7 @@ class ReceivedRequest:
         """What `work` comes to, or the response that says how it failed."""
         begin_to_run()
         try:
-            return await (work if self.bill is None else self.bill.measured(work))
+            return await (work if self.cost is None else self.cost.measured(work))
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
             return self.failed(e)
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from pk.core.schemas.framing import SchemaId
 from pk.core.schemas.registry.errors import RegistryError, schema_not_found
 from pk.core.schemas.registry.state import State, Version
 from pk.core.schemas.schema import Reference, Resolved, Schema, SchemaError, schema_of_json
+from pk.core.schemas.wire_format import SchemaId
 from pk.net.http.address import address
 from pk.net.http.messages import basic
 from pk.net.schemas.answers import CONTENT_TYPE, RegistryUnreachable

@@ -10,7 +10,6 @@ from urllib.parse import quote, urlencode
 
 import trio
 
-from pk.core.schemas.framing import SchemaId
 from pk.core.schemas.registry.errors import RegistryError
 from pk.core.schemas.registry.state import State, Version
 from pk.core.schemas.schema import (
@@ -20,6 +19,7 @@ from pk.core.schemas.schema import (
     SchemaError,
     schema_of_json,
 )
+from pk.core.schemas.wire_format import SchemaId
 from pk.net.http.address import address
 from pk.net.http.client import HttpClient
 from pk.net.http.messages import HttpError, Request

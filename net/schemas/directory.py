@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from pk.core.schemas.framing import SchemaId
 from pk.core.schemas.registry import records
 from pk.core.schemas.registry.decisions import Decider, Decision
 from pk.core.schemas.registry.errors import RegistryError, schema_not_found
 from pk.core.schemas.registry.records import Record
 from pk.core.schemas.registry.state import State, Version
 from pk.core.schemas.schema import AVRO, SUFFIXES, Resolved, Schema, SchemaError
+from pk.core.schemas.wire_format import SchemaId
 from pk.net.schemas.answers import RegistryUnreachable
 
 _FILE: Final = re.compile(r"v(\d+)-id(\d+)\.(avsc|json|proto)")

@@ -15,9 +15,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from pk.core.schemas.framing import FramingError, SchemaId, decode
 from pk.core.schemas.schema import AVRO, Resolved, SchemaError, UnfitValue
 from pk.core.schemas.serialization import Deserializer, encoder
+from pk.core.schemas.wire_format import SchemaId, WireFormatError, decode
 from pk.net.schemas.blocking import Schemas
 from pk.spark.errors import SparkError
 
@@ -128,7 +128,7 @@ def _identities(frame: DataFrame, column: str) -> list[Key]:
     for row in heads.select(identity.alias("head")).distinct().collect():
         try:
             wanted, _ = decode(bytes(row["head"]))
-        except FramingError:
+        except WireFormatError:
             continue
         found.add((wanted.id, wanted.guid))
     return sorted(found, key=str)
@@ -175,7 +175,7 @@ class _Decoding:
                 continue
             try:
                 found.append(json.dumps(_finite(read(bytes(each))), ensure_ascii=False))
-            except (FramingError, UnfitValue, SchemaError) as e:
+            except (WireFormatError, UnfitValue, SchemaError) as e:
                 if self._on_error == "fail":
                     raise SchemaColumnError(f"a record cannot be decoded: {e}") from None
                 found.append(None)

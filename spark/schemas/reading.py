@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as t
 
-from pk.core.schemas.framing import (
-    KEY_SCHEMA_ID,
-    VALUE_SCHEMA_ID,
-    FramingError,
-    SchemaId,
-    decode,
-    decode_indexes,
-)
 from pk.core.schemas.registry.errors import RegistryError
 from pk.core.schemas.schema import AVRO, JSON, PROTOBUF, Resolved, SchemaError, UnfitValue
 from pk.core.schemas.subjects import STRATEGIES
+from pk.core.schemas.wire_format import (
+    KEY_SCHEMA_ID,
+    VALUE_SCHEMA_ID,
+    SchemaId,
+    WireFormatError,
+    decode,
+    decode_indexes,
+)
 from pk.net.schemas.answers import RegistryUnreachable
 from pk.net.schemas.blocking import Schemas
 from pk.spark.errors import OptionError, SparkError
@@ -332,7 +332,7 @@ class ColumnDecoder:
                 try:
                     # What names the schema is the same in a header as before the payload.
                     value = self._read(named.get(row, b"") + data)
-                except (FramingError, UnfitValue, SchemaError) as e:
+                except (WireFormatError, UnfitValue, SchemaError) as e:
                     errors[row] = str(e)
             values.append(value)
         try:

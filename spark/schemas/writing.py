@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from pk.core.schemas import framing, languages
-from pk.core.schemas.framing import SchemaId
+from pk.core.schemas import languages, wire_format
 from pk.core.schemas.registry.errors import RegistryError
 from pk.core.schemas.schema import AVRO, JSON, Resolved, Schema, UnfitValue
 from pk.core.schemas.serialization import encoder
 from pk.core.schemas.subjects import STRATEGIES
+from pk.core.schemas.wire_format import SchemaId
 from pk.net.schemas.blocking import Schemas
 from pk.spark.errors import OptionError, SparkError
 from pk.spark.schemas import avro_columns, json_columns, protobuf_columns
@@ -47,21 +47,21 @@ class ColumnEncoder:
         """What writes one value, framed; it raises UnfitValue. Raises SchemaError."""
         if self._is_json_text and self.schema.schema.type == JSON:
             head, write_text = (
-                framing.encode_id(self.schema_id),
+                wire_format.encode_id(self.schema_id),
                 json_columns.text_writer(self.schema),
             )
             return lambda text: head + write_text(text)
         if self._is_json_text:
             write_json = encoder(self.schema, self.schema_id, self.name)
             return lambda text: write_json(_loaded(text))
-        head = framing.encode_id(self.schema_id)
+        head = wire_format.encode_id(self.schema_id)
         if self.schema.schema.type == AVRO:
             write = avro_columns.writer(self.schema, self.type)
         elif self.schema.schema.type == JSON:
             write = json_columns.writer(self.schema, self.type)
         else:
             place = languages.parse(self.schema).model.place(self.name)
-            head = framing.encode_id(self.schema_id, place)
+            head = wire_format.encode_id(self.schema_id, place)
             write = protobuf_columns.writer(self.schema, self.type, self.name)
         return lambda value: head + write(value)
 

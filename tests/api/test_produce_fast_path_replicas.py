@@ -244,7 +244,7 @@ def test_a_client_above_its_quota_whose_run_waits(version: int) -> None:
                 async with side.connected() as client:
                     waiting, found = Answers(client), b""
                     for gets in (True, False):
-                        await trio.sleep_until(client.connection._charges.muted_until)
+                        await trio.sleep_until(client.connection._throttle.muted_until)
                         wait_ms = await side.limit(requests)
                         await client.stream.send_all(requests)
                         await trio.testing.wait_all_tasks_blocked()

@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.core.schemas import framing, subjects
+from pk.core.schemas import subjects, wire_format
 from pk.core.schemas.languages import Parsed, parse
 from pk.core.schemas.protobuf.descriptors import load
 from pk.core.schemas.schema import AVRO, JSON, PROTOBUF, Reference, Resolved, Schema, SchemaError
@@ -23,9 +23,9 @@ INDEXES = st.lists(st.integers(0, 1 << 20), min_size=1, max_size=6)
 @given(schema_id=st.integers(0, (1 << 31) - 1), indexes=st.none() | INDEXES)
 def test_ids_are_written_as_by_confluents_client(schema_id: int, indexes: list[int] | None) -> None:
     theirs = TheirId("PROTOBUF" if indexes else "AVRO", schema_id, None, indexes)
-    ours = framing.encode_id(schema_id, indexes)
+    ours = wire_format.encode_id(schema_id, indexes)
     assert ours == theirs.id_to_bytes()
-    found, at = framing.decode(ours + b"rest", protobuf=indexes is not None)
+    found, at = wire_format.decode(ours + b"rest", protobuf=indexes is not None)
     assert (found.id, found.indexes, at) == (schema_id, tuple(indexes or ()), len(ours))
 
 
@@ -34,17 +34,17 @@ def test_guids_are_written_as_by_confluents_client(
     guid: uuid.UUID, indexes: list[int] | None
 ) -> None:
     theirs = TheirId("PROTOBUF" if indexes else "AVRO", None, str(guid), indexes)
-    ours = framing.encode_guid(str(guid), indexes)
+    ours = wire_format.encode_guid(str(guid), indexes)
     assert ours == theirs.guid_to_bytes()
-    found, at = framing.decode(ours, protobuf=indexes is not None)
+    found, at = wire_format.decode(ours, protobuf=indexes is not None)
     assert (found.guid, found.indexes, at) == (str(guid), tuple(indexes or ()), len(ours))
 
 
 @given(data=st.binary(max_size=40), protobuf=st.booleans())
 def test_any_other_bytes_are_refused_in_words(data: bytes, protobuf: bool) -> None:
     try:
-        _, at = framing.decode(data, protobuf=protobuf)
-    except framing.FramingError as e:
+        _, at = wire_format.decode(data, protobuf=protobuf)
+    except wire_format.WireFormatError as e:
         assert str(e)
     else:
         assert at <= len(data)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pk.core.schemas.framing import SchemaId
 from pk.core.schemas.schema import JSON, PROTOBUF, Resolved, Schema, UnfitValue
 from pk.core.schemas.serialization import Deserializer, encoder
+from pk.core.schemas.wire_format import SchemaId
 
 EVERYTHING = {
     "type": "record",

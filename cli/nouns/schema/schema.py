@@ -20,7 +20,6 @@ from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.schemas.reach import registry, where
-from pk.core.schemas.framing import SchemaId
 from pk.core.schemas.languages import parse
 from pk.core.schemas.registry.errors import RegistryError
 from pk.core.schemas.registry.state import Version
@@ -33,6 +32,7 @@ from pk.core.schemas.schema import (
     Schema,
     SchemaError,
 )
+from pk.core.schemas.wire_format import SchemaId
 
 if TYPE_CHECKING:
     from pk.net.schemas.client import SchemaRegistry

@@ -96,13 +96,13 @@ class BrokerLifecycle:
         endpoints: Sequence[Endpoint],
         *,
         new_id: Callable[[], Uuid],
-        doom: Callable[[str], None],
+        fail_broker: Callable[[str], None],
         registered_again: Callable[[], None],
     ) -> None:
         """`endpoints` are those of the listeners for brokers and clients; `new_id` draws
-        incarnation ids. `doom(why)` is called when this broker cannot go on; `registered_again()`
-        when it has another epoch: an image that knows it by that may have come already, and been of
-        no use."""
+        incarnation ids. `fail_broker(why)` is called when this broker cannot go on;
+        `registered_again()` is called when it has another epoch: an image with that epoch may
+        already have come, too early to be of use."""
         self._state = state
         self._link = link
         self._dirs = dirs
@@ -125,7 +125,7 @@ class BrokerLifecycle:
         self._news = trio.Event()
         """Set when the one under way is out of date."""
         self._new_id = new_id
-        self._doom = doom
+        self._fail_broker = fail_broker
         self._registered_again = registered_again
 
     async def register_first(self, controller: Controller) -> None:
@@ -277,7 +277,7 @@ class BrokerLifecycle:
         for one in failed:
             since = self._failed_since.setdefault(one, now)
             if one not in self._reported_failed and now - since > limit_s:
-                self._doom(
+                self._fail_broker(
                     f"could not report within {limit_s:g} s to the controller that a log directory "
                     "failed"
                 )
@@ -294,7 +294,7 @@ class BrokerLifecycle:
         try:
             await self._register(state.config.initial_broker_registration_timeout_ms)
         except RegistrationFailed as e:
-            self._doom(str(e).rstrip("."))
+            self._fail_broker(str(e).rstrip("."))
         else:
             self._registered_again()
 

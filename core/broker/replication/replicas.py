@@ -94,15 +94,15 @@ class Replicas:
         purgatory: Purgatory,
         clock: Clock,
         start_soon: Callable[..., None],
-        doom: Callable[[str], None],
+        fail_broker: Callable[[str], None],
         propose: Callable[[Partition], None],
         directory_failed: Callable[[], None],
         log_flushed: Callable[[float], None],
     ) -> None:
-        """`start_soon(fn, *args)` runs a background task of the broker's; `doom(why)` is called
-        when no directory is left, `propose(partition)` for each partition that has a change of its
-        ISR to ask for, `directory_failed()` when a log directory has failed, `log_flushed(seconds)`
-        after each sync of a log."""
+        """`start_soon(fn, *args)` runs a background task of the broker's; `fail_broker(why)` is
+        called when no directory is left, `propose(partition)` for each partition that has a change
+        of its ISR to ask for, `directory_failed()` when a log directory has failed,
+        `log_flushed(seconds)` after each sync of a log."""
         self._dirs = dirs
         self._broker_config = config
         dirs.cordon(config.cordoned_log_dirs)
@@ -110,7 +110,7 @@ class Replicas:
         self._purgatory = purgatory
         self.clock = clock
         self._start_soon = start_soon
-        self._doom = doom
+        self._fail_broker = fail_broker
         self._offline: dict[TopicPartition, tuple[PartitionChange, KafkaError]] = {}
         """Partitions whose logs could not be opened, and why. Tried again with each image while
         their directory works."""
@@ -480,7 +480,9 @@ class Replicas:
             if partition.offline is None:
                 partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         if not self._dirs.usable:
-            self._doom(f"every log directory has failed, the last was {directory.path}: {error}")
+            self._fail_broker(
+                f"every log directory has failed, the last was {directory.path}: {error}"
+            )
 
     def storage_failed(self, error: StorageError) -> None:
         """What failed in a directory that the error names: it is offline, unless its disk is only

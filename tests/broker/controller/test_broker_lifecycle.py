@@ -149,7 +149,7 @@ async def case(**keys: str) -> AsyncIterator[Case]:
             dirs,
             endpoints,
             new_id=new_id,
-            doom=background.doom,
+            fail_broker=background.fail,
             registered_again=lambda: None,
         )
         broker = cluster.broker = assemble(
@@ -381,7 +381,7 @@ async def test_a_failed_directory_is_reported_at_once() -> None:
         assert one.cluster.heartbeats[-1][1].offline_log_dirs == [failed.directory_id]
         assert failed.directory_id not in one.cluster.me.log_dirs
         await trio.sleep(120)
-        assert not one.broker.background.doomed.is_set()
+        assert not one.broker.background.failed.is_set()
 
 
 @mocked
@@ -393,6 +393,6 @@ async def test_a_failed_directory_that_cannot_be_reported_ends_the_broker() -> N
         one.dirs.directories[0].failed = True
         one.lifecycle.directory_failed()
         began = trio.current_time()
-        await one.broker.background.doomed.wait()
+        await one.broker.background.failed.wait()
         assert 10 <= trio.current_time() - began < 10 + 2 * INTERVAL_S
-        assert "10 s" in one.broker.background.doomed_because
+        assert "10 s" in one.broker.background.failure

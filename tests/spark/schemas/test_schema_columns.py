@@ -14,8 +14,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from schemas.running import Running, running_registry
 
 from pk.core.schemas.avro.values import to_json
-from pk.core.schemas.framing import SchemaId
 from pk.core.schemas.schema import Resolved, Schema, SchemaError
+from pk.core.schemas.wire_format import SchemaId
 from pk.net.schemas.blocking import Schemas
 from pk.spark.schemas.avro_types import ddl_of
 from pk.spark.schemas.columns import _Decoding, _Encoding

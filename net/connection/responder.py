@@ -1,4 +1,4 @@
-"""Answers as bytes: responses, and what says that a request failed."""
+"""Makes `ReceivedRequest`s of one peer, and encodes the responses that no handler gives."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pk.core.errors import ErrorCode
 from pk.core.wire.header import RequestHead, frame_response
 from pk.core.wire.messages.api_versions import ApiVersionsResponse
 from pk.core.wire.types import Part
-from pk.net.connection.charges import PRODUCE
 from pk.net.connection.request import ReceivedRequest
+from pk.net.connection.throttle import PRODUCE
 
 logger = logging.getLogger("pk.server")
 
 API_VERSIONS = 18
 
 
-class Framing:
-    """What is known of one peer when its requests are answered."""
+class Responder:
+    """What all requests of one peer need to be answered."""
 
     __slots__ = ("_metrics", "_peer", "apis")
 

@@ -32,7 +32,7 @@ INDEXES_MAX: Final = 100
 _ID: Final = struct.Struct(">bI")
 
 
-class FramingError(ValueError):
+class WireFormatError(ValueError):
     """Bytes are not in Confluent's wire format."""
 
 
@@ -57,24 +57,24 @@ def encode_guid(guid: str, indexes: Iterable[int] | None = None) -> bytes:
 
 
 def decode(data: bytes | memoryview, *, protobuf: bool = False) -> tuple[SchemaId, int]:
-    """The schema's identity, and where the payload begins. Raises FramingError.
+    """The schema's identity, and where the payload begins. Raises WireFormatError.
 
     `protobuf` says whether indexes follow; who does not know the schema's language reads the
     identity first.
     """
     if not len(data):
-        raise FramingError("no bytes: even an empty payload follows a schema id")
+        raise WireFormatError("no bytes: even an empty payload follows a schema id")
     magic = data[0]
     if magic == MAGIC_ID:
         if len(data) < 5:
-            raise FramingError(f"{len(data)} bytes are too few for a schema id")
+            raise WireFormatError(f"{len(data)} bytes are too few for a schema id")
         found, at = SchemaId(id=int.from_bytes(data[1:5], "big")), 5
     elif magic == MAGIC_GUID:
         if len(data) < 17:
-            raise FramingError(f"{len(data)} bytes are too few for a schema GUID")
+            raise WireFormatError(f"{len(data)} bytes are too few for a schema GUID")
         found, at = SchemaId(guid=str(uuid.UUID(bytes=bytes(data[1:17])))), 17
     else:
-        raise FramingError(
+        raise WireFormatError(
             f"the first byte is {magic}, not 0 or 1: this was not written with a schema id"
         )
     if protobuf:
@@ -92,17 +92,20 @@ def encode_indexes(indexes: Iterable[int]) -> bytes:
 
 
 def decode_indexes(data: bytes | memoryview, at: int) -> tuple[tuple[int, ...], int]:
-    """A protobuf message's place in its file, and where the payload begins. Raises FramingError."""
+    """A protobuf message's place in its file, and where the payload begins.
+
+    Raises WireFormatError.
+    """
     count, at = _read_varint(data, at)
     if count == 0:
         return (0,), at
     if not 0 < count <= INDEXES_MAX:
-        raise FramingError(f"{count} message indexes: the limit is {INDEXES_MAX}")
+        raise WireFormatError(f"{count} message indexes: the limit is {INDEXES_MAX}")
     found: list[int] = []
     for _ in range(count):
         index, at = _read_varint(data, at)
         if index < 0:
-            raise FramingError(f"message index {index} is negative")
+            raise WireFormatError(f"message index {index} is negative")
         found.append(index)
     return tuple(found), at
 
@@ -120,7 +123,7 @@ def _read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data):
-            raise FramingError("the bytes end inside the message indexes")
+            raise WireFormatError("the bytes end inside the message indexes")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -128,4 +131,4 @@ def _read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
             return value >> 1 ^ -(value & 1), at
         shift += 7
         if shift > 35:
-            raise FramingError("a message index is longer than 5 bytes")
+            raise WireFormatError("a message index is longer than 5 bytes")
