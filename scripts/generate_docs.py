@@ -1,5 +1,4 @@
-"""Writes the pages that are made from the code: `docs/commands.md` from the command tree, and
-`docs/metrics-reference.md` from the metrics of a broker. Tests say when they are stale."""
+"""Writes `docs/metrics-reference.md` from the metrics of a broker. A test says when it is stale."""
 
 import sys
 from collections.abc import Iterable
@@ -11,7 +10,6 @@ sys.path[:0] = [str(ROOT / "scripts" / "path"), str(ROOT / "tests")]
 import trio
 from nodes import running_node
 
-from pk.cli.command_line.manual import reference
 from pk.core.broker.metric_samples import metrics_of
 from pk.core.metrics import Metric
 
@@ -57,6 +55,5 @@ async def metrics() -> list[Metric]:
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "commands.md").write_text(reference(), encoding="utf-8")
     page = metrics_page(trio.run(metrics))
     (ROOT / "docs" / "metrics-reference.md").write_text(page, encoding="utf-8")

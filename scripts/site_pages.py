@@ -1,5 +1,5 @@
-"""Pages of the site that are made from the code when it is built: the keys of configs, the errors,
-the client library, and what CONTRIBUTING.md says. (A hook of mkdocs.)"""
+"""Pages of the site that are made from the code when it is built: the commands, the keys of
+configs, the errors, the client library, and what CONTRIBUTING.md says. (A hook of mkdocs.)"""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts" / "path"))
 
 from pk.cli.command_line.error_help import error_help
+from pk.cli.command_line.manual import reference
 from pk.core.config import (
     BROKER_KEYS,
     CLIENT_METRICS_KEYS,
@@ -51,6 +52,7 @@ CHANGED = {
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages to those of docs/."""
     for path, text in (
+        ("reference/commands.md", reference()),
         ("reference/configs.md", configs()),
         ("reference/errors.md", errors()),
         ("reference/client.md", client()),
