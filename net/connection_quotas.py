@@ -65,7 +65,7 @@ class ConnectionQuotas:
         return UNLIMITED if own is None else cast(int, own)
 
     def refused_s(self, host: str) -> float:
-        """A connection has come from an address: 0 where it may, else how long to wait before it is
+        """A connection has come from an address: 0 if it may, else how long to wait before it is
         closed."""
         if self._broker.image.quotas is not self._quotas:
             self._learn()

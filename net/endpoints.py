@@ -29,7 +29,7 @@ class BoundListener(Struct, frozen=True):
 
 
 async def bind(config: BrokerConfig) -> list[BoundListener]:
-    """Bind every listener of `config`. Raises StartError where one cannot be; none is left bound
+    """Bind every listener of `config`. Raises StartError if one cannot be; none is left bound
     then."""
     advertised = {listener.name: listener for listener in config.advertised_listeners}
     bound: list[BoundListener] = []

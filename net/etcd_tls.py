@@ -13,7 +13,7 @@ from pk.net.tls.settings import TlsSettings
 
 
 def tls_of(config: BrokerConfig) -> Callable[[], Awaitable[ssl.SSLContext]] | None:
-    """What gives the context of the next connection; None where connections are plain. Raises
+    """What gives the context of the next connection; None if connections are plain. Raises
     StartError for what cannot be used now."""
     if config.pk_etcd_ssl_truststore_location is None:
         if config.pk_etcd_ssl_keystore_location is not None:

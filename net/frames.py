@@ -88,7 +88,7 @@ class FrameBuffer:
         return self._end - self._start
 
     def room(self) -> memoryview | None:
-        """Space to receive into, at least one byte; None where the server's memory is spent: wait
+        """Space to receive into, at least one byte; None if the server's memory is spent: wait
         and ask again."""
         capacity = len(self.data)
         if self._start == self._end:
@@ -123,7 +123,7 @@ class FrameBuffer:
         """(start, end) in `data` of the next whole frame, without its size; None when it has not
         all come.
 
-        Raises ProtocolError where the size is negative or above `bytes_max`.
+        Raises ProtocolError if the size is negative or above `bytes_max`.
         """
         start = self._start
         if self._end - start < 4:

@@ -108,7 +108,7 @@ def initiating(login: KerberosLogin, service: str, host: str) -> Context:
 
 @lru_cache(maxsize=1)
 def default_realm() -> str:
-    """The realm that krb5.conf names first, "" where it names none. Raises KerberosUnavailable."""
+    """The realm that krb5.conf names first, "" if it names none. Raises KerberosUnavailable."""
     gssapi = library()
     try:
         name = gssapi.Name("x", gssapi.NameType.user).canonicalize(gssapi.MechType.kerberos)

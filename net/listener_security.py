@@ -62,7 +62,7 @@ def principal_rules(config: BrokerConfig, listener: str) -> str:
 
 
 async def check_tls(config: BrokerConfig) -> None:
-    """Raises ConfigError where a listener cannot do TLS as its keys say."""
+    """Raises ConfigError if a listener cannot do TLS as its keys say."""
     for listener in config.listeners:
         if listener.security_protocol in ("SSL", "SASL_SSL"):
             try:
@@ -73,7 +73,7 @@ async def check_tls(config: BrokerConfig) -> None:
 
 
 def check_oauth(config: BrokerConfig) -> None:
-    """Raises ConfigError where a listener cannot check tokens as its keys say."""
+    """Raises ConfigError if a listener cannot check tokens as its keys say."""
     for listener in config.listeners:
         if listener.security_protocol in SASL_PROTOCOLS and OAUTHBEARER in enabled_mechanisms(
             config, listener.name
@@ -89,7 +89,7 @@ def check_oauth(config: BrokerConfig) -> None:
 
 
 async def check_kerberos(config: BrokerConfig) -> None:
-    """Raises ConfigError where a listener cannot let clients log in by GSSAPI as its keys say."""
+    """Raises ConfigError if a listener cannot let clients log in by GSSAPI as its keys say."""
     for listener in config.listeners:
         if listener.security_protocol in SASL_PROTOCOLS and GSSAPI in enabled_mechanisms(
             config, listener.name
@@ -156,7 +156,7 @@ class ScramUsers:
         self._shapes: dict[Mechanism, Shape] = {}
 
     def find(self, user: str, mechanism: Mechanism) -> ScramCredential | None:
-        """The credential of a user, None where there is none."""
+        """The credential of a user, None if there is none."""
         return self._broker.image.scram.get((user, mechanism))
 
     def shape(self, mechanism: Mechanism) -> Shape:

@@ -84,7 +84,7 @@ class Node:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """`disk` and the rest default to the machine's. Raises StartError where the machine is not
+        """`disk` and the rest default to the machine's. Raises StartError if the machine is not
         fit."""
         if platform.system() not in ("Linux", "Darwin"):
             raise StartError(f"pk runs on Linux and macOS, not on {platform.system()}")
@@ -134,7 +134,7 @@ class Node:
 
     @property
     def controller_address(self) -> str | None:
-        """Where other nodes reach the controller in this process; None where it has no listener of
+        """Where other nodes reach the controller in this process; None if it has no listener of
         its own."""
         found = self.parts.controllers
         return found[0].address if found else None
@@ -231,7 +231,7 @@ class Node:
         return found if clients is None else [*found, *clients.samples()]
 
     def _not_ready(self) -> str | None:
-        """Why the node does not serve clients; None where it does."""
+        """Why the node does not serve clients; None if it does."""
         if self.stopping:
             return "stopping"
         if not self._serving:
@@ -329,7 +329,7 @@ async def run_node(
     SIGHUP has it read its TLS files again instead.
 
     `ready` is called when it serves. `parent` is a pipe whose end is the parent's, and drains the
-    node too. Returns the number of the signal that ended it, None where its parent did. Raises
+    node too. Returns the number of the signal that ended it, None if its parent did. Raises
     StartError, LogDirError.
     """
 

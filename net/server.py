@@ -201,7 +201,7 @@ class Server:
                 tell(context.connection_id)
 
     def _security_of(self, listener_name: str) -> ListenerSecurity | None:
-        """How the peers of a listener authenticate; None where they need not."""
+        """How the peers of a listener authenticate; None if they need not."""
         listener = self._listeners.get(listener_name)
         if listener is None or listener.security_protocol == "PLAINTEXT":
             return None

@@ -81,7 +81,7 @@ class Documents(Struct, frozen=True):
         return cbor.dumps(f"{self.kind}.snapshot", _VERSION, body)
 
     def read_snapshot(self, data: bytes | None) -> dict[str, Any] | None:
-        """`offset`, `folder`, `pieces` and `crc` of the snapshot that counts, None where none
+        """`offset`, `folder`, `pieces` and `crc` of the snapshot that counts, None if none
         does."""
         return cbor.loads(f"{self.kind}.snapshot", data, _VERSION)[1] if data else None
 
@@ -91,7 +91,7 @@ class Documents(Struct, frozen=True):
         """The image that a snapshot and the appends after it make. It takes long: call it in a
         thread.
 
-        Raises EventsMissing, StoreFailed where they contradict each other.
+        Raises EventsMissing, StoreFailed if they contradict each other.
         """
         image = snapshot.load(data) if data is not None else MetadataImage()
 

@@ -55,7 +55,7 @@ class Transport(Protocol):
         ...
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
-        """Receive into `buffer`: the bytes that came, 0 at the end, None where the server's memory
+        """Receive into `buffer`: the bytes that came, 0 at the end, None if the server's memory
         is spent."""
         ...
 
@@ -88,7 +88,7 @@ def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
 
 
 def _whole(part: Slice, data: bytes) -> bytes:
-    """What was read of a slice. Raises BrokenResourceError where the file ends before the slice
+    """What was read of a slice. Raises BrokenResourceError if the file ends before the slice
     does: the answer says how long it is, and what came next would be taken for the rest."""
     if len(data) != part.length:
         raise trio.BrokenResourceError(f"{part!r} ends before its length")

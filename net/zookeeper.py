@@ -140,7 +140,7 @@ class ZooKeeperStore:
         """`address` is `[zookeeper://]h:p,h:p[/path]`; `endpoint` is where this controller listens,
         for `ZooKeeperLocator`.
 
-        Raises ValueError where the address is none.
+        Raises ValueError if the address is none.
         """
         hosts, self._root = parse_address(address)
         self.session = ZooKeeperSession(
@@ -330,7 +330,7 @@ class ZooKeeperStore:
             await self._ignoring(NoNodeError, lambda zk: zk.delete_async(path))
 
     async def _take_leadership(self, age: int) -> _Leadership | None:
-        """Raise the epoch and name ourselves; None where somebody came between."""
+        """Raise the epoch and name ourselves; None if somebody came between."""
         path, leader_path = f"{self._root}/epoch", f"{self._root}/leader"
         data, stat = await self.session.call(lambda zk: zk.get_async(path))
         last = DOCUMENTS.read_epoch(data)
@@ -366,7 +366,7 @@ class ZooKeeperStore:
         return leadership
 
     async def _find_end(self) -> tuple[int, int]:
-        """Where the log ends, and its last bucket (-1 where there is none)."""
+        """Where the log ends, and its last bucket (-1 if there is none)."""
         pointer = DOCUMENTS.read_snapshot(await self._get(f"{self._root}/snapshot"))
         end = pointer["offset"] if pointer is not None else 0
         buckets = await self._children("log")
@@ -392,7 +392,7 @@ class ZooKeeperStore:
                 call(leadership.epoch, why)
 
     def _held(self, epoch: int) -> _Leadership:
-        """The leadership of `epoch`. Raises Fenced where it is over, or may be."""
+        """The leadership of `epoch`. Raises Fenced if it is over, or may be."""
         leadership = self._leadership
         if leadership is None:
             raise Fenced(f"epoch {epoch} is over: {self._why}")
@@ -513,7 +513,7 @@ class ZooKeeperStore:
         return data
 
     async def _get(self, path: str) -> bytes | None:
-        """What a node holds, None where there is no such node."""
+        """What a node holds, None if there is no such node."""
         try:
             data, _ = await self.session.call(lambda zk: zk.get_async(path))
         except NoNodeError:

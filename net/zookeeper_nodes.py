@@ -31,7 +31,7 @@ def failures() -> Generator[None]:
 
 
 def refusal(results: list[Any]) -> tuple[int, Exception] | None:
-    """Which operation of a multi was refused, and why; None where the multi was taken."""
+    """Which operation of a multi was refused, and why; None if the multi was taken."""
     undone = (RolledBackError, RuntimeInconsistency)
     for at, result in enumerate(results):
         if isinstance(result, Exception) and not isinstance(result, undone):

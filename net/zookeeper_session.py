@@ -103,7 +103,7 @@ class ZooKeeperSession:
         return known[0] if known is not None and known[0] is not None else 0
 
     async def ready(self) -> int:
-        """Wait until the session is up; the session's `age`. Raises StoreFailed where no server
+        """Wait until the session is up; the session's `age`. Raises StoreFailed if no server
         answers in time."""
         if self._client is None:
             async with self._starting:
@@ -121,7 +121,7 @@ class ZooKeeperSession:
         return self.age
 
     async def wait(self, event: trio.Event, age: int) -> None:
-        """Wait for `event`, which a watch sets. Raises SessionLost where the connection went since
+        """Wait for `event`, which a watch sets. Raises SessionLost if the connection went since
         the session had `age`."""
         self._waiting.add(event)
         try:
@@ -134,7 +134,7 @@ class ZooKeeperSession:
     async def call(self, start: Start) -> Any:
         """The result of the request that `start(client)` begins (one of kazoo's `..._async` calls).
 
-        Raises SessionLost where the connection is or goes down, kazoo's own exceptions for what the
+        Raises SessionLost if the connection is or goes down, kazoo's own exceptions for what the
         server refuses. A caller that is cancelled leaves the request on its way.
         """
         [result] = await self.call_all([start])

@@ -115,7 +115,7 @@ def check_subscription(context: Context, topics: Iterable[str] | None) -> None:
 
 def describing(context: Context) -> Callable[[str], bool] | None:
     """Whether the asker may describe a topic, for a group that resolves regular expressions for it
-    (KIP-848); None where it may describe all. What it may not describe is left out, without a word
+    (KIP-848); None if it may describe all. What it may not describe is left out, without a word
     in the audit log."""
     if not is_on(context):
         return None

@@ -18,7 +18,7 @@ from pk.core.auth.sasl import SaslError
 NO_LAYER: Final = 1
 """The bit of the only security layer."""
 _OFFER: Final = bytes((NO_LAYER, 0, 0, 0))
-"""Layers, and the bytes that a wrapped message may have: 0 where no layer wraps any."""
+"""Layers, and the bytes that a wrapped message may have: 0 if no layer wraps any."""
 _STEPS_MAX: Final = 8
 """Of a context: Kerberos needs one or two."""
 

@@ -19,7 +19,7 @@ logger = logging.getLogger("pk.log")
 
 def between(log: LogState, offset: int, end: int) -> list[AbortedTxn]:
     """The aborted transactions with records in [offset, end), in the order of their markers. Raises
-    OSError, and CorruptBatch where an index is lost and what it was made from cannot be read."""
+    OSError, and CorruptBatch if an index is lost and what it was made from cannot be read."""
     while True:
         try:
             return lookup.aborted_transactions(log.segments, offset, end)

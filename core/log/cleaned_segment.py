@@ -38,7 +38,7 @@ class CleanedSegment:
         self._buffer = bytearray()
 
     def add(self, batch: bytes | bytearray | memoryview) -> None:
-        """Write a whole batch. Raises CorruptBatch where its header is none."""
+        """Write a whole batch. Raises CorruptBatch if its header is none."""
         segment = self.segment
         header = read_header(batch)
         place = BatchPlace(header.last_offset, header.base_offset, segment.size + len(self._buffer))

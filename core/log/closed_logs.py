@@ -16,7 +16,7 @@ body        [CRC-32C of the documents, the documents: CBOR of {"<topic>-<partiti
 document    CBOR of [topic id, time of the directory, end offset, segments, snapshots,
             leader epochs, names of files that the next start removes]
 segment     [base offset, time of its log, modified (ms), sizes of its .log, .index and .timeindex,
-            each -1 where it does not exist]
+            each -1 if it does not exist]
 snapshot    [offset, bytes]
 epoch       [leader epoch, start offset]
 
@@ -58,7 +58,7 @@ class ClosedLog(NamedTuple):
 def document_of(
     disk: Disk, directory: str, topic_id: Uuid, end_offset: int, opened_by: bytes | None
 ) -> bytes | None:
-    """The document of a log that was just closed and ends at `end_offset`; None where its files do
+    """The document of a log that was just closed and ends at `end_offset`; None if its files do
     not tell all that the next start needs. `opened_by` is the one that it was opened by, if any.
     Raises OSError, ValueError."""
     if opened_by is not None:

@@ -16,7 +16,7 @@ from pk.core.record.batch import CorruptBatch
 
 def damage_before_end(disk: Disk, directory: str) -> str | None:
     """Where the log in `directory` has a batch that is not whole though others follow, in a few
-    words; None where it has none, or is not there. Reads all of it. Raises OSError."""
+    words; None if it has none, or is not there. Reads all of it. Raises OSError."""
     if not disk.exists(directory):
         return None
     sizes = find(disk, directory).segments

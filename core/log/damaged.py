@@ -109,7 +109,7 @@ class Mark(NamedTuple):
 
 
 def read_mark(disk: Disk, directory: str) -> Mark | None:
-    """The mark of a log; None where it has none. One that cannot be read says that something is
+    """The mark of a log; None if it has none. One that cannot be read says that something is
     wrong. Raises OSError."""
     try:
         content = disk.read(f"{directory}/{MARK}")

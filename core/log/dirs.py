@@ -96,7 +96,7 @@ class LogDirs:
         """Hold every directory and read what it says; those that do not exist are made.
 
         `holder` goes into the lock files: who this is, for the next who comes
-        (`disk.this_process()`). `new_id` draws ids. `cluster_id` is "" where the controller will
+        (`disk.this_process()`). `new_id` draws ids. `cluster_id` is "" if the controller will
         say it: `identify` is called then. One whose disk fails is `failed`, unless all are. Raises
         LogDirError.
         """

@@ -101,7 +101,7 @@ def _file_system_of(device: int) -> str:
 
 @functools.cache
 def _sync_of_file_systems() -> Callable[[int], None] | None:
-    """`syncfs` by a descriptor, which raises OSError. None where it is missing, or does not report
+    """`syncfs` by a descriptor, which raises OSError. None if it is missing, or does not report
     write errors: Linux does since 5.8."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if sys.platform != "linux" or release is None or tuple(map(int, release.groups())) < (5, 8):

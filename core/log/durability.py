@@ -105,7 +105,7 @@ class Durability:
     def prepare(self) -> bool:
         """Write all that a flush of the whole log writes, and sync nothing: `put_in_place` and
         `synced` may follow, each when the file system was synced; a flush does it all again.
-        Nothing is appended from now on. May run in a thread. False where the disk has no room for
+        Nothing is appended from now on. May run in a thread. False if the disk has no room for
         all of it."""
         log = self._log
         with self.lock:
@@ -158,7 +158,7 @@ class Durability:
     def _write_behind(self, segments: list[Segment], *, epochs_aside: bool = False) -> bool:
         """Write what was not written when it happened: index entries, leader epochs and large
         snapshots. `epochs_aside`: the epochs into a file beside theirs, unsynced, for
-        `put_in_place`. May run in a thread. False where the disk has no room for all of it."""
+        `put_in_place`. May run in a thread. False if the disk has no room for all of it."""
         log = self._log
         epochs = log.known_epochs
         try:

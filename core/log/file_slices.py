@@ -55,7 +55,7 @@ class FileSlice:
         return self.file.pread(self.length, self.position)
 
     def read_at_once(self) -> bytes | None:
-        """The same; None where the read may have to wait for the disk."""
+        """The same; None if the read may have to wait for the disk."""
         before, patience.spent = patience.spent, True
         try:
             return self.file.pread(self.length, self.position)
@@ -73,7 +73,7 @@ class FileSlice:
         self.file.unpin()
 
     def fileno(self) -> int | None:
-        """The descriptor, valid while pinned; None where the disk has none."""
+        """The descriptor, valid while pinned; None if the disk has none."""
         return self.file.fileno()
 
     def resident(self) -> bool:

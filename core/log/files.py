@@ -164,7 +164,7 @@ class Disk(Protocol):
 
     def sync_all(self, paths: Collection[str]) -> bool:
         """Make everything on the file systems that hold these directories durable, contents and
-        names. False where the system cannot do that, or would not report that it failed."""
+        names. False if the system cannot do that, or would not report that it failed."""
         ...
 
     def read(self, path: str) -> bytes:

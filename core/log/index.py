@@ -271,7 +271,7 @@ class TimeIndex(IndexFile):
             offsets.append(offset - self.base_offset)
 
     def around(self, timestamp: int) -> tuple[TimestampOffset | None, TimestampOffset | None]:
-        """The last entry that is earlier than `timestamp`, and the first that is not; None where
+        """The last entry that is earlier than `timestamp`, and the first that is not; None if
         there is none. Raises OSError.
 
         An entry is written together with one of the offset index, if a later timestamp has come

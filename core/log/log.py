@@ -441,7 +441,7 @@ class Log:
     @property
     def last_batch_epoch(self) -> int:
         """The leader epoch of the last batch. Of a log from which all records were deleted: of what
-        was last before its start; -1 where that is not known."""
+        was last before its start; -1 if that is not known."""
         end, epochs = self.state.log_end_offset, self.state.epochs
         return epochs.epoch_of(end - 1 if end > self.state.log_start_offset else end)
 
@@ -470,7 +470,7 @@ class Log:
 
     @property
     def first_dirty_offset(self) -> int | None:
-        """Up to where the log is compacted; None where that is not known."""
+        """Up to where the log is compacted; None if that is not known."""
         return self.shape.first_dirty_offset
 
     @first_dirty_offset.setter

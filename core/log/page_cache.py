@@ -79,8 +79,8 @@ def pread(fd: int, length: int, position: int) -> bytes:
 
 @functools.cache
 def _cached_pages() -> Callable[[int, int, int], int | None] | None:
-    """(descriptor, position, length) → how many pages of it are cached, None where the kernel will
-    not say of this file; None where it never says. For Linux, where RWF_NOWAIT is."""
+    """(descriptor, position, length) → how many pages of it are cached, None if the kernel will
+    not say of this file; None if it never says. For Linux, where RWF_NOWAIT is."""
     import ctypes
 
     class Range(ctypes.Structure):

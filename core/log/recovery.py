@@ -349,7 +349,7 @@ def recover(
 
 def hole_below(segments: list[Segment], offset: int) -> int | None:
     """Where the first segment begins that does not begin where the one before it ends, of those
-    that begin at `offset` or before it; None where all do. For logs of which no offset was ever
+    that begin at `offset` or before it; None if all do. For logs of which no offset was ever
     removed. Raises OSError."""
     for segment, following in pairwise(segments):
         if following.base_offset > offset:

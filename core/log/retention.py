@@ -32,7 +32,7 @@ class Retention(Struct, frozen=True):
 def start_offset(
     log: Log, retention: Retention | None, high_watermark: int, now_ms: int
 ) -> int | None:
-    """Where the log is to begin, None where it stays as it is; `retention` is None for a log that
+    """Where the log is to begin, None if it stays as it is; `retention` is None for a log that
     is only compacted.
 
     May read a time index: not on the loop. Raises OSError.

@@ -71,7 +71,7 @@ class Replaced(NamedTuple):
 def flaw_of(
     copy: Segment, replaced: Replaced, epochs: LeaderEpochs
 ) -> Generator[int, None, str | None]:
-    """Read the leader's copy of a damaged segment: why it may not take its place, None where it
+    """Read the leader's copy of a damaged segment: why it may not take its place, None if it
     may. Raises OSError.
 
     Every batch must be sound, in its order and its epoch. Where nothing was compacted the two have

@@ -446,7 +446,7 @@ class Segment:
         All of them, where their CRCs are known to be right (and, if `wary`, they did not leave the
         page cache). Else they are looked at: whole batches up to one that is damaged. Their
         offsets, which no CRC covers, must grow and lie below `end_offset`. Raises CorruptBatch
-        where the first is damaged, and WouldWait.
+        if the first is damaged, and WouldWait.
         """
         known = self.checked
         end = known.end(position, self.size)
@@ -542,7 +542,7 @@ class Segment:
 
     def check_indexes(self) -> None:
         """Look at files that were found, once: rebuild indexes that are missing or cannot be right,
-        and a log that holds messages of an old format. Raises CorruptBatch where that is
+        and a log that holds messages of an old format. Raises CorruptBatch if that is
         damaged."""
         sizes = self._sizes
         if sizes is None:
@@ -561,7 +561,7 @@ class Segment:
 
     def modernize(self, *, mend: bool = False) -> int | None:
         """Rewrite it as record batches if it holds messages of an old format (see oldformat.py):
-        how many bytes at its end were left out. None where there was nothing to do. No reader has
+        how many bytes at its end were left out. None if there was nothing to do. No reader has
         it yet, and its indexes are gone."""
         if not holds_messages(self.file):
             return None

@@ -35,7 +35,7 @@ class Shape:
         self._deleted: dict[str, None] = {}
         self._swap: swap.Swap | None = None
         self.first_dirty_offset: int | None = None
-        """Up to where the log is compacted; None where that is not known."""
+        """Up to where the log is compacted; None if that is not known."""
         self.configure(log.config)
 
     def configure(self, config: LogConfig) -> None:
@@ -271,7 +271,7 @@ class Shape:
         return True
 
     def step_swap(self) -> bool:
-        """Go on with a swap, once the directory was synced; False where there is nothing to do. On
+        """Go on with a swap, once the directory was synced; False if there is nothing to do. On
         the loop. Raises StorageError."""
         log = self._log
         if self._swap is None or self._swap.done or log.abandoned:

@@ -105,7 +105,7 @@ class _Decoder(Source):
     ) -> None:
         """Read a value of `kind` into `target`.
 
-        Before a struct that may be null stands -1 for null; but 0 where it is a tagged field.
+        Before a struct that may be null stands -1 for null; but 0 if it is a tagged field.
         """
         if isinstance(kind, Fixed):
             self.pending.append((target, kind))

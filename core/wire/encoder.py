@@ -116,7 +116,7 @@ class _Encoder(Source):
     ) -> None:
         """Write the expression `value`.
 
-        Before a struct that may be null stands -1 for null; but 0 where it is a tagged field.
+        Before a struct that may be null stands -1 for null; but 0 if it is a tagged field.
         """
         if isinstance(kind, Fixed):
             if kind == UUID:

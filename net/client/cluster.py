@@ -104,7 +104,7 @@ class _Link(Struct):
 
     @property
     def silent_since(self) -> float | None:
-        """Since when the broker owes an answer; None where nothing was asked."""
+        """Since when the broker owes an answer; None if nothing was asked."""
         if self.connecting_since is not None:
             return self.connecting_since
         return self.connection.waits_since if self.connection is not None else None

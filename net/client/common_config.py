@@ -144,7 +144,7 @@ class ClientConfig(Struct, metaclass=_ConfigMeta, frozen=True, kw_only=True):
 
 
 def check_login(config: ClientConfig) -> None:
-    """Raises ConfigError where a client that logs in by SASL does not say how, and quotes no
+    """Raises ConfigError if a client that logs in by SASL does not say how, and quotes no
     secret."""
     if config.sasl_mechanism == "OAUTHBEARER":
         from pk.net.client.oauth import token_settings

@@ -370,7 +370,7 @@ def idempotence(config: ProducerConfig, given: Mapping[str, object] | None) -> b
     """Whether the producer is idempotent: as Java, a conflicting key turns off what was not asked
     for by name.
 
-    Raises ConfigError where `enable.idempotence=true` or a `transactional.id` was given and another
+    Raises ConfigError if `enable.idempotence=true` or a `transactional.id` was given and another
     key forbids it.
     """
     if not config.enable_idempotence:

@@ -72,7 +72,7 @@ class RequestTrace(Struct, frozen=True):
     bytes_in: int
     throttle_ms: int
     error: str | None
-    """The name of the answer's own error code, or what went wrong on the way; None where all is
+    """The name of the answer's own error code, or what went wrong on the way; None if all is
     well."""
 
 
@@ -180,7 +180,7 @@ class Connection:
         send_at_once: Callable[[bytes], int] | None = None,
     ) -> None:
         """`send_at_once` sends what the socket takes without waiting, and returns how much that
-        was; None where only the writer can send (TLS)."""
+        was; None if only the writer can send (TLS)."""
         self.node = node
         self.config = config
         self.api_versions: dict[int, tuple[int, int]] = {}
@@ -231,12 +231,12 @@ class Connection:
 
     @property
     def waits_since(self) -> float | None:
-        """When the oldest of the requests in flight was submitted; None where there is none."""
+        """When the oldest of the requests in flight was submitted; None if there is none."""
         return self._unanswered[0].started if self._unanswered else None
 
     @property
     def waited_s(self) -> float:
-        """For how long the oldest of the requests in flight has waited for its answer; 0 where
+        """For how long the oldest of the requests in flight has waited for its answer; 0 if
         there is none."""
         return trio.current_time() - self._unanswered[0].started if self._unanswered else 0.0
 
@@ -592,7 +592,7 @@ class Connection:
             self._log_in_at = math.inf
 
     async def _log_in_again(self) -> bool:
-        """Authenticate on the open connection, by the writer: what is queued waits. False where the
+        """Authenticate on the open connection, by the writer: what is queued waits. False if the
         connection ended."""
         try:
             self._end_session_after(

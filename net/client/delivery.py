@@ -12,7 +12,7 @@ from pk.net.client.accumulator import Batch
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is now. `offset` is -1 where the broker did not say (acks=0, or a repetition
+    """Where a record is now. `offset` is -1 if the broker did not say (acks=0, or a repetition
     it recognised)."""
 
     topic: str

@@ -21,7 +21,7 @@ class ConnectFailed(ClientError):
     """No connection came about. `address` is the one asked for, `reason` a phrase that says what
     happened.
 
-    `node_id` is the broker that is said to listen there, -1 where the address was given and not
+    `node_id` is the broker that is said to listen there, -1 if the address was given and not
     advertised. `reached` is whether somebody took the connection, who then did not speak Kafka;
     `certain` is whether no probe could tell more.
     """

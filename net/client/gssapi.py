@@ -52,7 +52,7 @@ def kerberos_service(config: KerberosKeys) -> tuple[KerberosLogin, str]:
 
 
 async def gssapi_client(config: KerberosKeys, host: str) -> GssapiClient:
-    """The client's side of a login at a broker on `host`. Raises ConfigError, and SaslError where
+    """The client's side of a login at a broker on `host`. Raises ConfigError, and SaslError if
     there is no ticket."""
     login, service = kerberos_service(config)
     try:

@@ -113,7 +113,7 @@ class Metadata:
             self.names.pop(known.topic_id, None)
 
     def note_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """Take over the leader that an answer named (KIP-951); False where that is no news."""
+        """Take over the leader that an answer named (KIP-951); False if that is no news."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return False

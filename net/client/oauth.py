@@ -99,7 +99,7 @@ def token_settings(config: OAuthKeys) -> TokenSettings:
 
 
 def _unsecured(config: OAuthKeys, options: dict[str, str]) -> TokenSettings:
-    """Raises ConfigError where a client cannot make its tokens itself, or may not."""
+    """Raises ConfigError if a client cannot make its tokens itself, or may not."""
     if not config.pk_sasl_oauthbearer_unsecured:
         raise ConfigError(
             f"sasl.jaas.config: pk sends an unsigned token only with {UNSECURED}=true"

@@ -18,7 +18,7 @@ _HTTP: Final = "an HTTP server answers there; a broker's own port is another, 90
 
 async def what_listens(host: str, port: int) -> str | None:
     """A phrase about who answers there: TLS, HTTP, somebody with a greeting, or somebody silent.
-    None where no node does any more. Takes at most a few seconds; raises nothing of the
+    None if no node does any more. Takes at most a few seconds; raises nothing of the
     network's."""
     try:
         greeting = await _hear(host, port, b"", _BANNER_S)
@@ -47,7 +47,7 @@ async def what_listens(host: str, port: int) -> str | None:
 
 async def who_is_silent(host: str, port: int, wait_s: float) -> str | None:
     """A phrase about who took a request of Kafka's and did not answer: an HTTP server may wait for
-    the end of a line. None where it may well be a broker. Takes `wait_s` at most, or a second."""
+    the end of a line. None if it may well be a broker. Takes `wait_s` at most, or a second."""
     try:
         return _HTTP if await _is_http(host, port, min(wait_s, _ANSWER_S)) else None
     except (OSError, UnicodeError):

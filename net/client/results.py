@@ -135,7 +135,7 @@ class FinalizedFeature(Struct, frozen=True):
 
 
 class FeatureDescription(Struct, frozen=True):
-    """Features as one broker answers them; `finalized_epoch` is -1 where it knows none."""
+    """Features as one broker answers them; `finalized_epoch` is -1 if it knows none."""
 
     supported: tuple[SupportedFeature, ...]
     finalized: tuple[FinalizedFeature, ...]
@@ -143,7 +143,7 @@ class FeatureDescription(Struct, frozen=True):
 
 
 class QuorumReplica(Struct, frozen=True):
-    """A voter or observer of the metadata log. Times are -1 where the broker does not say."""
+    """A voter or observer of the metadata log. Times are -1 if the broker does not say."""
 
     replica_id: int
     directory_id: Uuid
@@ -182,11 +182,11 @@ class TopicListing(Struct, frozen=True):
     internal: bool
     partition_count: int
     replication_factor: int
-    """Of the partition with the most replicas; 0 where a topic has no partitions."""
+    """Of the partition with the most replicas; 0 if a topic has no partitions."""
 
 
 class PartitionDescription(Struct, frozen=True):
-    """A partition and its replicas; `leader_id` is -1 where it has none."""
+    """A partition and its replicas; `leader_id` is -1 if it has none."""
 
     partition: int
     leader_id: int
@@ -196,7 +196,7 @@ class PartitionDescription(Struct, frozen=True):
     offline_replicas: tuple[int, ...] = ()
     elr: tuple[int, ...] | None = None
     last_known_elr: tuple[int, ...] | None = None
-    """Both None where the broker does not know them (before DescribeTopicPartitions)."""
+    """Both None if the broker does not know them (before DescribeTopicPartitions)."""
 
     error_code: int = 0
 
@@ -269,7 +269,7 @@ class NewTopic(Struct, frozen=True):
 
 
 class CreatedTopic(Struct, frozen=True):
-    """A topic as the broker made it; numbers are -1 and configs empty where it answers in a version
+    """A topic as the broker made it; numbers are -1 and configs empty if it answers in a version
     before 5."""
 
     name: str
@@ -296,7 +296,7 @@ class ListedOffset(Struct, frozen=True):
 
 
 class EpochEndOffset(Struct, frozen=True):
-    """Where an epoch ends in its leader's log; both -1 where the leader does not know it."""
+    """Where an epoch ends in its leader's log; both -1 if the leader does not know it."""
 
     leader_epoch: int
     end_offset: int
@@ -344,7 +344,7 @@ class ConfigChange(Struct, frozen=True):
 
 
 class GroupListing(Struct, frozen=True):
-    """A group as its coordinator lists it. State and type are "" where the broker is too old to
+    """A group as its coordinator lists it. State and type are "" if the broker is too old to
     say."""
 
     group_id: str
@@ -389,7 +389,7 @@ class StreamsMember(Struct, frozen=True):
     """What the member is to have once it has caught up."""
 
     endpoint: str | None = None
-    """`host:port` of `application.server`; None where the application has none."""
+    """`host:port` of `application.server`; None if the application has none."""
 
 
 class StreamsSubtopology(Struct, frozen=True):
@@ -427,7 +427,7 @@ class MemberDescription(Struct, frozen=True):
     """What the member is to have once it has caught up (KIP-848); None in a classic group."""
 
     uses_classic_protocol: bool | None = None
-    """Whether a member of a consumer group still speaks the classic protocol; None where the broker
+    """Whether a member of a consumer group still speaks the classic protocol; None if the broker
     does not say."""
 
     streams: StreamsMember | None = None
@@ -452,7 +452,7 @@ class GroupDescription(Struct, frozen=True):
 
 
 class OffsetAndMetadata(Struct, frozen=True):
-    """A committed offset: the next record to read; `leader_epoch` is -1 where unknown."""
+    """A committed offset: the next record to read; `leader_epoch` is -1 if unknown."""
 
     offset: int
     leader_epoch: int = -1
@@ -463,7 +463,7 @@ class ShareGroupOffset(OffsetAndMetadata, frozen=True):
     """Where a share group is in a partition: everything before `offset` is done with."""
 
     lag: int | None = None
-    """Records that are not done with; None where the broker does not know."""
+    """Records that are not done with; None if the broker does not know."""
 
     def unread(self, end: int | None) -> int:
         """Where the records that are not done with begin, if none after it is; `end` is the
@@ -495,7 +495,7 @@ class ReplicaSize(Struct, frozen=True):
 
 
 class LogDirDescription(Struct, frozen=True):
-    """A log directory of a broker; byte totals are -1 where the broker does not say (before version
+    """A log directory of a broker; byte totals are -1 if the broker does not say (before version
     4)."""
 
     path: str

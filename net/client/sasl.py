@@ -45,7 +45,7 @@ async def log_in(
     """Authenticate over a connection to `host` that has agreed on versions; how long the session
     lasts in ms, 0 for ever.
 
-    Raises KafkaError where the broker refuses, SaslError where it does not prove itself, and what
+    Raises KafkaError if the broker refuses, SaslError where it does not prove itself, and what
     `ask` raises.
     """
     mechanism = config.sasl_mechanism

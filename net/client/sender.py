@@ -292,7 +292,7 @@ class Sender:
             self.settle(batch, error=error)
 
     def raise_epoch(self, queue: PartitionQueue) -> bool:
-        """Let a partition go on with a new epoch; False where the last epoch is used up and a new
+        """Let a partition go on with a new epoch; False if the last epoch is used up and a new
         id is needed."""
         if self.producer_epoch >= _EPOCH_MAX:
             self.producer_id = -1

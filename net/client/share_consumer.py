@@ -255,7 +255,7 @@ class ShareConsumer:
     async def commit(self) -> Outcomes:
         """Send all acknowledgements; in the implicit mode, first accept the records of the last
         poll. Returns for each partition why acknowledgements since the last commit were refused,
-        None where they were not. Waits `default.api.timeout.ms` at most, then raises
+        None if they were not. Waits `default.api.timeout.ms` at most, then raises
         trio.TooSlowError."""
         self._check()
         if not self._is_explicit:

@@ -402,7 +402,7 @@ class BrokerFetcher:
         version: int,
         queue: dict[TopicPartition, _Queue],
     ) -> Any | None:
-        """The answer, None where it is an error of the whole request; the session's epoch
+        """The answer, None if it is an error of the whole request; the session's epoch
         follows."""
         self._under_way = True
         try:

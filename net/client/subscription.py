@@ -43,7 +43,7 @@ class FetchedBatch(NamedTuple):
     log_start_offset: int = -1
     last_stable_offset: int = -1
     high_watermark: int = -1
-    """Of the partition, as its last fetch had them; -1 where they are not known."""
+    """Of the partition, as its last fetch had them; -1 if they are not known."""
 
 
 class Chunk:
@@ -240,7 +240,7 @@ class PartitionState:
     def take_records(self, out: list[ConsumerRecord], room: int, check_crcs: bool) -> int:
         """Append up to `room` records to `out`; how many fewer may follow.
 
-        Raises KafkaError where a batch is corrupt: the position is then at the first record that
+        Raises KafkaError if a batch is corrupt: the position is then at the first record that
         cannot be read. It is not raised while there are records before it to return.
         """
         while room > 0:

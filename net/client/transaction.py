@@ -142,7 +142,7 @@ class Transactions:
     async def begin(self) -> None:
         """Open a transaction; the first one takes the transactional id from any earlier producer.
 
-        Raises KafkaError, ClientError, NoTransaction where one is open already.
+        Raises KafkaError, ClientError, NoTransaction if one is open already.
         """
         if self._sender.fatal is not None:
             raise without_frames(self._sender.fatal)
@@ -218,8 +218,8 @@ class Transactions:
     async def end(self, *, commit: bool) -> None:
         """End the transaction, once all its batches are settled.
 
-        Raises KafkaError where a commit was refused, or could not be asked for: then the
-        transaction is still open, to be aborted. Raises TransactionOutcomeUnknown where the
+        Raises KafkaError if a commit was refused, or could not be asked for: then the
+        transaction is still open, to be aborted. Raises TransactionOutcomeUnknown if the
         coordinator may have done it and did not say so.
         """
         if self._partitions or self._groups:

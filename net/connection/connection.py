@@ -253,7 +253,7 @@ class Connection:
         return transport
 
     async def _receive_more(self) -> bool:
-        """Receive what comes next before the peer is authenticated; False where nothing will be
+        """Receive what comes next before the peer is authenticated; False if nothing will be
         handled any more."""
         self._receiving = True
         count = await self._transport.receive(self._buffer)

@@ -77,7 +77,7 @@ class Login:
         authenticated: it may have left, or the server drains. Raises ProtocolError, Refused.
 
         `handshake` agrees on keys with a peer that speaks TLS. `receive_more` fills the buffer;
-        False where nothing will be handled any more.
+        False if nothing will be handled any more.
         """
         session, principal, security = None, self.context.principal, self.security
         with trio.move_on_after(security.timeout_s) as scope:
@@ -112,7 +112,7 @@ class Login:
             raise Refused(f"SSL handshake failed: {reason_of(e)}") from e
 
     async def _log_in(self, receive_more: Callable[[], Awaitable[bool]]) -> Session | None:
-        """Take nothing but steps of SASL; None where the peer left, or the server drains. Raises
+        """Take nothing but steps of SASL; None if the peer left, or the server drains. Raises
         ProtocolError, Refused."""
         buffer, whole = self._buffer, self._buffer.bytes_max
         buffer.bytes_max = min(whole, self.security.receive_bytes_max)
@@ -144,7 +144,7 @@ class Login:
 
     def _answer_unexpected(self, head: RequestHead, frame: memoryview, why: str) -> list[Part]:
         """The error that says that a request came in the middle of an authentication; nothing for
-        one that is not served, or names much. Raises ProtocolError where the request cannot be
+        one that is not served, or names much. Raises ProtocolError if the request cannot be
         read."""
         responder, version = self._responder, head.api_version
         api = responder.apis.get(head.api_key)
@@ -173,7 +173,7 @@ class Login:
         self.context = replace(self.context, principal=session.principal)
 
     def again(self, start: int, end: int) -> bool:
-        """Whether a frame was a step of a new authentication. Raises ProtocolError where one was
+        """Whether a frame was a step of a new authentication. Raises ProtocolError if one was
         due."""
         session, now = self._session, trio.current_time()
         if session is None:

@@ -26,7 +26,7 @@ LIMITS: Final = HttpLimits(body_bytes=0, connections=64, requests=2)
 
 Collect = Callable[[], Awaitable[Sequence[Metric]]]
 Ready = Callable[[], str | None]
-"""Why the node is not ready, None where it is."""
+"""Why the node is not ready, None if it is."""
 
 
 class MetricsListener:

@@ -42,7 +42,7 @@ class Expected(NamedTuple):
 
 
 def parse_key(fields: dict[str, Any]) -> Any:
-    """The key of a JWKS for signatures. Raises ValueError where it is none."""
+    """The key of a JWKS for signatures. Raises ValueError if it is none."""
     jwt = library()
     if fields.get("use", "sig") != "sig" or fields.get("kty") not in _KINDS.values():
         raise ValueError("not a key for signatures")
@@ -54,7 +54,7 @@ def parse_key(fields: dict[str, Any]) -> Any:
 
 
 class JwtValidator:
-    """Checks tokens. Raises LibraryMissing where PyJWT is missing."""
+    """Checks tokens. Raises LibraryMissing if PyJWT is missing."""
 
     def __init__(self, jwks: Jwks, expected: Expected) -> None:
         self.jwks = jwks

@@ -288,7 +288,7 @@ class CurrentContext:
         self._lock = trio.Lock()
 
     async def get(self) -> ssl.SSLContext:
-        """The newest context that could be made. Raises TlsError where none ever could."""
+        """The newest context that could be made. Raises TlsError if none ever could."""
         settings = self._settings()
         if monotonic() - self._looked_at >= LOOKED_AT_S:
             self._looked_at = monotonic()

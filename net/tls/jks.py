@@ -55,7 +55,7 @@ class _Reader:
         self.position = 0
 
     def take(self, count: int) -> bytes:
-        """The next bytes. Raises StoreError where there are fewer."""
+        """The next bytes. Raises StoreError if there are fewer."""
         found = self._data[self.position : self.position + count]
         if count < 0 or len(found) < count:
             raise StoreError("it ends too soon")

@@ -67,7 +67,7 @@ class TlsSocket:
                 await trio.lowlevel.wait_writable(self._ssl)
 
     def read_now(self, room: memoryview) -> int | None:
-        """What can be read without waiting, into `room`; None where nothing can, 0 at the end.
+        """What can be read without waiting, into `room`; None if nothing can, 0 at the end.
         Raises OSError."""
         filled = 0
         enough = min(len(room), READ_BYTES)

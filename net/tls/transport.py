@@ -129,7 +129,7 @@ class TlsTransport:
 
     async def _send_file(self, part: FileSlice) -> None:
         """The slice, read in a thread where its pages are not in memory. Raises BrokenResourceError
-        where the file ends before it does: the size is already sent."""
+        if the file ends before it does: the size is already sent."""
         file, position, left = part.file, part.position, part.length
         part.pin()
         try:

@@ -25,7 +25,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
-    """The list. `request` is None where it could not be read. Raises INVALID_REQUEST for a name
+    """The list. `request` is None if it could not be read. Raises INVALID_REQUEST for a name
     that is none."""
     return _answer(context, request, context.broker.served)
 

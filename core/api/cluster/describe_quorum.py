@@ -4,7 +4,7 @@ and addresses (KIP-853).
 
 Voters are those who may be the controller: one with the embedded store, all nodes with ZooKeeper
 (which votes in their place). Observers are the brokers that are none of these. What a node's offset
-is, its fetches say; -1 where it has not fetched from this controller.
+is, its fetches say; -1 if it has not fetched from this controller.
 """
 
 from __future__ import annotations

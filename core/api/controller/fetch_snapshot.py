@@ -56,7 +56,7 @@ def _fill(
     part: ResponsePartitionSnapshot,
     bytes_max: int,
 ) -> None:
-    """Raises KafkaError where there is no such piece."""
+    """Raises KafkaError if there is no such piece."""
     if topic != METADATA_TOPIC or wanted.partition != 0:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     controller = leading(context, wanted.current_leader_epoch)

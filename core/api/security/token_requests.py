@@ -20,7 +20,7 @@ NAMES_REQUESTER: Final = 3
 
 
 def secret_of(config: BrokerConfig) -> TokenSecret | None:
-    """The brokers' shared secret, None where they have none."""
+    """The brokers' shared secret, None if they have none."""
     secret = config.delegation_token_secret_key
     return token_secret(secret) if secret else None
 

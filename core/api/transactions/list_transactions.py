@@ -25,7 +25,7 @@ UNKNOWN: Final = ""
 
 
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """Ask every coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS where one does not know its
+    """Ask every coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS if one does not know its
     transactions yet, INVALID_REGULAR_EXPRESSION."""
     transactions = context.broker.transactions
     transactions.check_loaded()

@@ -118,7 +118,7 @@ class BrokerLifecycle:
         self._let_go = trio.Event()
         self._answered_at = 0.0
         self.complaint = ""
-        """Why the controller has not taken this broker yet; empty where it has, or did not
+        """Why the controller has not taken this broker yet; empty if it has, or did not
         answer."""
         self._wake = trio.Event()
         """Set when the next heartbeat is not to wait for its time."""

@@ -49,7 +49,7 @@ def address_bytes(host: str) -> bytes:
 
 
 def host_of(address: bytes) -> str:
-    """`/127.0.0.1` of its 4 or 16 bytes; empty where none are given. Raises
+    """`/127.0.0.1` of its 4 or 16 bytes; empty if none are given. Raises
     KafkaError(INVALID_REQUEST)."""
     if not address:
         return ""

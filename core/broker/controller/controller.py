@@ -139,7 +139,7 @@ class Controller:
         """Campaign, load the log, and write that this controller took over. May be called again
         after `run` has returned.
 
-        `cluster_id` is that of the cluster which this node belongs to, "" where it belongs to none
+        `cluster_id` is that of the cluster which this node belongs to, "" if it belongs to none
         yet: then it is the log's, and that of an empty log becomes `new_cluster_id`. `logs_held` is
         how many partitions this node holds logs of: where there are any, an empty metadata log is
         not the beginning of a cluster but one that was lost, and starting again would make strays

@@ -96,7 +96,7 @@ class Locator(Protocol):
 
     async def find(self) -> tuple[int, Endpoint] | None:
         """(node id, where its controller listener is); None while there is none. It may be out of
-        date: the one it names says NOT_CONTROLLER then, or is gone. -1 where only the address is
+        date: the one it names says NOT_CONTROLLER then, or is gone. -1 if only the address is
         known."""
         ...
 
@@ -214,7 +214,7 @@ class ControllerLink:
         """The active controller's answer to a client's request, asked with the client's principal
         and address, in the version that the client spoke.
 
-        Raises FateUnknown where the request was sent and not answered, or answered
+        Raises FateUnknown if the request was sent and not answered, or answered
         REQUEST_TIMED_OUT; KafkaError(REQUEST_TIMED_OUT) where no controller was found in time;
         KafkaError for what the envelope itself met.
         """

@@ -272,7 +272,7 @@ class HeartbeatManager:
         return False
 
     def _endpoint(self, session: _Session) -> Endpoint | None:
-        """Where to try it; None where there is no reason any more: heard of again, fenced,
+        """Where to try it; None if there is no reason any more: heard of again, fenced,
         registered again."""
         if self._sessions.get(session.broker_id) is not session:
             return None

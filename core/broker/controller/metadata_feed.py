@@ -66,7 +66,7 @@ class Appended(list[Event]):
 
     @property
     def values_at_hand(self) -> list[bytes] | None:
-        """The same, None where they have not been worked out yet."""
+        """The same, None if they have not been worked out yet."""
         return self._values
 
 
@@ -159,7 +159,7 @@ class MetadataFeed:
 
     def read(self, offset: int, bytes_max: int, last_epoch: int = NO_EPOCH) -> bytes | None:
         """Whole batches from the one that holds `offset` on, about `bytes_max` of them and at least
-        one; empty at the end. None where a follower that has the log up to `offset`, its last event
+        one; empty at the end. None if a follower that has the log up to `offset`, its last event
         of `last_epoch` (-1: it does not say), must load a snapshot first."""
         if not self.start_offset <= offset <= self.end_offset:
             return None
@@ -178,7 +178,7 @@ class MetadataFeed:
         return b"".join(found)
 
     async def wait_beyond(self, offset: int, deadline: float) -> bool:
-        """Wait until there is something at `offset`; False where `deadline` (seconds of trio's
+        """Wait until there is something at `offset`; False if `deadline` (seconds of trio's
         clock) or the controller's end comes first."""
         with trio.CancelScope(deadline=deadline):
             while self._open and self.end_offset <= offset:
@@ -199,7 +199,7 @@ class MetadataFeed:
             return made
 
     def find_snapshot(self, end_offset: int, epoch: int) -> Snapshot | None:
-        """A snapshot that was made before, None where it is gone."""
+        """A snapshot that was made before, None if it is gone."""
         for made in self._snapshots:
             if (made.end_offset, made.epoch) == (end_offset, epoch):
                 return made

@@ -104,7 +104,7 @@ class MetadataFollower:
         self._refused = refused
         self._channel: Channel | None = None
         self.complaint = ""
-        """Why the log cannot be followed just now; empty where it can."""
+        """Why the log cannot be followed just now; empty if it can."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -310,7 +310,7 @@ async def _at_work(
 def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
     """`image` after the events of whole batches; itself where there are none that it lacks.
 
-    Raises MetadataBroken where they do not follow on it, or are damaged.
+    Raises MetadataBroken if they do not follow on it, or are damaged.
     """
     events: list[Event] = []
     offset = image.offset

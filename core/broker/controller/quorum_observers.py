@@ -31,7 +31,7 @@ class QuorumObservers:
         return iter(self._known.values())
 
     def get(self, node_id: int) -> Observer | None:
-        """One of them; None where it has not fetched from here."""
+        """One of them; None if it has not fetched from here."""
         return self._known.get(node_id)
 
     def clear(self) -> None:

@@ -21,6 +21,6 @@ class StaticLocator:
             self._found = voter.node_id, Endpoint(name, voter.host, voter.port, 0)
 
     async def find(self) -> tuple[int, Endpoint] | None:
-        """See `Locator`; None where the config names none, because the controller is this
+        """See `Locator`; None if the config names none, because the controller is this
         process."""
         return self._found

@@ -23,7 +23,7 @@ async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) 
     in-sync replica leads again after `away_ms`, in a new epoch, and returns -1 at once: meanwhile
     the partition has no leader.
 
-    Raises KafkaError NOT_CONTROLLER where another process decides, UNKNOWN_TOPIC_OR_PARTITION,
+    Raises KafkaError NOT_CONTROLLER if another process decides, UNKNOWN_TOPIC_OR_PARTITION,
     INVALID_REQUEST.
     """
     controller = broker.controller

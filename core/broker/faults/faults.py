@@ -92,7 +92,7 @@ class Faults:
         times: int = -1,
         client_id: str | None = None,
     ) -> int:
-        """Put a fault in force; its id. Raises KafkaError INVALID_REQUEST, POLICY_VIOLATION where
+        """Put a fault in force; its id. Raises KafkaError INVALID_REQUEST, POLICY_VIOLATION if
         there are too many."""
         known: Kind | None = next((k for k in KINDS if k == kind), None)
         if known is None:

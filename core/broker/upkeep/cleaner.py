@@ -133,7 +133,7 @@ class Cleaner:
         return self._config().log_cleaner_backoff_ms / 1000
 
     async def clean_one(self) -> bool:
-        """Do one round on the log that needs it most; False where none does."""
+        """Do one round on the log that needs it most; False if none does."""
         chosen = await self._filthiest()
         if chosen is None:
             return False
@@ -238,7 +238,7 @@ class Cleaner:
         return True
 
     def _job(self, partition: Partition, found: Cleanable) -> Job | None:
-        """The job for what was found, as far as it is still true; None where nothing of it is."""
+        """The job for what was found, as far as it is still true; None if nothing of it is."""
         log, config = partition.log, self._config()
         settings, now_ms = compaction_of(partition), self._replicas.clock.now_ms()
         limit = log.last_stable_offset(partition.high_watermark)

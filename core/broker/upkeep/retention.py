@@ -103,7 +103,7 @@ class LogRetention:
 
 
 def retention_of(partition: Partition) -> Retention | None:
-    """What the topic asks for; None where it is only compacted."""
+    """What the topic asks for; None if it is only compacted."""
     config = partition.config
     if not config.delete:
         return None

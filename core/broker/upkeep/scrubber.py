@@ -215,7 +215,7 @@ class Scrubber:
         self._found.set()
 
     def _following(self, partition: Partition, log: Log, segment: Segment) -> int | None:
-        """The base offset of the segment after this one; None where it is no closed segment of the
+        """The base offset of the segment after this one; None if it is no closed segment of the
         partition's log, or the log is being cut."""
         if not self._is_here(partition, log) or partition.busy:
             return None

@@ -94,7 +94,7 @@ def filtered(
     horizon_ms: int,
     marks_horizon: bool,
 ) -> tuple[bytes | bytearray | None, int]:
-    """The batch with the records that `choose` picks, and how many those are; None where there are
+    """The batch with the records that `choose` picks, and how many those are; None if there are
     none.
 
     `horizon_ms` becomes its delete horizon if it has none yet and a tombstone stays, or with

@@ -194,7 +194,7 @@ def _map(disk: Disk, job: Job, keys: KeyMap) -> Generator[Worked, None, bool]:
 
 
 def _note(header: BatchHeader, batch: bytes, keys: KeyMap, first: int) -> bool:
-    """Put a batch's keys into the map; False where it became full."""
+    """Put a batch's keys into the map; False if it became full."""
     base, put = header.base_offset, keys.put
     for _, _, delta, key, _ in entries(bytes(body(batch, header, LOGGED_BYTES_MAX)), header.count):
         if key is not None and base + delta >= first and not put(key, base + delta):

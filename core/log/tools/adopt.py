@@ -218,7 +218,7 @@ def _metadata(disk: Disk, paths: Sequence[str]) -> tuple[KraftMetadata | None, l
 
 
 def _metadata_values(disk: Disk, directory: str) -> Iterator[bytes]:
-    """The records of the newest snapshot, then those of the log behind it. Raises ValueError where
+    """The records of the newest snapshot, then those of the log behind it. Raises ValueError if
     some are missing."""
     names = disk.list(directory)
     snapshots = sorted(n for n in names if n.endswith(_SNAPSHOT_SUFFIX) and n[:20].isdecimal())

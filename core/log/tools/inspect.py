@@ -54,7 +54,7 @@ little."""
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: in which file, at which byte, at which offset of the log (-1 where
+    """Something that is wrong: in which file, at which byte, at which offset of the log (-1 if
     there is none)."""
 
     file: str
@@ -497,7 +497,7 @@ class Partition:
         return f"{self.directory}/{base_offset:020d}{suffix}"
 
     def read(self, path: str) -> bytes | None:
-        """A small file, or None where it is gone."""
+        """A small file, or None if it is gone."""
         try:
             return self.disk.read(path)
         except FileNotFoundError:
@@ -536,7 +536,7 @@ class Partition:
 
     def batches(self, offset: int = 0, again: Again | None = None) -> Iterator[Batch]:
         """The batches from the one that holds `offset` on, over all segments. Raises CorruptBatch
-        where there is none though the file goes on."""
+        if there is none though the file goes on."""
         for i, segment in enumerate(self.segments):
             last = i + 1 == len(self.segments)
             if not last and self.segments[i + 1].base_offset <= offset:

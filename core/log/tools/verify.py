@@ -62,7 +62,7 @@ class Report(Struct):
     records: int = 0
     bytes: int = 0
     start_offset: int = -1
-    """The base offset of the first segment, -1 where there is none."""
+    """The base offset of the first segment, -1 if there is none."""
     end_offset: int = -1
     """The offset after the last batch that could be read."""
 

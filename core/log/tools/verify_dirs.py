@@ -81,7 +81,7 @@ def verify(
 
 
 def _check_small(path: str, content: bytes) -> dict[TopicPartition, int] | None:
-    """The offsets that a checkpoint has. Raises ValueError where a small file cannot be
+    """The offsets that a checkpoint has. Raises ValueError if a small file cannot be
     understood."""
     match kind_of(path.rpartition("/")[2]):
         case Kind.OFFSETS:

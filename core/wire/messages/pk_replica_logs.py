@@ -18,9 +18,9 @@ class ReplicaLog(Struct):
     leader_epoch: Int32 = -1
     """Of the partition: nothing was appended to the log or cut from it in this epoch."""
     last_epoch: Int32 = -1
-    """The leader epoch of the last batch; -1 where there is none."""
+    """The leader epoch of the last batch; -1 if there is none."""
     end_offset: Int64 = -1
-    """Behind the last whole batch; -1 where the log cannot be read."""
+    """Behind the last whole batch; -1 if the log cannot be read."""
     start_offset: Int64 = -1
     high_watermark: Int64 = -1
     """As last checkpointed."""

@@ -216,7 +216,7 @@ class AdminBase:
     async def _in_time(self, ask: Callable[[], Awaitable[R]]) -> R:
         """What `ask` gets that only the controller knows; for what changes nothing.
 
-        Raises what `ask` raises, and ControllerSilent where it has taken `pk.straggler.timeout.ms`
+        Raises what `ask` raises, and ControllerSilent if it has taken `pk.straggler.timeout.ms`
         and brokers do answer something else.
         """
         limit_ms = self.config.pk_straggler_timeout_ms

@@ -33,7 +33,7 @@ class ClusterOperations(AdminBase):
         """Who is in the cluster. DescribeCluster (KIP-700), or Metadata for a broker before 2.8.
 
         `include_fenced` needs a broker of 4.0 (KIP-1073). Raises KafkaError UNSUPPORTED_VERSION
-        where it is older.
+        if it is older.
         """
         connection = await self._retry(self.cluster.any_connection, "the cluster")
         if not connection.serves(_DESCRIBE_CLUSTER) and not include_fenced:

@@ -116,7 +116,7 @@ class GroupOperations(AdminBase):
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, r.OffsetAndMetadata | Failure | None]:
-        """The offsets that a group has committed for `partitions` (None: all), None where it has
+        """The offsets that a group has committed for `partitions` (None: all), None if it has
         committed nothing (OffsetFetch).
 
         `require_stable` (2.5, KIP-447) fails partitions with an open transaction's commit:

@@ -29,10 +29,10 @@ class MetadataOperations(AdminBase):
     async def describe_metadata_snapshot(
         self, quorum: r.QuorumDescription
     ) -> r.MetadataSnapshot | None:
-        """The newest snapshot of the quorum's leader; None where it has none, or none in Kafka's
+        """The newest snapshot of the quorum's leader; None if it has none, or none in Kafka's
         format.
 
-        Raises ConnectFailed where the controller cannot be reached as the brokers are, and
+        Raises ConnectFailed if the controller cannot be reached as the brokers are, and
         KafkaError.
         """
         node = _node_of(quorum)
@@ -73,7 +73,7 @@ def _fetch(epoch: int) -> Any:
 
 
 async def _made_ms(connection: Connection, epoch: int, snapshot: Any) -> int | None:
-    """When a snapshot was made; None where it does not begin with a record batch."""
+    """When a snapshot was made; None if it does not begin with a record batch."""
     from pk.core.wire.messages.fetch_snapshot import (
         FetchSnapshotRequest,
         PartitionSnapshot,

@@ -41,7 +41,7 @@ class RecordOperations(AdminBase):
     async def record_times(
         self, places: Iterable[RecordPlace], *, within_ms: int = 0
     ) -> dict[RecordPlace, int | Failure | None]:
-        """The timestamp (epoch ms) of the first record from each offset on; None where there is
+        """The timestamp (epoch ms) of the first record from each offset on; None if there is
         none yet.
 
         The same partition may be named with several offsets. With `within_ms` a time may be off by

@@ -18,7 +18,7 @@ class OpenTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
-    """-1 where no marker of the producer has ever reached the partition."""
+    """-1 if no marker of the producer has ever reached the partition."""
 
 
 class TransactionOperations(AdminBase):

@@ -312,7 +312,7 @@ def _assign_sticky(
     members: Mapping[str, Owned],
     racks: PartitionRacks | None,
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
-    """(assignment, partition → member of those that change hands, None where that is not known)."""
+    """(assignment, partition → member of those that change hands, None if that is not known)."""
     if not subscriptions:
         return {}, {}
     existing = _existing(partitions, subscriptions)

@@ -144,7 +144,7 @@ class Constrained:
         members: Mapping[str, Owned],
         racks: PartitionRacks,
     ) -> Constrained | None:
-        """The algorithm, or None where members want different topics."""
+        """The algorithm, or None if members want different topics."""
         claims = _settle(topics, subscriptions, members)
         return cls(topics, subscriptions, claims, racks) if claims.alike else None
 
