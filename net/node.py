@@ -1,13 +1,13 @@
-"""A node: the one place where a broker, a controller or both are put together and taken apart.
+"""A node: assembles, starts and stops a broker, a controller or both.
 
-Up, in this order: hold the log directories; bind the listeners (only now does a port of 0 become a
+To start, in this order: hold the log directories; bind the listeners (this turns port 0 into a real
 number that others can use); serve the controller's listener; start the runtime, which loads or
-follows the metadata, registers the broker and opens its logs; serve clients. Down, in the other:
-hand leadership over, stop accepting, answer what is in flight, stop the coordinators, make
-everything durable, leave the mark of a clean end.
+follows the metadata, registers the broker and opens its logs; serve clients. To stop: hand
+leadership over, stop accepting, answer what is in flight, stop the coordinators, make everything
+durable, write the marker of a clean shutdown.
 
-What runs on whatever disk and connections it is given is `core/broker/runtime.py`; here are
-sockets, signals and the machine.
+`core/broker/runtime.py` runs on any disk and connections it is given; this file adds sockets,
+signals and the machine.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.node")
 
 IMPORT_AFTER_S: Final = 1.0
-"""How long after its start a node imports what it has not needed yet."""
+"""How long after its start a node imports the modules it has not needed yet."""
 
 
 class Parts(Struct, frozen=True):
-    """What a node consists of once its directories are held and its listeners bound; all of it made
-    before any of it runs."""
+    """The parts of a node once its directories are held and its listeners bound; all are created
+    before any of them runs."""
 
     listeners: list[BoundListener]
-    """In the order of `listeners`; those of controllers too."""
+    """In the order of `listeners`; includes the controller's."""
     controllers: list[BoundListener]
-    """Those of them that are a controller's."""
+    """The controller's listeners among them."""
     runtime: Runtime
     server: Server
     let_go: Closing | None
-    """Closes what the runtime does not know of."""
+    """Closes what the runtime does not manage."""
 
 
 class Node:
@@ -84,8 +84,8 @@ class Node:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """`disk` and the rest default to the machine's. Raises StartError if the machine is not
-        fit."""
+        """`disk` and the rest default to the machine's. Raises StartError on an unsupported
+        platform."""
         if platform.system() not in ("Linux", "Darwin"):
             raise StartError(f"pk runs on Linux and macOS, not on {platform.system()}")
         self._config = config
@@ -96,16 +96,16 @@ class Node:
         self._started: Parts | None = None
         self._metrics: MetricsListener | None = None
         self._serving = False
-        """Whether clients are served: from `ready` until the end begins."""
+        """Whether clients are served: from `ready` until shutdown begins."""
 
     @property
     def metrics_port(self) -> int | None:
-        """Where metrics are served; None without `pk.metrics.listener`."""
+        """The port that serves metrics; None without `pk.metrics.listener`."""
         return None if self._metrics is None else self._metrics.port
 
     @property
     def parts(self) -> Parts:
-        """What it consists of. Raises RuntimeError before `run` has bound the listeners."""
+        """The parts of the node. Raises RuntimeError before `run` has bound the listeners."""
         if self._started is None:
             raise RuntimeError("the node has not bound its listeners yet")
         return self._started
@@ -117,40 +117,40 @@ class Node:
 
     @property
     def server(self) -> Server:
-        """What serves its listeners."""
+        """The server of its listeners."""
         return self.parts.server
 
     @property
     def listeners(self) -> list[BoundListener]:
-        """In the order of `listeners`; those of controllers too."""
+        """In the order of `listeners`; includes the controller's."""
         return self.parts.listeners
 
     @property
     def address(self) -> str:
-        """Where clients reach the node; of one that is a controller only, where others do."""
+        """The address for clients or, on a pure controller, for other nodes."""
         names = [listener.name for listener in self._config.broker_listeners]
         ours = [one for one in self.listeners if one.name in names]
         return (ours or self.listeners)[0].address
 
     @property
     def controller_address(self) -> str | None:
-        """Where other nodes reach the controller in this process; None if it has no listener of
-        its own."""
+        """The address where other nodes reach the controller in this process; None if it has no
+        listener of its own."""
         found = self.parts.controllers
         return found[0].address if found else None
 
     @property
     def stopping(self) -> bool:
-        """Whether the end has begun."""
+        """Whether shutdown has begun."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Begin the end: `run` returns when everything is drained and durable."""
+        """Begin shutdown: `run` returns when everything is drained and durable."""
         self._stopping.set()
 
     async def read_files_again(self) -> None:
-        """Read the TLS files of all listeners, and log whether they are good. Connections from now
-        on use them; while they are bad, they use those of before."""
+        """Reload the TLS files of all listeners, and log whether they are valid. New connections
+        use them; while they are invalid, the previous ones stay in use."""
         try:
             await check_tls(self._newest_config())
         except ConfigError as e:
@@ -209,7 +209,7 @@ class Node:
                     await parts.runtime.close(clean=clean)
 
     async def _serve_metrics(self, nursery: trio.Nursery) -> None:
-        """Serve metrics where the config asks for it, from here on. Raises StartError."""
+        """Serve metrics from here on if the config asks for it. Raises StartError."""
         address = self._config.pk_metrics_listener
         if address is None:
             return
@@ -243,7 +243,7 @@ class Node:
         return None
 
     def _newest_config(self) -> BrokerConfig:
-        """With the keys that changed while it runs."""
+        """The config, including keys that changed at runtime."""
         return self._config if self._started is None else self.broker.config
 
     async def _cancel_when_stopping(self, scope: trio.CancelScope) -> None:
@@ -291,9 +291,9 @@ class Node:
 
 
 async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
-    """Start the runtime and serve the listeners. What others need to start themselves is served
-    first, clients last, as by Apache Kafka: before the broker is unfenced, the image has no broker
-    that is alive. Whoever connects sooner waits, since the listeners are bound."""
+    """Start the runtime and serve the listeners. Listeners that other nodes need for their own
+    start come first and clients last, as in Apache Kafka: until the broker is unfenced, the image
+    has no live broker. Clients that connect sooner wait, since the listeners are already bound."""
     runtime, server = parts.runtime, parts.server
     runtime.broker.start(nursery)
     for one in parts.controllers:
@@ -306,8 +306,8 @@ async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
 
 
 async def _import_the_rest() -> None:
-    """Import what no request has needed so far, in a thread: not while the first clients come, and
-    before anybody replaces the files."""
+    """Import modules that no request has needed so far, in a thread: after the first clients have
+    come, and before anybody replaces the files."""
     await trio.sleep(IMPORT_AFTER_S)
     await offload(import_all)
 
@@ -323,22 +323,22 @@ async def run_node(
     ready: Callable[[Node], None],
     parent: int | None = None,
 ) -> int | None:
-    """Run a node until SIGINT, SIGTERM or SIGHUP (unless that is ignored), which drain it; a second
-    one ends it at once, but for SIGHUP, which comes twice where a shell goes with its terminal.
-    Below a service manager (NOTIFY_SOCKET), which hears when the node is ready and when it stops,
-    SIGHUP has it read its TLS files again instead.
+    """Run a node until SIGINT, SIGTERM or SIGHUP (unless that is ignored), which drain it. A second
+    signal ends it at once, except SIGHUP, which may arrive twice when a shell and its terminal
+    close. Under a service manager (NOTIFY_SOCKET), the node reports when it is ready and when it
+    stops, and SIGHUP reloads the TLS files instead.
 
-    `ready` is called when it serves. `parent` is a pipe whose end is the parent's, and drains the
-    node too. Returns the number of the signal that ended it, None if its parent did. Raises
-    StartError, LogDirError.
+    `ready` is called when it serves. `parent` is a pipe from the parent process; when it closes,
+    the node drains too. Returns the number of the signal that ended it, None if its parent ended.
+    Raises StartError, LogDirError.
     """
 
     serves = False
 
     def served(node: Node) -> None:
         nonlocal serves
-        # Objects that exist now stay too. Looking through all of them finds nothing, and takes
-        # seconds with 50,000 partitions; so collections are not frequent again before that.
+        # Freeze the objects that exist now, too. Scanning all of them finds nothing and takes
+        # seconds with 50,000 partitions, so frequent collections resume only after this.
         gc.collect(0)
         gc.freeze()
         starting.close()
@@ -346,7 +346,7 @@ async def run_node(
         serves = True
         manager.ready()
 
-    gc.freeze()  # modules stay: each full collection would look through all of them, for 20 ms
+    gc.freeze()  # modules stay: each full collection would scan all of them, for 20 ms
     node = Node(config, disk=disk)
     manager = ServiceManager()
     ended_by: int | None = None
@@ -364,7 +364,8 @@ async def run_node(
                 nonlocal ended_by
                 async for number in signals:
                     if number == signal.SIGHUP and manager:
-                        # One that is not ready yet, or stops, must not say that it is ready.
+                        # A node that is not ready yet, or is stopping, must not report that it is
+                        # ready.
                         is_ready = serves and not node.stopping
                         if is_ready:
                             manager.reloading()
@@ -394,7 +395,7 @@ async def run_node(
 
 @contextmanager
 def _one_reason() -> Generator[None]:
-    """Let a reason that the operator is to read out of the groups that nurseries wrap it in."""
+    """Unwrap an error meant for the operator from the exception groups of nurseries."""
     try:
         yield
     except BaseExceptionGroup as group:

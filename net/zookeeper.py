@@ -1,5 +1,5 @@
-"""The metadata store on ZooKeeper: any of several machines may be the controller, and ZooKeeper's
-votes say which.
+"""The metadata store on ZooKeeper: any of several machines may be the controller, and ZooKeeper
+decides which.
 
 ```
 <path>/
@@ -21,37 +21,37 @@ votes say which.
   snapshot                     CBOR: which of them
 ```
 
-**Election.** A candidate creates an ephemeral sequential node and waits for the one before it to go
-(each watches one other: no herd). The first in the queue sets `epoch`, on the version it read, and
-creates `leader`, both in one multi. From then on only its writes are accepted:
+**Election.** A candidate creates an ephemeral sequential node and waits until the one before it is
+deleted (each watches only one other, so no herd effect). The first in the queue sets `epoch`,
+conditional on the version it read, and creates `leader`, both in one multi. From then on only its
+writes are accepted:
 
 **Fencing.** Every write of a controller is a multi that begins with two checks: `epoch` has the
-version of its own campaign, and `leader` is there. ZooKeeper takes a multi whole or not at all. A
-controller that was paused, cut off or replaced is refused, whatever it believes. The checks make
-the election a matter of speed, never of safety.
+version of its own campaign, and `leader` is there. ZooKeeper applies a multi completely or not at
+all. So a controller that was paused, partitioned or replaced is refused, even if it still believes
+that it leads. With these checks the election affects only speed, never safety.
 
-**Offsets.** Since only the holder of the epoch can add to the log, it knows where the log ends and
-need not ask: an append elsewhere is refused here. The campaign's own write, in this session, is the
-barrier behind which it reads that end; `load` begins with a `sync` besides, for stores that hold no
-leadership.
+**Offsets.** Since only the holder of the epoch can add to the log, it knows where the log ends
+without asking; an append at any other offset is refused locally. The campaign's own write, in this
+session, is the barrier for reading that end. `load` also begins with a `sync`, for stores that do
+not lead.
 
 **Deposing.** A session outlives its process by `zookeeper.session.timeout.ms`. A candidate that
-finds nothing listening where the controller did (`depose`) does not wait for that: it removes the
-controller's candidate from the queue, and the next one is elected. Were the old controller alive
-after all, it would be fenced like any other.
+finds nothing listening at the controller's address (`depose`) does not wait for that. It removes
+the controller's candidate from the queue, and the next one is elected. If the old controller is
+alive after all, it is fenced like any other.
 
-**Size.** ZooKeeper takes no request and gives no answer above 1 MB (jute.maxbuffer). A node holds
-less than 512 kB, a bucket at most a thousand children. What is larger goes into `parts` or
-`snapshots` piece by piece, each fenced; and then one multi makes it count. So an append of any size
-is all or nothing.
+**Size.** ZooKeeper rejects requests and responses above 1 MB (jute.maxbuffer). A node holds less
+than 512 kB, a bucket at most a thousand children. Larger data goes into `parts` or `snapshots` in
+pieces, each fenced; then one multi makes it valid. So an append of any size is atomic.
 
-**Doubt.** A connection that breaks while an append is on its way leaves its fate unknown:
-StoreFailed, and the leadership is given up. So it is from the moment the session is suspended,
+**Doubt.** If the connection breaks during an append, its outcome is unknown: the store raises
+StoreFailed and gives up the leadership. The same happens as soon as the session is suspended,
 before another node can have been elected; `lost` tells the controller. It may campaign again at
-once, and is elected again where its session lives, since its place in the queue does.
+once. If its session is still alive, so is its place in the queue, and it is elected again.
 
-Nodes are open to every client of that ZooKeeper (its ACL is the default): it belongs behind the
-same walls as the brokers' listeners.
+Nodes are open to every client of that ZooKeeper (its ACL is the default): protect it like the
+brokers' listeners.
 """
 
 from __future__ import annotations
@@ -85,41 +85,41 @@ from pk.net.zookeeper_session import SessionLost, Zk, ZooKeeperSession
 logger = logging.getLogger("pk.controller")
 
 NODE_BYTES_MAX: Final = 480 << 10
-"""How much one node holds: two of them, with their paths, go into one request."""
+"""The maximum size of a node: two nodes with their paths fit into one request."""
 
 Transaction: TypeAlias = Any
 """A TransactionRequest of kazoo's, whose methods have no types."""
 
 BUCKET: Final = 1000
-"""How many offsets a bucket of the log covers."""
+"""The number of offsets in a bucket of the log."""
 
 DELETES_PER_MULTI: Final = 500
 
 NODE_COST_BYTES: Final = 4096
-"""What a node counts for at least in `bytes_since_snapshot`: ZooKeeper holds each in memory, and a
-load asks for each."""
+"""The minimum that a node adds to `bytes_since_snapshot`: ZooKeeper keeps each node in memory, and
+a load requests each one."""
 
 LOADS_MAX: Final = 5
-"""How often a load starts again because a controller trimmed what it was about to read."""
+"""How often a load restarts because a controller trimmed what it was about to read."""
 
 AGAIN_S: Final = 0.05
 
 
 class _Leadership(Struct, eq=False):
-    """What the winner of a campaign has."""
+    """The state of the winner of a campaign."""
 
     epoch: int
     version: int
-    """Of the epoch node."""
+    """The version of the epoch node."""
 
     age: int
-    """Of the session in which it was won."""
+    """The age of the session that won it."""
 
     end: int = 0
-    """Where the log ends."""
+    """The log end offset."""
 
     bucket: int = -1
-    """The last bucket there is."""
+    """The last existing bucket."""
 
     used: bool = False
     """Whether anything was appended."""
@@ -140,7 +140,7 @@ class ZooKeeperStore:
         """`address` is `[zookeeper://]h:p,h:p[/path]`; `endpoint` is where this controller listens,
         for `ZooKeeperLocator`.
 
-        Raises ValueError if the address is none.
+        Raises ValueError if the address is invalid.
         """
         hosts, self._root = parse_address(address)
         self.session = ZooKeeperSession(
@@ -150,7 +150,7 @@ class ZooKeeperStore:
         self.controller_id = controller_id
         self._endpoint = endpoint
         self._place = f"{controller_id}-{secrets.token_hex(8)}-"
-        """How the names of this store's candidates begin; no other store's do."""
+        """The prefix of the names of this store's candidates, unique to this store."""
         self._leadership: _Leadership | None = None
         self._why = "there was no campaign"
         self._barren = False
@@ -165,17 +165,17 @@ class ZooKeeperStore:
 
     @property
     def locator(self) -> ZooKeeperLocator:
-        """Who the controller is, over this store's session."""
+        """A locator of the controller that uses this store's session."""
         return ZooKeeperLocator(self.session, self._root)
 
     async def campaign(self, controller_id: int) -> int:
-        """See `MetadataStore`. It returns when this store is first in the queue, and waits for that
-        through losses of the session; raises StoreFailed when there is no ZooKeeper for longer than
-        the connection may take.
+        """See `MetadataStore`. Returns when this store is first in the queue, and keeps waiting
+        when the session is lost; raises StoreFailed if ZooKeeper is unreachable for longer than the
+        connect timeout.
 
-        Who comes back without having appended anything goes to the end of the queue: a controller
-        that cannot take over (it is too old for what the log holds, say) must not keep everybody
-        else from it.
+        A controller that comes back without having appended anything goes to the end of the queue.
+        One that cannot take over (because it is too old for the log, say) must not block all
+        others.
         """
         assert controller_id == self.controller_id
         self._give_up("it campaigns again")
@@ -216,8 +216,8 @@ class ZooKeeperStore:
             raise missing
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
-        """See `MetadataStore`. After a failure the leadership is given up: the next campaign shows
-        whether the append happened."""
+        """See `MetadataStore`. After a failure the store gives up the leadership; the next campaign
+        shows whether the append happened."""
         async with self._writing:
             leadership = self._held(epoch)
             if offset != leadership.end:
@@ -249,7 +249,7 @@ class ZooKeeperStore:
             self.bytes_since_snapshot -= covered
 
     async def trim(self, epoch: int) -> None:
-        """See `MetadataStore`. Pieces that never came to count go with what they were for."""
+        """See `MetadataStore`. Also deletes pieces that never became valid."""
         with failures():
             leadership = self._held(epoch)
             pointer = DOCUMENTS.read_snapshot(await self._get(f"{self._root}/snapshot"))
@@ -272,14 +272,14 @@ class ZooKeeperStore:
                 await self._delete(leadership, gone + ([f"log/{bucket}"] if whole else []))
 
     async def close(self) -> None:
-        """See `MetadataStore`. It ends the session: the next candidate is elected at once."""
+        """See `MetadataStore`. Ends the session, so that the next candidate is elected at once."""
         self._give_up("the store is closed")
         await self.session.close()
 
     # --- the election
 
     async def _enter_queue(self) -> str:
-        """The name of this store's candidate, made unless this session has it already."""
+        """The name of this store's candidate, created unless this session already has one."""
         for name in await self._children("candidates"):
             if name.startswith(self._place):
                 path = f"{self._root}/candidates/{name}"
@@ -297,7 +297,7 @@ class ZooKeeperStore:
         return made.rpartition("/")[2]
 
     async def _wait_first(self, name: str, age: int) -> None:
-        """Wait until no candidate stands before `name`."""
+        """Wait until no candidate is before `name`."""
         while True:
             queue = sorted(await self._children("candidates"), key=place_in_queue)
             if name not in queue:
@@ -319,7 +319,7 @@ class ZooKeeperStore:
         self._look_again.set()
 
     async def _remove_deposed(self, first: str) -> None:
-        """Take the first candidate from the queue, if it is the controller that was deposed."""
+        """Remove the first candidate from the queue if it is the deposed controller."""
         deposed, self._deposed = self._deposed, None
         if deposed is None or not first.startswith(f"{deposed[0]}-"):
             return
@@ -330,7 +330,7 @@ class ZooKeeperStore:
             await self._ignoring(NoNodeError, lambda zk: zk.delete_async(path))
 
     async def _take_leadership(self, age: int) -> _Leadership | None:
-        """Raise the epoch and name ourselves; None if somebody came between."""
+        """Raise the epoch and register as leader; None if another candidate was faster."""
         path, leader_path = f"{self._root}/epoch", f"{self._root}/leader"
         data, stat = await self.session.call(lambda zk: zk.get_async(path))
         last = DOCUMENTS.read_epoch(data)
@@ -342,8 +342,8 @@ class ZooKeeperStore:
             t = zk.transaction()
             t.set_data(path, DOCUMENTS.epoch(ours), version=stat.version)
             if old is not None:
-                # Its owner was first in the queue before us; or it is our own, of a leadership that
-                # was given up.
+                # Its owner was before us in the queue, or it is our own from a leadership we gave
+                # up.
                 t.delete(leader_path)
             t.create(leader_path, DOCUMENTS.leader(ours, self._endpoint), ephemeral=True)
             return t.commit_async()
@@ -366,7 +366,7 @@ class ZooKeeperStore:
         return leadership
 
     async def _find_end(self) -> tuple[int, int]:
-        """Where the log ends, and its last bucket (-1 if there is none)."""
+        """The log end offset, and the last bucket (-1 if there is none)."""
         pointer = DOCUMENTS.read_snapshot(await self._get(f"{self._root}/snapshot"))
         end = pointer["offset"] if pointer is not None else 0
         buckets = await self._children("log")
@@ -405,7 +405,7 @@ class ZooKeeperStore:
     # --- writing
 
     async def _append(self, leadership: _Leadership, events: Sequence[Event]) -> int:
-        """One node of the log; how many bytes it stands for."""
+        """Append one node to the log; returns how many bytes to count for it."""
         data = (
             await offload(DOCUMENTS.append, events)
             if len(events) > BUCKET
@@ -428,7 +428,8 @@ class ZooKeeperStore:
     async def _write_pieces(
         self, leadership: _Leadership, where: str, offset: int, data: bytes
     ) -> tuple[str, int]:
-        """`data` in a new folder below `where`: its name, and how many nodes it took."""
+        """Write `data` to a new folder below `where`; returns the folder's name and the number of
+        nodes."""
         path = f"{self._root}/{where}/{offset:020d}-"
         made = await self._multi(leadership, lambda t: t.create(path, sequence=True), f"{where}")
         for number, first in enumerate(range(0, len(data), NODE_BYTES_MAX)):
@@ -440,7 +441,8 @@ class ZooKeeperStore:
     async def _multi(
         self, leadership: _Leadership, build: Callable[[Transaction], None], what: str
     ) -> list[Any]:
-        """What `build` adds to a transaction, fenced; its results. Raises Fenced, StoreFailed."""
+        """Run the operations that `build` adds, in a fenced multi; returns their results. Raises
+        Fenced, StoreFailed."""
         if self.session.age != leadership.age:
             raise Fenced(f"epoch {leadership.epoch} is over: the session may be lost")
 
@@ -513,7 +515,7 @@ class ZooKeeperStore:
         return data
 
     async def _get(self, path: str) -> bytes | None:
-        """What a node holds, None if there is no such node."""
+        """The data of a node; None if it does not exist."""
         try:
             data, _ = await self.session.call(lambda zk: zk.get_async(path))
         except NoNodeError:
@@ -521,7 +523,7 @@ class ZooKeeperStore:
         return data
 
     async def _children(self, name: str) -> list[str]:
-        """The names of a node's children in order, none where there is no such node."""
+        """The sorted names of a node's children; empty if the node does not exist."""
         path = f"{self._root}/{name}"
         try:
             return sorted(await self.session.call(lambda zk: zk.get_children_async(path)))
@@ -529,7 +531,7 @@ class ZooKeeperStore:
             return []
 
     async def _ensure(self, path: str) -> None:
-        """Make a node, and those above it, unless they are there."""
+        """Create a node and its parents if missing."""
         if await self._get(path) is not None:
             return
         parent = path.rpartition("/")[0]

@@ -1,19 +1,18 @@
 """One TCP connection to a broker: requests go out in order, answers come back in that order,
 matched by correlation id.
 
-`submit` sends a request at once where the socket takes it: a task that had to wake for it would
-send it a turn of the loop later. What the socket does not take, what the broker wants to come later
-(throttling), and all that goes over TLS is queued. Beside `submit`, which sends only where nothing
-is queued, two tasks use the socket: the writer sends what is queued, the reader takes answers off
-it. A failure to send is the writer's to find, after the reader has taken what the peer said last.
+`submit` sends a request at once if the socket accepts it: waking a task to send it would cost a
+turn of the loop. A request is queued if the socket does not accept it, if the broker throttles the
+client, or if the connection uses TLS. `submit` sends only while nothing is queued. Two tasks also
+use the socket: the writer sends the queue, and the reader receives answers. Send failures are left
+to the writer, so that the reader first receives the peer's last answers.
 
-A request only ever waits for an event of its own; so a caller that is cancelled merely stops
-waiting, and its answer, when it comes, is read and dropped. A request that gets no answer within
-its time closes the connection, as in Java's client: what is behind it on the same connection would
-not be answered either. So does anything the peer sends that is not the protocol.
+Each request waits for its own event, so a cancelled caller merely stops waiting, and its answer is
+dropped when it arrives. A request that times out closes the connection, as in the Java client,
+since the requests behind it would not be answered either. A protocol violation by the peer closes
+it too.
 
-The order in which `submit` was called is the order on the wire; that is what an idempotent producer
-rests on.
+Requests go out in the order of the calls to `submit`; the idempotent producer relies on that.
 """
 
 import errno
@@ -49,14 +48,13 @@ from pk.net.client.sasl import LOGIN_FAILED, log_in
 API_VERSIONS: Final = 18
 LOG_IN_SHARE_MIN: Final = 0.85
 LOG_IN_SHARE_MAX: Final = 0.95
-"""After what share of a session its client authenticates again."""
+"""The share of a session after which its client authenticates again, at most."""
 _RECEIVE_BYTES: Final = 65_536
 _GROW_BYTES: Final = 1_048_576
 
 
 class RequestTrace(Struct, frozen=True):
-    """What one request did, for tracing: handed to `on_request` when it is answered or has
-    failed."""
+    """A trace of one request, passed to `on_request` when it is answered or has failed."""
 
     api_key: int
     api_name: str
@@ -72,15 +70,14 @@ class RequestTrace(Struct, frozen=True):
     bytes_in: int
     throttle_ms: int
     error: str | None
-    """The name of the answer's own error code, or what went wrong on the way; None if all is
-    well."""
+    """The name of the answer's own error code, or the failure on the way; None on success."""
 
 
 OnRequest = Callable[[RequestTrace], None]
 
 TRACED: Final[ContextVar[OnRequest | None]] = ContextVar("pk_traced", default=None)
-"""Called with every request that this task, and those it starts, submit over any connection,
-besides the client's own `on_request`. A program sets it around the calls it wants to trace."""
+"""Called with every request that this task, and those it starts, submit over any connection, in
+addition to the client's own `on_request`. A program sets it around the calls it wants to trace."""
 
 ANSWERED: Final[ContextVar[Callable[[Any, Any], None] | None]] = ContextVar(
     "pk_answered", default=None
@@ -88,15 +85,15 @@ ANSWERED: Final[ContextVar[Callable[[Any, Any], None] | None]] = ContextVar(
 """Called with every request that this task, and those it starts, submit, and its answer."""
 
 FORBIDS: Final[ContextVar[Callable[[Any], None] | None]] = ContextVar("pk_forbids", default=None)
-"""Who looks at a request before it is sent by this task, or by those it starts, and raises where it
-must not be: the last guard of a program that has promised to change nothing."""
+"""Called before each request that this task, and those it starts, send; raises if the request is
+forbidden. It is the last guard of a program that has promised to change nothing."""
 
 CONNECT: Final = "(connect)"
 """The name under which a new connection is traced, with api key -1."""
 
 
 class Socket(Protocol):
-    """What a connection needs of its socket, with TLS or without."""
+    """The part of a socket's interface that a connection uses, with TLS or without."""
 
     def recv_into(self, buffer: memoryview, /) -> Awaitable[int]: ...
     def send(self, data: bytes | memoryview, /) -> Awaitable[int]: ...
@@ -151,8 +148,8 @@ class Pending:
         return self.response
 
     def when_finished(self, tell: "Callable[[Pending], None]") -> None:
-        """Have `tell` called once this has its answer or its error: at once if it has. It must be
-        quick, and raise nothing."""
+        """Call `tell` once this has its answer or error; at once if it already has. `tell` must be
+        quick and must not raise."""
         if self.done:
             tell(self)
         else:
@@ -167,8 +164,8 @@ class Pending:
 
 
 class Connection:
-    """A connection that has agreed on versions. Made by `connect`; its tasks live in the nursery
-    given there."""
+    """A connection that has negotiated API versions. `connect` creates it; its tasks run in the
+    nursery given there."""
 
     def __init__(
         self,
@@ -179,8 +176,8 @@ class Connection:
         *,
         send_at_once: Callable[[bytes], int] | None = None,
     ) -> None:
-        """`send_at_once` sends what the socket takes without waiting, and returns how much that
-        was; None if only the writer can send (TLS)."""
+        """`send_at_once` sends as much as the socket accepts without waiting, and returns the
+        number of bytes; None if only the writer can send (TLS)."""
         self.node = node
         self.config = config
         self.api_versions: dict[int, tuple[int, int]] = {}
@@ -196,7 +193,7 @@ class Connection:
         """Whether the writer is sending."""
 
         self._begun = False
-        """Whether the first of `_outgoing` is the rest of a request: nothing may come before it."""
+        """Whether `_outgoing` starts with the rest of a request: nothing may be sent before it."""
 
         self._on_request = on_request
         self._correlation_id = 0
@@ -208,16 +205,16 @@ class Connection:
         """Whether anything but ApiVersions was answered."""
 
         self._log_in_at = math.inf
-        """When this side must prove again who it is, before it sends anything else (KIP-368)."""
+        """When this client must authenticate again, before it sends anything else (KIP-368)."""
 
         self._closed: Exception | None = None
         self._scope = trio.CancelScope()
         self._deadline_scope: trio.CancelScope | None = None
         self.closed = trio.Event()
-        """Set once the connection is of no more use."""
+        """Set once the connection is unusable."""
 
         self.on_lost: Callable[[], None] | None = None
-        """Called as soon as the peer is found to have gone, before any waiting task gets its
+        """Called as soon as the peer is found to be gone, before any waiting task gets its
         error."""
 
     @property
@@ -231,18 +228,18 @@ class Connection:
 
     @property
     def waits_since(self) -> float | None:
-        """When the oldest of the requests in flight was submitted; None if there is none."""
+        """When the oldest request in flight was submitted; None without requests in flight."""
         return self._unanswered[0].started if self._unanswered else None
 
     @property
     def waited_s(self) -> float:
-        """For how long the oldest of the requests in flight has waited for its answer; 0 if
-        there is none."""
+        """How long the oldest request in flight has waited for its answer, in seconds; 0 without
+        requests in flight."""
         return trio.current_time() - self._unanswered[0].started if self._unanswered else 0.0
 
     def is_clogged(self, for_s: float) -> bool:
-        """Whether nothing was answered for so long, and no caller waits for it any more: a broker
-        answers in order, so that whatever is asked next would wait behind it."""
+        """Whether nothing was answered for `for_s` seconds and no caller waits any more. A broker
+        answers in order, so a new request would wait behind the old ones."""
         waiting = self._unanswered
         return self.waited_s >= for_s and bool(waiting) and all(p.abandoned for p in waiting)
 
@@ -282,8 +279,8 @@ class Connection:
         """Send a request, or queue it behind those submitted before. Raises Closed or Disconnected
         if the connection has ended.
 
-        `answered=False` is for a produce with acks=0, which has no answer: it is done once it is
-        handed to the socket. What `FORBIDS` raises comes out as it is.
+        `answered=False` is for a produce with acks=0, which has no answer: it is done once the
+        socket has it. Exceptions raised by `FORBIDS` pass through unchanged.
         """
         if self._closed is not None:
             raise without_frames(self._closed)
@@ -309,8 +306,8 @@ class Connection:
         return pending
 
     def _send_now(self, frame: bytes, now: float) -> int:
-        """Send as much of a frame as the socket takes, if nothing comes before it; how much that
-        was."""
+        """Send as much of a frame as the socket accepts if nothing is queued before it; returns the
+        number of bytes."""
         if (
             self._send_at_once is None
             or self._outgoing
@@ -322,7 +319,7 @@ class Connection:
         try:
             return self._send_at_once(frame)
         except OSError:
-            return 0  # there is no room, or the writer finds out what is wrong
+            return 0  # no room, or an error that the writer will find
 
     async def request(
         self,
@@ -348,7 +345,7 @@ class Connection:
             raise
 
     def close(self, reason: Exception | None = None) -> None:
-        """End the connection; what is under way fails with `reason`. Idempotent, never blocks."""
+        """End the connection; requests in flight fail with `reason`. Idempotent, never blocks."""
         if self._closed is not None:
             return
         self._closed = reason or Closed(f"the connection to {self.node.address} was closed")
@@ -363,13 +360,13 @@ class Connection:
             self._finish(pending, None, 0, self._closed)
 
     def _lose(self, failure: Exception) -> None:
-        """End the connection, whose peer is gone."""
+        """End the connection because its peer is gone."""
         if self.on_lost is not None and self._closed is None:
             self.on_lost()
         self.close(failure)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """The connection's life; returns when it is closed, never raises for what the peer did."""
+        """Run the connection until it is closed; never raises for errors of the peer."""
         failure: Exception | None = None
         try:
             with self._scope:
@@ -378,8 +375,8 @@ class Connection:
                     nursery.start_soon(self._watch_deadlines)
                     task_status.started()
                     failure = await self._read()
-                    # At once: a writer in the same turn finds only that the connection is over, and
-                    # not what the peer said last.
+                    # At once: a writer in the same turn would only see that the connection is over,
+                    # not the peer's last answer.
                     self._lose(failure)
                     nursery.cancel_scope.cancel()
         finally:
@@ -418,7 +415,7 @@ class Connection:
                     sent += await self._socket.send(view[sent:])
 
     async def _read(self) -> Exception:
-        """Take answers off the socket until it ends; says why it did."""
+        """Receive answers until the socket ends; returns the reason."""
         small = bytearray(_RECEIVE_BYTES)
         view = memoryview(small)
         start = end = 0
@@ -456,8 +453,8 @@ class Connection:
             return ProtocolError(f"{self.node.address} does not speak the protocol: {e}")
 
     async def _read_large(self, head: memoryview, size: int) -> bytearray:
-        """The rest of an answer of which `head` has come; memory grows as bytes arrive, not by what
-        is claimed."""
+        """Receive the rest of an answer that begins with `head`. Memory grows with the bytes
+        received, not with the claimed size."""
         frame = bytearray(head)
         filled = len(frame)
         while filled < size:
@@ -481,7 +478,8 @@ class Connection:
             raise ProtocolError(
                 f"an answer to request {correlation_id} where {pending.correlation_id} was due"
             )
-        # Decoded while still in the queue: if it is malformed, the request fails with the others.
+        # Decoded while still in the queue, so that if it is malformed, its request fails like the
+        # others.
         cls = MESSAGES[api_key].response
         if api_key == API_VERSIONS and bytes(frame[position : position + 2]) == b"\x00\x23":
             response = decode(cls, frame, 0, position)[0]
@@ -530,17 +528,18 @@ class Connection:
         )
 
     def _wake_by(self, deadline: float) -> None:
-        """Have `_watch_deadlines` wake no later than that. If it wakes too early, it looks again:
-        that is cheaper than to move its deadline for each request."""
+        """Make `_watch_deadlines` wake no later than `deadline`. If it wakes too early, it checks
+        again, which is cheaper than moving its deadline for each request."""
         scope = self._deadline_scope
         if scope is not None and deadline < scope.deadline:
             scope.deadline = deadline
 
     def _next_deadline(self) -> float:
-        """When to give up the connection: at the first unanswered request's deadline, or when idle
-        for long.
+        """When to give up the connection: at the deadline of the first unanswered request, or after
+        a long idle time.
 
-        Timeouts differ between requests, but answers come in order: the earliest deadline decides.
+        Timeouts differ between requests, but answers come in order, so the earliest deadline
+        decides.
         """
         if self._unanswered:
             return min(pending.deadline for pending in self._unanswered)
@@ -584,16 +583,16 @@ class Connection:
 
     def _end_session_after(self, lifetime_ms: int) -> None:
         if lifetime_ms > 0:
-            # As Java's clients, somewhere in between: many clients of one start must not all come
-            # at once.
+            # A random time in between, like Java clients: clients that started together must not
+            # all authenticate at once.
             share = random.uniform(LOG_IN_SHARE_MIN, LOG_IN_SHARE_MAX)
             self._log_in_at = trio.current_time() + lifetime_ms * share / 1000
         else:
             self._log_in_at = math.inf
 
     async def _log_in_again(self) -> bool:
-        """Authenticate on the open connection, by the writer: what is queued waits. False if the
-        connection ended."""
+        """Authenticate on the open connection, from the writer, while queued requests wait. False
+        if the connection ended."""
         try:
             self._end_session_after(
                 await log_in(self.config, self.node.host, self.version_of, self._ask_before_others)
@@ -619,8 +618,8 @@ class Connection:
         return await pending.wait()
 
     async def agree_on_versions(self) -> None:
-        """ApiVersions (KIP-35, KIP-511): ask in our newest version, again in the broker's if that
-        is older."""
+        """Negotiate versions with ApiVersions (KIP-35, KIP-511): ask in our newest version, then in
+        the broker's if that is older."""
         from pk.core.wire.messages.api_versions import ApiVersionsRequest
 
         version = MESSAGES[API_VERSIONS].versions[1]
@@ -639,13 +638,13 @@ class Connection:
 
 
 _LOOKED_AT: Final = 2_000
-"""How many parts of an answer are searched for errors: a trace must not cost more than the
+"""How many parts of an answer are searched for errors, so that a trace does not cost more than its
 request."""
 
 
 def _error_of(response: Any) -> str | None:
-    """The names of the errors in an answer: its own, else those of the topics, groups … in it, with
-    how many there are."""
+    """The names of the errors in an answer with their counts: its own error, else those of its
+    topics, groups and so on."""
     code = getattr(response, "error_code", 0)
     if code:
         return error_name(code)
@@ -706,8 +705,8 @@ def _why(error: BaseException) -> str:
 
 
 def _tell_of_connect(node: Node, started: float, error: str | None) -> None:
-    """Traces that a connection was made, or why not; clients' own `on_request` hears of requests
-    alone."""
+    """Trace a new connection or its failure; a client's own `on_request` is called for requests
+    only."""
     traced = TRACED.get()
     if traced is None:
         return
@@ -729,7 +728,7 @@ def _set_buffers(sock: trio.socket.SocketType, config: ClientConfig) -> None:
 
 
 async def _secured(sock: trio.socket.SocketType, node: Node, config: ClientConfig) -> Socket:
-    """The socket, with TLS where the config asks for it. Raises ConnectFailed, ConfigError,
+    """The socket, with TLS if the config asks for it. Raises ConnectFailed, ConfigError,
     OSError."""
     if not config.uses_tls:
         return sock
@@ -753,8 +752,8 @@ async def connect(
 ) -> Connection:
     """Connect to `node` and agree on versions; the connection's tasks run in `nursery`.
 
-    Raises ConnectFailed, which names the address and says what happened, and KafkaError for a login
-    that failed (`LOGIN_FAILED`). Cancelled: nothing stays behind.
+    Raises ConnectFailed, which names the address and the failure, and KafkaError for a failed login
+    (`LOGIN_FAILED`). Cancellation leaves nothing behind.
     """
     wait_ms = setup_timeout_ms or config.socket_connection_setup_timeout_ms
     started = trio.current_time()
@@ -793,7 +792,7 @@ async def connect(
     except (ClientError, ProtocolError) as e:
         connection.close()
         reason = f"connected, but it does not answer as a Kafka broker: {e}"
-        # Behind a TLS handshake a probe without this client's keys could only find less.
+        # Behind TLS, a probe without this client's keys could only learn less.
         certain = config.uses_tls
         raise ConnectFailed(
             node.address, reason, node_id=node.node_id, reached=True, certain=certain

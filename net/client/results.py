@@ -1,8 +1,8 @@
-"""What the admin client takes and gives: frozen values with Kafka's words, in snake_case.
+"""Arguments and results of the admin client: frozen values named with Kafka's words, in snake_case.
 
-A batch operation answers a dict from item to its result or its `KafkaError`; where there is no
-result but success, the value is None. Times are epoch milliseconds, sizes bytes, absent numbers -1
-as on the wire unless the type says None.
+A batch operation returns a dict from item to result or `KafkaError`; an operation whose only result
+is success has None there. Times are epoch milliseconds and sizes bytes. A missing number is -1, as
+on the wire, unless the type allows None.
 """
 
 from enum import IntEnum
@@ -27,7 +27,7 @@ NO_OPERATIONS: Final = -2147483648
 
 
 class ResourceType(IntEnum):
-    """What a config belongs to (ConfigResource.Type)."""
+    """The kind of thing a config belongs to (ConfigResource.Type)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -38,7 +38,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Which layer a config value comes from (DescribeConfigs)."""
+    """The layer a config value comes from (DescribeConfigs)."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -67,7 +67,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does with a key."""
+    """The operation of IncrementalAlterConfigs on a key."""
 
     SET = 0
     DELETE = 1
@@ -76,14 +76,14 @@ class ConfigOperation(IntEnum):
 
 
 class ElectionType(IntEnum):
-    """Which leader ElectLeaders is to elect."""
+    """The kind of leader ElectLeaders elects."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class CoordinatorType(IntEnum):
-    """Whose coordinator FindCoordinator looks for."""
+    """The kind of coordinator FindCoordinator looks for."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -98,8 +98,8 @@ class IsolationLevel(IntEnum):
 
 
 class ClusterDescription(Struct, frozen=True):
-    """The cluster: who is in it and who leads it (DescribeCluster, or Metadata where that is
-    missing)."""
+    """The cluster's brokers and its controller (DescribeCluster, or Metadata from brokers without
+    it)."""
 
     cluster_id: str | None
     controller_id: int
@@ -108,7 +108,7 @@ class ClusterDescription(Struct, frozen=True):
 
 
 class ApiRange(Struct, frozen=True):
-    """The versions of one API: what the broker serves and which one this client uses (None: it
+    """The versions of one API: those the broker serves and the one this client uses (None: it
     cannot)."""
 
     api_key: int
@@ -135,7 +135,7 @@ class FinalizedFeature(Struct, frozen=True):
 
 
 class FeatureDescription(Struct, frozen=True):
-    """Features as one broker answers them; `finalized_epoch` is -1 if it knows none."""
+    """The features that one broker reports; `finalized_epoch` is -1 if it knows none."""
 
     supported: tuple[SupportedFeature, ...]
     finalized: tuple[FinalizedFeature, ...]
@@ -143,7 +143,7 @@ class FeatureDescription(Struct, frozen=True):
 
 
 class QuorumReplica(Struct, frozen=True):
-    """A voter or observer of the metadata log. Times are -1 if the broker does not say."""
+    """A voter or observer of the metadata log. Times are -1 if the broker does not report them."""
 
     replica_id: int
     directory_id: Uuid
@@ -182,7 +182,7 @@ class TopicListing(Struct, frozen=True):
     internal: bool
     partition_count: int
     replication_factor: int
-    """Of the partition with the most replicas; 0 if a topic has no partitions."""
+    """The number of the partition with the most replicas; 0 if the topic has no partitions."""
 
 
 class PartitionDescription(Struct, frozen=True):
@@ -206,11 +206,11 @@ class PartitionDescription(Struct, frozen=True):
 
 
 class ReplicaLogState(Struct, frozen=True):
-    """What the controller knows of a replica's log (see `Admin.unclean_recovery`)."""
+    """The controller's knowledge of a replica's log (see `Admin.unclean_recovery`)."""
 
     broker_id: int
     reported: bool
-    """Whether the log is known as it is now."""
+    """Whether the current state of the log is known."""
 
     last_epoch: int = -1
     """The leader epoch of its last batch."""
@@ -219,20 +219,20 @@ class ReplicaLogState(Struct, frozen=True):
     start_offset: int = -1
     high_watermark: int = -1
     damage: int = 0
-    """What was found wrong with it: a `pk.core.log.damaged.Damage`."""
+    """The damage found in it: a `pk.core.log.damaged.Damage`."""
 
     kept_bytes: int = 0
-    """What recovery cut off and kept."""
+    """Bytes that recovery cut off and kept."""
 
     stopped: bool = False
-    """Whether it follows no further, as it would have to cut off what is committed."""
+    """Whether it has stopped following because it would have to truncate committed records."""
 
     damaged_segments: int = 0
-    """How many of its closed segments its broker found damaged while it ran."""
+    """How many of its closed segments the broker found damaged while running."""
 
 
 class UncleanRecovery(Struct, frozen=True):
-    """Why a partition has no leader, or a replica is not what it was."""
+    """The reason why a partition has no leader, or why a replica is not intact."""
 
     leader_id: int
     needed: tuple[int, ...]
@@ -244,7 +244,7 @@ class UncleanRecovery(Struct, frozen=True):
     why: str
     replicas: tuple[ReplicaLogState, ...]
     error: KafkaError | None = None
-    """Why the broker that was asked for does not lead."""
+    """Why the requested broker does not lead."""
 
 
 class TopicDescription(Struct, frozen=True):
@@ -269,8 +269,7 @@ class NewTopic(Struct, frozen=True):
 
 
 class CreatedTopic(Struct, frozen=True):
-    """A topic as the broker made it; numbers are -1 and configs empty if it answers in a version
-    before 5."""
+    """A topic as the broker created it; versions before 5 return -1 for numbers and no configs."""
 
     name: str
     topic_id: Uuid
@@ -280,8 +279,8 @@ class CreatedTopic(Struct, frozen=True):
 
 
 class NewPartitions(Struct, frozen=True):
-    """The total a topic is to grow to, and on which brokers the new ones are to lie (None: the
-    broker's choice)."""
+    """The partition count a topic grows to, and the brokers for the new partitions (None: the
+    broker chooses)."""
 
     total: int
     assignments: tuple[tuple[int, ...], ...] | None = None
@@ -296,15 +295,14 @@ class ListedOffset(Struct, frozen=True):
 
 
 class EpochEndOffset(Struct, frozen=True):
-    """Where an epoch ends in its leader's log; both -1 if the leader does not know it."""
+    """The end of an epoch in its leader's log; both -1 if the leader does not know it."""
 
     leader_epoch: int
     end_offset: int
 
 
 class ConfigResource(Struct, frozen=True):
-    """What configs are asked of or set on; a BROKER with the empty name is the cluster-wide
-    default."""
+    """The thing that configs belong to; a BROKER with an empty name is the cluster-wide default."""
 
     type: ResourceType
     name: str
@@ -344,8 +342,8 @@ class ConfigChange(Struct, frozen=True):
 
 
 class GroupListing(Struct, frozen=True):
-    """A group as its coordinator lists it. State and type are "" if the broker is too old to
-    say."""
+    """A group as its coordinator lists it. State and type are "" if the broker is too old to report
+    them."""
 
     group_id: str
     protocol_type: str
@@ -380,20 +378,20 @@ class StreamsTasks(Struct, frozen=True):
 
 
 class StreamsMember(Struct, frozen=True):
-    """What only members of streams groups have."""
+    """The fields that only members of streams groups have."""
 
     process_id: str
     topology_epoch: int
     tasks: StreamsTasks
     target: StreamsTasks
-    """What the member is to have once it has caught up."""
+    """The tasks the member gets once it has caught up."""
 
     endpoint: str | None = None
     """`host:port` of `application.server`; None if the application has none."""
 
 
 class StreamsSubtopology(Struct, frozen=True):
-    """A part of a streams application: what it reads, writes to, and keeps state in."""
+    """A part of a streams application: the topics it reads, writes to, and keeps state in."""
 
     subtopology_id: str
     source_topics: tuple[str, ...]
@@ -424,11 +422,11 @@ class MemberDescription(Struct, frozen=True):
     """-1 in a classic group."""
 
     target_assignment: tuple[TopicPartition, ...] | None = None
-    """What the member is to have once it has caught up (KIP-848); None in a classic group."""
+    """The partitions the member gets once it has caught up (KIP-848); None in a classic group."""
 
     uses_classic_protocol: bool | None = None
     """Whether a member of a consumer group still speaks the classic protocol; None if the broker
-    does not say."""
+    does not report it."""
 
     streams: StreamsMember | None = None
     """Its tasks, in a streams group. `assignment` has the partitions that its active tasks read."""
@@ -448,7 +446,7 @@ class GroupDescription(Struct, frozen=True):
     assignment_epoch: int = -1
     authorized_operations: int = NO_OPERATIONS
     topology: StreamsTopology | None = None
-    """Of a streams group."""
+    """Only for a streams group."""
 
 
 class OffsetAndMetadata(Struct, frozen=True):
@@ -460,17 +458,17 @@ class OffsetAndMetadata(Struct, frozen=True):
 
 
 class ShareGroupOffset(OffsetAndMetadata, frozen=True):
-    """Where a share group is in a partition: everything before `offset` is done with."""
+    """A share group's position in a partition: everything before `offset` is done."""
 
     lag: int | None = None
-    """Records that are not done with; None if the broker does not know."""
+    """Records that are not done; None if the broker does not know."""
 
     def unread(self, end: int | None) -> int:
-        """Where the records that are not done with begin, if none after it is; `end` is the
-        partition's.
+        """The first offset that is not done, assuming every later record is also not done. `end` is
+        the end of the partition.
 
-        The start offset is stored with the next acknowledgement, so it lies before records that
-        are done with, and only the lag tells them apart.
+        The start offset is only stored with the next acknowledgement, so records after it may be
+        done already; only the lag shows how many.
         """
         if self.lag is None or end is None:
             return self.offset
@@ -495,8 +493,8 @@ class ReplicaSize(Struct, frozen=True):
 
 
 class LogDirDescription(Struct, frozen=True):
-    """A log directory of a broker; byte totals are -1 if the broker does not say (before version
-    4)."""
+    """A log directory of a broker; byte totals are -1 if the broker does not report them (before
+    version 4)."""
 
     path: str
     error_code: int

@@ -1,19 +1,19 @@
-"""The transactions of a producer (KIP-98, KIP-360, KIP-447, KIP-890): who it is to its coordinator,
-what belongs to the open transaction, and how the transaction ends.
+"""The transactions of a producer (KIP-98, KIP-360, KIP-447, KIP-890): its producer id and epoch,
+the partitions and groups in the open transaction, and how the transaction ends.
 
-Two protocols exist, and the cluster's finalized `transaction.version` says which one counts, looked
-at when a transaction begins. Up to version 1 the producer names each partition and group to the
+There are two protocols. The cluster's finalized `transaction.version`, read when a transaction
+begins, selects one. Up to version 1 the producer registers each partition and group with the
 coordinator before it writes there. From version 2 on a produce adds its partition by itself, and
-each end of a transaction answers a new epoch, so that nothing late of one transaction can land in
-the next.
+each end of a transaction returns a new epoch, so that late records of one transaction cannot end up
+in the next.
 
-An error leaves a transaction in one of three ways:
+There are three kinds of errors:
 
-- *retriable*: asked again until `max.block.ms` is over; what became of a commit is not known then;
+- *retriable*: retried until `max.block.ms` is over; after that the outcome of a commit is unknown;
 - *abortable*: the transaction can only be aborted; `send`, `send_offsets` and the commit raise the
-  first such error, and the producer goes on with the next transaction;
+  first such error, and the producer continues with the next transaction;
 - *fatal*: another producer took over the transactional id, or the coordinator and this producer
-  disagree. The producer is finished: every call raises the error.
+  disagree. The producer is unusable: every call raises the error.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -34,8 +34,8 @@ from pk.net.client.errors import (
 from pk.net.client.results import CoordinatorType, OffsetAndMetadata
 
 GroupMetadata = tuple[str, str, int, str | None]
-"""(group id, member id, generation or member epoch, instance id), as `Consumer.group_metadata` has
-it."""
+"""(group id, member id, generation or member epoch, instance id), as in
+`Consumer.group_metadata`."""
 
 _PURPOSE: Final = "transaction"
 _FEATURE: Final = "transaction.version"
@@ -55,12 +55,12 @@ _FATAL: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     )
 )
-"""What a coordinator may answer that ends the producer."""
+"""The errors of a coordinator that end the producer."""
 
 _FATAL_OF_A_BATCH: Final = _FATAL - {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
-"""What the leader of a partition may answer that ends the producer. An epoch it refuses may be one
-that the coordinator raised when it aborted the transaction after `transaction.timeout.ms`: the
-abort shows which."""
+"""The errors of a partition's leader that end the producer. A refused epoch is not among them: the
+coordinator may have raised the epoch when it aborted the transaction after
+`transaction.timeout.ms`, and only the abort shows which it was."""
 
 
 class Aborted(ClientError):
@@ -71,7 +71,8 @@ class Aborted(ClientError):
 
 
 class Writer(Protocol):
-    """What transactions need of the producer's sender: who it writes as, and a way to stop it."""
+    """The part of the producer's sender that transactions use: its id and epoch, and ways to stop
+    it."""
 
     producer_id: int
     producer_epoch: int
@@ -91,8 +92,8 @@ class Writer(Protocol):
 
 
 class Transactions:
-    """The transactional side of a producer. `Producer.transaction` drives it; the sender asks it
-    before it sends."""
+    """The transactional side of a producer. `Producer.transaction` drives it; the sender consults
+    it before sending."""
 
     def __init__(self, cluster: Cluster, config: ProducerConfig, sender: Writer) -> None:
         assert config.transactional_id is not None
@@ -104,8 +105,8 @@ class Transactions:
         """Why the open transaction can only be aborted."""
 
         self.commit_sent = False
-        """Whether the coordinator has been asked to commit the open transaction, and has not
-        refused for good: what it did then is not known, and an abort would be an error."""
+        """Whether the coordinator was asked to commit the open transaction and has not finally
+        refused. Then the outcome is unknown, and an abort would be an error."""
 
         self.version = 0
         """The `transaction.version` that the open transaction follows."""
@@ -116,12 +117,12 @@ class Transactions:
         self._partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._epoch_used_up = False
-        """A batch was given up: its sequence is a gap, so the next transaction needs a new
-        epoch."""
+        """Whether a batch was given up: its sequence number is a gap, so the next transaction needs
+        a new epoch."""
 
         self._left_open = False
-        """The coordinator may hold an open transaction of ours: it must not become part of the next
-        one."""
+        """Whether the coordinator may hold an open transaction of ours, which must not become part
+        of the next one."""
 
     @property
     def adds_by_itself(self) -> bool:
@@ -140,17 +141,18 @@ class Transactions:
             raise without_frames(self.error)
 
     async def begin(self) -> None:
-        """Open a transaction; the first one takes the transactional id from any earlier producer.
+        """Open a transaction; the first one takes over the transactional id from any earlier
+        producer.
 
-        Raises KafkaError, ClientError, NoTransaction if one is open already.
+        Raises KafkaError, ClientError, and NoTransaction if one is already open.
         """
         if self._sender.fatal is not None:
             raise without_frames(self._sender.fatal)
         if self.open:
             raise NoTransaction("a transaction is open: a producer has one at a time")
         if self._left_open:
-            # What is still on its way belongs to the old epoch: whatever becomes of it is not this
-            # transaction's.
+            # Records still in flight belong to the old epoch, and their outcome does not concern
+            # this transaction.
             self._sender.abort(Aborted())
             if self.commit_sent:
                 await self._finish_commit()
@@ -174,13 +176,12 @@ class Transactions:
             self.error = error
 
     def is_admitted(self, partition: TopicPartition) -> bool:
-        """Whether records for `partition` may be sent now, with no word to the coordinator
-        before."""
+        """Whether records for `partition` may be sent without asking the coordinator first."""
         return partition in self._partitions
 
     async def admit(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Make partitions part of the transaction before anything is sent to them. False: nothing
-        may be sent."""
+        """Add partitions to the transaction before anything is sent to them. False: nothing may be
+        sent."""
         if self.error is not None or not self.open:
             return False
         new = [p for p in partitions if p not in self._partitions]
@@ -216,19 +217,19 @@ class Transactions:
         )
 
     async def end(self, *, commit: bool) -> None:
-        """End the transaction, once all its batches are settled.
+        """End the transaction once all its batches are settled.
 
-        Raises KafkaError if a commit was refused, or could not be asked for: then the
-        transaction is still open, to be aborted. Raises TransactionOutcomeUnknown if the
-        coordinator may have done it and did not say so.
+        Raises KafkaError if a commit was refused or could not be requested; the transaction is then
+        still open and must be aborted. Raises TransactionOutcomeUnknown if the coordinator may have
+        committed without confirming it.
         """
         if self._partitions or self._groups:
             self._left_open = True
             try:
                 await self._ask("EndTxn", lambda c: self._end(c, commit))
             except (KafkaError, ClientError, ProtocolError) as e:
-                # What passes does not tell what became of an earlier attempt, nor even of this one:
-                # a coordinator that moves may have written the commit before.
+                # A passing error does not reveal the outcome of an earlier attempt, nor even of
+                # this one: a coordinator that moves may have written the commit before.
                 refused = isinstance(e, KafkaError) and not is_passing(e)
                 if refused or not (self.commit_sent or isinstance(e, ClientError)):
                     self.commit_sent = False
@@ -242,7 +243,7 @@ class Transactions:
         self.error = None
 
     def leave(self) -> None:
-        """The block of the transaction is over, also where the transaction could not be ended."""
+        """Leave the block of the transaction, even if the transaction could not be ended."""
         if self.open:
             self._left_open = bool(self._partitions or self._groups)
         self.open = False
@@ -250,9 +251,9 @@ class Transactions:
     # requests
 
     async def _finish_commit(self) -> None:
-        """Ask again for a commit whose answer was not waited for, until it has taken place: where
-        the coordinator had not got it yet, InitProducerId would abort the transaction, and the
-        epoch that this raises would end the producer."""
+        """Repeat a commit whose answer was not awaited, until it has taken place. If the
+        coordinator had not received it yet, InitProducerId would abort the transaction, and the
+        raised epoch would end the producer."""
         try:
             await self._ask("EndTxn", lambda c: self._end(c, commit=True))
         except KafkaError as e:
@@ -261,8 +262,8 @@ class Transactions:
         self._left_open = self.commit_sent = False
 
     async def _take_over(self) -> None:
-        """InitProducerId: be the producer of the transactional id, with an epoch above all earlier
-        ones."""
+        """Send InitProducerId to become the producer of the transactional id, with an epoch above
+        all earlier ones."""
         from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
 
         sender = self._sender
@@ -282,8 +283,8 @@ class Transactions:
         await self._ask("InitProducerId", ask)
 
     async def _version(self) -> int:
-        """The `transaction.version` that the coordinator's cluster has finalized, as far as it goes
-        here."""
+        """The finalized `transaction.version` of the coordinator's cluster, limited to the versions
+        supported here."""
         found: list[int] = []
 
         async def look(connection: Connection) -> None:
@@ -318,8 +319,7 @@ class Transactions:
             for topic in response.results_by_topic_v3_and_below
             for p in topic.results_by_partition
         ]
-        # One partition that fails for good matters more than one that does not yet exist
-        # everywhere.
+        # A partition that fails for good matters more than one that does not exist everywhere yet.
         results.sort(key=lambda result: KafkaError(result[1]).retriable if result[1] else True)
         for partition, code in results:
             if code != ErrorCode.OPERATION_NOT_ATTEMPTED:
@@ -401,7 +401,7 @@ class Transactions:
             self._become(response.producer_id, response.producer_epoch)
 
     def _become(self, producer_id: int, producer_epoch: int) -> None:
-        """Write under this id and epoch; every partition begins with sequence 0 again."""
+        """Write under this id and epoch; every partition starts again with sequence 0."""
         self._sender.become(producer_id, producer_epoch)
 
     async def _ask(self, what: str, ask: Callable[[Connection], Awaitable[Any]]) -> None:
@@ -415,8 +415,8 @@ class Transactions:
         await self._patiently(what, attempt, lambda: self._cluster.forget_coordinator(key, kind))
 
     async def _patiently(self, what: str, attempt: Any, forget: Any) -> None:
-        """`attempt` until it succeeds, for `max.block.ms`; what it ends with for good decides over
-        the transaction."""
+        """Repeat `attempt` until it succeeds or `max.block.ms` has passed; a final error decides
+        the transaction's state."""
         try:
             await self._cluster.retry(
                 attempt,

@@ -32,7 +32,7 @@ class Answers:
 
     def __init__(self, transport: Transport, parked_max: int) -> None:
         self.out: list[Part] = []
-        """What is sent next."""
+        """The answers to send next."""
         self.parked: Final[deque[Slot]] = deque()
         """The first answer that is missing, and all behind it. It stays the same deque."""
         self.sending = False
@@ -67,17 +67,17 @@ class Answers:
         self._released.set()
 
     def send_at_once(self) -> bool:
-        """Send what is in `out`, as far as the peer takes it now; whether the rest is still to be
+        """Send as much of `out` as the peer accepts now; returns whether the rest must still be
         flushed."""
         if self.sending or not self.out:
-            return False  # who sends goes on with it
+            return False  # the current sender continues with it
         parts, self.out = self.out, []
         self.out = self._transport.send_at_once(parts)
         return bool(self.out)
 
     async def flush(self) -> None:
-        """Send all that is in `out`; where somebody is at it, wait for them: that is the
-        backpressure on the reader."""
+        """Send all of `out`. If another task is sending, wait for it: that is the backpressure on
+        the reader."""
         while self.sending:
             if self._sent is None:
                 self._sent = trio.Event()
@@ -108,6 +108,6 @@ class Answers:
             await self.wait_for_release()
 
     async def wait_for_release(self) -> None:
-        """Until the next answer is complete."""
+        """Wait until the next answer is complete."""
         self._released = trio.Event()
         await self._released.wait()

@@ -1,8 +1,8 @@
 """One client's connection: frames in, answers out, in order.
 
 The reader handles every whole frame of its buffer before it sends or reads again, so a client that
-pipelines pays one `recv`, one `send` and one turn of the loop for many requests. What would starve
-the others is cut off by time: after `pk.loop.slice.us` the reader sends what it has and yields.
+pipelines pays one `recv`, one `send` and one turn of the loop for many requests. To keep a client
+from starving the others, the reader sends what it has and yields after `pk.loop.slice.us`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from pk.net.transport import Transport
 logger = logging.getLogger("pk.server")
 
 LARGE_BYTES = 16 << 10
-"""Below this a request takes no more than 5 ms to decode, whatever it holds."""
+"""A smaller request takes at most 5 ms to decode, whatever its contents."""
 DECODED_AT_ONCE = 2000
 """A larger request that names more things is decoded in steps, since 100,000 small elements take a
 tenth of a second. A Fetch request of 1,000 partitions is not; nor are megabytes of records."""
@@ -58,27 +58,27 @@ MEMORY_WAIT_S = 10
 closed."""
 
 ENDINGS_AT_ONCE = 32
-"""To end a connection takes a quarter of a millisecond: so many may end in a turn of the loop."""
+"""The number of connections that may end in one turn of the loop; ending one takes 0.25 ms."""
 
 GOODBYE_S = 0.5
-"""How long the answers to what a peer asked before have, when we close its connection: to be
-complete, and to be taken."""
+"""When we close a connection, how long the answers that are still owed may take to be completed and
+received."""
 
 
 class Limits(Struct, frozen=True):
-    """What one connection may take."""
+    """The limits of one connection."""
 
     frame_bytes_max: int
     parked_max: int
     slice_s: float
     elements_max: int = ELEMENTS_MAX
-    """What one request may name (`pk.request.elements.max`)."""
+    """The number of elements one request may have (`pk.request.elements.max`)."""
     decoding: trio.Lock = field(default_factory=trio.Lock)
-    """Held by who decodes a large request, of all connections with these limits: its objects take
-    many times its bytes."""
+    """Held while a large request is decoded, over all connections with these limits: its objects
+    take many times its bytes."""
     ending: trio.Semaphore = field(default_factory=partial(trio.Semaphore, ENDINGS_AT_ONCE))
-    """Held for a turn of the loop by a connection before it ends: where a host goes away with a
-    thousand of them, the others have the loop in between."""
+    """Held by a connection for a turn of the loop before it ends, so that when a host with a
+    thousand connections goes away, the other connections still run in between."""
 
 
 class Connection:
@@ -96,8 +96,8 @@ class Connection:
         peer: str,
         security: ListenerSecurity | None = None,
     ) -> None:
-        """`context` is the pattern of every request's: broker, listener, host. `security` is given
-        where the peer must authenticate before anything else."""
+        """`context` is the pattern for the context of each request: broker, listener, host.
+        `security` is given if the peer must authenticate first."""
         self.peer = peer
         self.last_active = trio.current_time()
         self._transport = transport
@@ -108,7 +108,7 @@ class Connection:
         self._metrics = broker.metrics
         self._purgatory = broker.purgatory
         self._received_at = 0.0
-        """When the requests came that are being handled, by perf_counter."""
+        """When the requests being handled arrived, by perf_counter."""
         self._repeated = RepeatedFetch()
         self._context = context = replace(context, repeated=self._repeated)
         self._fast_path: ProduceFastPath | None = None
@@ -119,7 +119,7 @@ class Connection:
         """The same deque, without the way there."""
         self._throttle = Throttle(broker.client_quotas)
         self._login: Login | None = None
-        """Of a peer that must authenticate."""
+        """Set for a peer that must authenticate."""
         self._session_ends = math.inf
         """When it must have authenticated again, by trio's clock."""
         if security is None:
@@ -137,10 +137,10 @@ class Connection:
         self._nursery: trio.Nursery
 
     def stop_reading(self) -> None:
-        """Take no more requests; `serve` returns when the answers that are owed are sent.
+        """Accept no more requests; `serve` returns once the answers that are owed have been sent.
 
-        What is being handled or sent goes on: half an answer on the wire would spoil those behind
-        it.
+        Requests being handled and answers being sent are finished: half an answer on the wire would
+        corrupt those behind it.
         """
         self._stopped = True
         if self._receiving:
@@ -151,7 +151,7 @@ class Connection:
         self._serving.cancel()
 
     def close_if_idle(self, since: float) -> None:
-        """Close where nothing has moved since then: a peer that owes us a request, or does not take
+        """Close if nothing has moved since then: the peer owes us a request, or does not receive
         our answer."""
         if self._answers.sending:
             if max(self.last_active, self._transport.last_sent) < since:
@@ -192,7 +192,7 @@ class Connection:
             await self._transport.aclose()
 
     async def _serve(self) -> None:
-        """Until the peer has sent everything, or, where reading was stopped, until the fetches that
+        """Run until the peer has sent everything or, if reading was stopped, until the fetches that
         wait without a task are answered."""
         with self._reading:
             try:
@@ -222,7 +222,7 @@ class Connection:
     def _admit(self, context: Context) -> None:
         """Serve requests from here on, in `context`."""
         self._context = replace(context, repeated=self._repeated)
-        # What asks for faults wants to see each request by itself.
+        # Fault injection needs to see each request separately.
         if PRODUCE in self._apis and self._broker.faults is None:
             self._fast_path = ProduceFastPath(context)
 
@@ -234,7 +234,7 @@ class Connection:
         return True
 
     def _follow(self, login: Login) -> None:
-        """Know the peer as its login does."""
+        """Take over the session and context that the login established."""
         self._session_ends = login.session_ends
         if login.is_under_way:
             self._fast_path = None
@@ -253,8 +253,8 @@ class Connection:
         return transport
 
     async def _receive_more(self) -> bool:
-        """Receive what comes next before the peer is authenticated; False if nothing will be
-        handled any more."""
+        """Receive more bytes before the peer is authenticated; False if nothing more will be
+        handled."""
         self._receiving = True
         count = await self._transport.receive(self._buffer)
         self._receiving = False
@@ -265,7 +265,7 @@ class Connection:
         return count > 0 and not self._stopped
 
     async def _read(self) -> None:
-        """Until the peer has sent everything, or reading is stopped."""
+        """Run until the peer has sent everything or reading is stopped."""
         buffer, limits = self._buffer, self._limits
         answers, parked, throttle = self._answers, self._parked, self._throttle
         # Behind the last message of a login that is not answered requests may be here already.
@@ -326,7 +326,7 @@ class Connection:
                         await trio.lowlevel.checkpoint()
                         started = perf_counter()
             except ProtocolError:
-                self._settle_and_count()  # what came before is handled, and answered
+                self._settle_and_count()  # what came before is handled and answered
                 raise
             produced = self._settle()
             out = answers.out
@@ -345,8 +345,8 @@ class Connection:
             self._handled(PRODUCE, self._received_at, produced)
 
     def _settle(self) -> int:
-        """Append what the fast path has taken: the answers go to those that are sent, or are
-        parked. How many requests are answered now, for `_handled`."""
+        """Append what the fast path has taken: the answers are sent, or parked. Returns how many
+        requests are answered now, for `_handled`."""
         fast_path = self._fast_path
         if fast_path is None or not fast_path.taken:
             return 0
@@ -378,7 +378,7 @@ class Connection:
         return count - len(delayed)
 
     async def _stay_mute(self) -> None:
-        """Send what is owed, and wait until the client may go on (KIP-219)."""
+        """Send what is owed, then wait until the client may continue (KIP-219)."""
         self._settle_and_count()
         await self._answers.flush()
         self._receiving = True
@@ -397,8 +397,8 @@ class Connection:
     async def _complete_delayed(
         self, delayed: list[tuple[Slot, DelayedProduce]], received_at: float
     ) -> None:
-        """The task of a run's requests that wait: one for all, since what they wait for mostly
-        comes at once."""
+        """Wait for the delayed requests of one run. One task serves all of them, since they mostly
+        complete together."""
         for slot, produce_ in delayed:
             if not produce_.is_ready:
                 self._answers.release()
@@ -413,7 +413,7 @@ class Connection:
         await self._answers.flush()
 
     def _handle(self, start: int, end: int) -> Awaitable[None] | None:
-        """Handle one frame: answer it, or park it, or return what must be awaited before the next
+        """Handle one frame: answer it, park it, or return an awaitable to finish before the next
         one."""
         if self._session_ends != math.inf:
             try:
@@ -428,8 +428,8 @@ class Connection:
                 self._refuse(head, api)
                 return None
             cls, version = MESSAGES[head.api_key].request, head.api_version
-            # What follows the message is not read, as in Apache Kafka: librdkafka ends its
-            # Metadata requests for all topics with three bytes too many.
+            # Trailing bytes are ignored, as in Apache Kafka: librdkafka ends its Metadata requests
+            # for all topics with three bytes too many.
             if end - start < LARGE_BYTES:
                 request, _ = decode(cls, frame, version, head.body_position)
             else:
@@ -455,9 +455,9 @@ class Connection:
         self._authenticate_again(start, end)
 
     async def _handle_large(self, api: Api, head: RequestHead, start: int, end: int) -> None:
-        """Handle a frame that takes long to decode: in steps, since a thread would slow the loop
-        more, by taking the interpreter at each of its system calls. The buffer stays as it is:
-        nothing is received meanwhile."""
+        """Handle a frame that takes long to decode. It is decoded in steps on the loop, since a
+        thread would slow the loop more by taking the interpreter at each of its system calls. The
+        buffer does not change: nothing is received in the meantime."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
         with large_request():
@@ -471,7 +471,8 @@ class Connection:
                 await hold
 
     async def _decode_in_steps(self, head: RequestHead, frame: memoryview) -> Any:
-        """Raises ProtocolError, also for a request that names more than one may."""
+        """Decode a large request. Raises ProtocolError, also if the request has too many
+        elements."""
         cls, most = MESSAGES[head.api_key].request, self._limits.elements_max
         try:
             request, _ = await decode_in_steps(
@@ -486,7 +487,7 @@ class Connection:
     def _dispatch(
         self, api: Api, head: RequestHead, message: Any, size: int
     ) -> Awaitable[None] | None:
-        """Answer a request of `size` bytes, or park it, or return what must be awaited before the
+        """Answer a request of `size` bytes, park it, or return an awaitable to finish before the
         next one."""
         context = self._context.of_request(
             head.api_key, head.api_version, head.correlation_id, head.client_id
@@ -518,14 +519,14 @@ class Connection:
         return None
 
     def _refuse(self, head: RequestHead, api: Api | None) -> None:
-        """An API or a version we do not serve: only ApiVersions has an answer to that (KIP-35)."""
+        """Refuse an unknown API or version: only ApiVersions has an answer for that (KIP-35)."""
         if head.api_key != API_VERSIONS or api is None:
             raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
         self._answers.owe(self._responder.unknown_versions(self._context, head, api))
 
     def _park(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
-        """Answer what `work` comes to, in a task; the requests behind this one are handled
-        meanwhile."""
+        """Answer with the result of `work`, in a task, while the requests behind this one are
+        handled."""
         self._nursery.start_soon(self._complete, self._answers.reserve(), request, work)
 
     def _delay(self, request: ReceivedRequest, delayed: DelayedFetch) -> None:
@@ -559,8 +560,8 @@ class Connection:
             del outcome
 
     async def _hold(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
-        """Await `work` before anything else of this connection is handled; what is owed is sent
-        meanwhile."""
+        """Await `work` before handling anything else on this connection, while answers that are
+        owed are sent."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
         result = await request.outcome(work)

@@ -1,5 +1,5 @@
-"""Who the peer is: it authenticates before anything else is handled, and again where its session
-ends (KIP-368)."""
+"""Authentication of the peer: before any other request, and again when its session ends
+(KIP-368)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from pk.net.tls.sockets import NotTls
 from pk.net.tls.transport import TlsTransport
 
 ANSWERED_ELEMENTS_MAX: Final = 2000
-"""A request in the middle of an authentication that names more is not answered: the peer is not
-known yet."""
+"""A request in the middle of an authentication that has more elements is not answered, since the
+peer is not known yet."""
 BETWEEN_AUTHENTICATIONS_S = 1.0
-"""A peer that authenticates again sooner is answered as one that has no reason to (KIP-368)."""
+"""A peer that authenticates again sooner than this is answered as if it had no reason to
+(KIP-368)."""
 
 
 class Login:
@@ -51,14 +52,14 @@ class Login:
     ) -> None:
         self.security = security
         self.context = context
-        """The pattern of the context of requests, as far as it is known who asks."""
+        """The pattern for the context of requests, with what is known of the peer so far."""
         self.session_ends = math.inf
-        """By trio's clock."""
+        """The end of the session by trio's clock."""
         self._buffer = buffer
         self._answers = answers
         self._responder = responder
         self._session: Session | None = None
-        """Of a peer that has authenticated by SASL."""
+        """The session of a peer that authenticated by SASL."""
         self._again: SaslServer | None = None
         """A new authentication of the same peer, while it is under way."""
         self._again_since = -math.inf
@@ -73,11 +74,12 @@ class Login:
         handshake: Callable[[], Awaitable[TlsTransport]],
         receive_more: Callable[[], Awaitable[bool]],
     ) -> bool:
-        """Take nothing but what authenticates the peer, and not for long. Whether it is
-        authenticated: it may have left, or the server drains. Raises ProtocolError, Refused.
+        """Accept only authentication, for a limited time. Returns whether the peer is
+        authenticated: it may have left, or the server may be draining. Raises ProtocolError,
+        Refused.
 
-        `handshake` agrees on keys with a peer that speaks TLS. `receive_more` fills the buffer;
-        False if nothing will be handled any more.
+        `handshake` does the TLS handshake with the peer. `receive_more` fills the buffer and
+        returns False if nothing more will be handled.
         """
         session, principal, security = None, self.context.principal, self.security
         with trio.move_on_after(security.timeout_s) as scope:
@@ -98,7 +100,7 @@ class Login:
     async def _agree_on_keys(
         self, handshake: Callable[[], Awaitable[TlsTransport]]
     ) -> KafkaPrincipal:
-        """The TLS handshake: who the peer's certificate says it is. Raises Refused."""
+        """The TLS handshake; returns the principal of the peer's certificate. Raises Refused."""
         try:
             transport = await handshake()
             return self.security.principal_of(transport.peer_certificate)
@@ -112,7 +114,7 @@ class Login:
             raise Refused(f"SSL handshake failed: {reason_of(e)}") from e
 
     async def _log_in(self, receive_more: Callable[[], Awaitable[bool]]) -> Session | None:
-        """Take nothing but steps of SASL; None if the peer left, or the server drains. Raises
+        """Accept only SASL steps; None if the peer left or the server is draining. Raises
         ProtocolError, Refused."""
         buffer, whole = self._buffer, self._buffer.bytes_max
         buffer.bytes_max = min(whole, self.security.receive_bytes_max)
@@ -143,8 +145,8 @@ class Login:
                 raise
 
     def _answer_unexpected(self, head: RequestHead, frame: memoryview, why: str) -> list[Part]:
-        """The error that says that a request came in the middle of an authentication; nothing for
-        one that is not served, or names much. Raises ProtocolError if the request cannot be
+        """The error for a request in the middle of an authentication; empty for an API that is not
+        served, or a request with many elements. Raises ProtocolError if the request cannot be
         read."""
         responder, version = self._responder, head.api_version
         api = responder.apis.get(head.api_key)
@@ -173,8 +175,8 @@ class Login:
         self.context = replace(self.context, principal=session.principal)
 
     def again(self, start: int, end: int) -> bool:
-        """Whether a frame was a step of a new authentication. Raises ProtocolError if one was
-        due."""
+        """Whether a frame was a step of a new authentication. Raises ProtocolError if a new
+        authentication was due."""
         session, now = self._session, trio.current_time()
         if session is None:
             return False
@@ -216,8 +218,8 @@ class Login:
         return received.frame(response), True
 
     async def last_answer(self, refused: Refused) -> None:
-        """Answer a peer that is refused; who guesses passwords waits for it
-        (connection.failed.authentication.delay.ms)."""
+        """Answer a peer that is refused, delayed by connection.failed.authentication.delay.ms if
+        its credentials failed, to slow down guessing."""
         if refused.credentials_failed:
             await trio.sleep(self.security.failed_delay_s)
         if refused.parts:

@@ -1,5 +1,4 @@
-"""A request that a connection has received: what it asks, when it came, what it costs its client,
-and how it is answered."""
+"""A received request: its message, arrival time, charges and answer."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ class ReceivedRequest:
         self._metrics = metrics
 
     async def outcome(self, work: Awaitable[Any]) -> Any:
-        """What `work` comes to, or the response that says how it failed."""
+        """The result of `work`, or the error response if it failed."""
         begin_to_run()
         try:
             return await (work if self.cost is None else self.cost.measured(work))
@@ -56,23 +55,23 @@ class ReceivedRequest:
             return self.failed(e)
 
     def failed(self, error: Exception) -> Any:
-        """The response that says so; a fault of ours is logged with its traceback. Raises a
+        """The error response for `error`; an internal error is logged with its traceback. Raises a
         ProtocolError again."""
         if isinstance(error, ProtocolError):
             raise error
         key, version = self.head.api_key, self.head.api_version
         if not isinstance(error, KafkaError):
             logger.error("%s: api %d version %d failed", self._peer, key, version, exc_info=error)
-            error.__traceback__ = None  # it is told; its frames hold what they worked on
+            error.__traceback__ = None  # already logged; its frames hold the objects they worked on
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         self._metrics.request(key).failed(error.code)
         return self.api.error_response(self.message, error, version)
 
     def frame(self, response: Any) -> list[Part]:
         """`response` as it is sent. One that cannot be written (a string beyond 32,767 bytes) is
-        answered as a fault of ours, and the connection lives.
+        answered as an internal error, and the connection stays open.
 
-        Raises TooManyElements for one that `frame_in_steps` is for.
+        Raises TooManyElements if it needs `frame_in_steps`.
         """
         key, version, id_ = self.head.api_key, self.head.api_version, self.head.correlation_id
         try:
@@ -81,7 +80,7 @@ class ReceivedRequest:
             return frame_response(self.failed(e), key, version, id_, ENCODED_AT_ONCE)
 
     async def frame_in_steps(self, response: Any) -> list[Part]:
-        """As `frame`, of a response of any size."""
+        """Like `frame`, for a response of any size."""
         try:
             return self.frame(response)
         except TooManyElements:

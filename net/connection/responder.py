@@ -28,7 +28,7 @@ class Responder:
 
     def __init__(self, peer: str, apis: dict[int, Api], metrics: BrokerMetrics) -> None:
         self.apis = apis
-        """Those that are served, by their keys."""
+        """The APIs that are served, by key."""
         self._peer = peer
         self._metrics = metrics
 
@@ -41,7 +41,8 @@ class Responder:
         )
 
     def unknown_versions(self, context: Context, head: RequestHead, api: Api) -> list[Part]:
-        """The answer to a version of ApiVersions that we do not know: the versions all the same."""
+        """The answer to an unknown version of ApiVersions: it lists the supported versions all the
+        same."""
         answer = api.handle(
             context.of_request(API_VERSIONS, 0, head.correlation_id, head.client_id), None
         )

@@ -1,10 +1,9 @@
-"""What the admin operations are built from: to whom a request goes, what is retried, one answer an
-item.
+"""The common parts of the admin operations: routing, retries, and one answer per item.
 
-An operation on many items is *routed* (which broker answers for which item), asked of all those
-brokers at once, and the items that failed for a passing reason are routed again, until all are
-settled or `default.api.timeout.ms` has passed. Whatever an item ends with, result or error, is its
-own; the others do not suffer from it.
+An operation on many items is *routed* (to find which broker answers for which item). All those
+brokers are asked at once. The items that failed with a passing error are routed again, until all
+are settled or `default.api.timeout.ms` has passed. Each item has its own result or error; a failed
+item does not affect the others.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -36,25 +35,27 @@ from pk.net.client.results import CoordinatorType, Node
 from pk.net.client.together import Together
 
 Failure = Exception
-"""What an item may end with instead of a result: `KafkaError`, `ClientError` or `ProtocolError`."""
+"""The error that an item may have instead of a result: `KafkaError`, `ClientError` or
+`ProtocolError`."""
 
 FAILURES: Final = (KafkaError, ClientError, ProtocolError)
 _LOOK_S: Final = 2.0
-"""A broker that has not answered by then may be gone: the others are asked, as often again."""
+"""A broker that has not answered by then may be gone; the others are asked whether it is, at this
+interval."""
 
 _DOWN_S: Final = 0.5
-"""How often, while the controller is waited for, it is asked whether it is known to be down."""
+"""How often, while waiting for the controller, to check whether it is known to be down."""
 
 _ASIDE_S: Final = 1.0
-"""How long a broker is given to show that it is not the one that hangs."""
+"""How long a broker has to show that it is not the one that hangs."""
 
 _LEADERLESS_S: Final = 1.0
-"""What lacks a leader for this long has lost it: it is not waited for where stragglers have a
-limit, not even by a change, which waits for stragglers."""
+"""A partition without a leader for this long is considered leaderless: with a limit on stragglers,
+nothing waits for it any more, not even a change, which does wait for stragglers."""
 
 _UNKNOWN_ATTEMPTS: Final = 3
-"""A topic made a moment ago may be unknown to the broker asked; one unknown three times does not
-exist."""
+"""A newly created topic may be unknown to the broker asked; a topic that is unknown three times
+does not exist."""
 
 _COORDINATOR_MOVED: Final = (
     ErrorCode.NOT_COORDINATOR,
@@ -63,7 +64,7 @@ _COORDINATOR_MOVED: Final = (
 )
 _NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
-# What must be answered at once although a later answer may differ.
+# Final answers that are returned at once, although a later answer may differ.
 _SETTLED: Final = (
     ErrorCode.ELECTION_NOT_NEEDED,
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -75,7 +76,7 @@ K = TypeVar("K")
 R = TypeVar("R")
 Answers = dict[K, R | Failure]
 Routed = tuple[dict[int, list[K]], dict[K, Failure]]
-"""Broker id → items it answers for, and the items that no broker answers for."""
+"""Broker id → items it answers for, and the failures of items that no broker answers for."""
 
 
 def failure(code: int, message: str | None = None) -> KafkaError | None:
@@ -84,8 +85,8 @@ def failure(code: int, message: str | None = None) -> KafkaError | None:
 
 
 def check(response: Any, what: str) -> None:
-    """Raise a response's own error code. `what` says what was asked, where the broker says
-    nothing."""
+    """Raise a response's own error code. `what` describes the request, for a response without a
+    message."""
     if response.error_code:
         raise KafkaError(response.error_code, getattr(response, "error_message", None) or what)
 
@@ -105,7 +106,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 async def _before(
     ask: Callable[[], Awaitable[R]], over: Callable[[], Awaitable[None]]
 ) -> tuple[R, ...]:
-    """What `ask` gets; nothing if `over` returns first. Raises what `ask` raises."""
+    """The result of `ask`; empty if `over` returns first. Raises what `ask` raises."""
     answers: list[R] = []
     errors: list[Exception] = []
 
@@ -126,28 +127,27 @@ async def _before(
 
 
 class AdminBase:
-    """The parts of an admin client that ask; the operations are in the classes that derive from
-    it."""
+    """The request methods of an admin client; the operations are in the derived classes."""
 
     def __init__(self, cluster: Cluster, config: AdminConfig) -> None:
         self.cluster = cluster
-        """Connections, metadata, and `request()` for what no operation covers."""
+        """Connections, metadata, and `request()` for APIs that no operation covers."""
 
         self.config = config
         self.together = Together(cluster)
         self.controller_down: Callable[[], ControllerDown | None] | None = None
-        """Says why the controller cannot answer, where this machine knows that; asked while one
-        waits for it."""
+        """Returns why the controller cannot answer, if this machine knows; called while waiting for
+        the controller."""
 
         self.awaiting_controller = 0
-        """How many tasks wait for what only the controller can answer."""
+        """How many tasks wait for an answer that only the controller can give."""
 
         self.thorough = False
-        """Whether to ask a straggler again, and the broker that may have replaced it: until
+        """Whether to ask a straggler again, and the broker that may have replaced it, until
         `default.api.timeout.ms`."""
 
     async def _any(self, request: Any, *, low: int = 0, high: int = 32767) -> Any:
-        """Ask whichever broker answers, for what changes nothing."""
+        """Ask any broker; for requests that change nothing."""
 
         async def ask(connection: Connection) -> Any:
             return await connection.request(request, low=low, high=high)
@@ -155,7 +155,7 @@ class AdminBase:
         return await self._retry(lambda: self.cluster.ask_any(ask), type(request).__name__)
 
     async def _controller(self, ask: Callable[[Connection], Awaitable[R]], purpose: str = "") -> R:
-        """Ask the controller; look for it again when it has moved."""
+        """Ask the controller; find it again if it has moved."""
 
         async def attempt() -> R:
             return await self._while_there(await self.cluster.controller(), ask, purpose)
@@ -169,8 +169,8 @@ class AdminBase:
             raise await self._who_hangs(e) from None
 
     async def _unless_down(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """What `ask` gets that needs the controller. Raises what `ask` raises, and ControllerDown
-        as soon as it is known that there will be no answer."""
+        """The result of an `ask` that needs the controller. Raises what `ask` raises, and
+        ControllerDown as soon as the controller is known to be down."""
         self.awaiting_controller += 1
         try:
             return await self._told_if_down(ask)
@@ -196,15 +196,15 @@ class AdminBase:
         raise ControllerDown(found.why, found.step, asked=True)
 
     async def _who_hangs(self, error: Unanswered) -> RequestTimedOut:
-        """The error to raise where a change that is the controller's to make was not answered: the
-        controller is to blame where who was to pass it on answers something else."""
+        """The error to raise for an unanswered change that the controller makes. The controller is
+        to blame if the brokers that forward to it do answer other requests."""
         for node in error.nodes:
             if node.node_id < 0 or not await self._answers(node.node_id):
                 return error
         return ControllerSilent(error.nodes, error.waited_ms, changes=True)
 
     async def _answers(self, node_id: int) -> bool:
-        """Whether a broker answers what it knows itself."""
+        """Whether a broker answers a request that needs no other node."""
         from pk.core.wire.messages.metadata import MetadataRequest
 
         with trio.move_on_after(_ASIDE_S), suppress(*FAILURES):
@@ -214,10 +214,10 @@ class AdminBase:
         return False
 
     async def _in_time(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """What `ask` gets that only the controller knows; for what changes nothing.
+        """The result of an `ask` that only the controller can answer and that changes nothing.
 
         Raises what `ask` raises, and ControllerSilent if it has taken `pk.straggler.timeout.ms`
-        and brokers do answer something else.
+        while brokers do answer other requests.
         """
         limit_ms = self.config.pk_straggler_timeout_ms
         if limit_ms < 0 or self.thorough:
@@ -240,10 +240,10 @@ class AdminBase:
     async def _while_there(
         self, node_id: int, ask: Callable[[Connection], Awaitable[R]], purpose: str
     ) -> R:
-        """What `ask` gets of a broker, as long as the cluster counts it among its own: one that
-        hangs with its connections open is put out after a while, and another holds its leadership.
+        """The result of asking a broker, as long as the cluster lists it: a broker that hangs with
+        its connections open is fenced after a while, and another takes over its leadership.
 
-        Raises what `ask` raises, and Disconnected where the broker has gone.
+        Raises what `ask` raises, and Disconnected if the broker is gone.
         """
 
         async def gone() -> None:
@@ -281,10 +281,10 @@ class AdminBase:
         *,
         changes: bool = False,
     ) -> dict[K, Any]:
-        """Route, ask, and again for the items that failed for a passing reason. Raises when no
-        broker is reachable.
+        """Route and ask; repeat for the items that failed with a passing error. Raises if no broker
+        is reachable.
 
-        What `changes` something is waited for, however long others have answered already.
+        With `changes`, wait for slow brokers however long ago the others answered.
         """
         remaining = list(dict.fromkeys(items))
         answers: dict[K, Any] = {}
@@ -317,8 +317,8 @@ class AdminBase:
         }
 
     def _unanswered(self, node_id: int | None) -> RequestTimedOut:
-        """The error where the time ran out: of this broker, else of the one that was asked which
-        broker that is."""
+        """The error of a timeout. It names this broker or, if None, those that were asked which
+        broker it is."""
         limit_ms = self.config.default_api_timeout_ms
         node = None if node_id is None else self.cluster.node(node_id)
         silent = [node] if node is not None else self.cluster.silent()
@@ -334,9 +334,9 @@ class AdminBase:
         *,
         patient: bool = False,
     ) -> None:
-        """Asks every node at once. Each puts its answers into `answers` as they come: where the
-        time runs out, those of the nodes that did answer are there. Unless `patient`, who is much
-        slower than another ends as `Straggler`."""
+        """Ask every node at once. Each adds its answers to `answers` as they arrive, so after a
+        timeout the answers received so far are there. Unless `patient`, a node much slower than
+        another fails with `Straggler`."""
         answers.update(routed[1])
 
         async def ask_one(node_id: int) -> bool:
@@ -368,7 +368,7 @@ class AdminBase:
         return isinstance(error, ClientError) and not isinstance(error, NoBrokers)
 
     def _route_leaders(self, partitions: list[TopicPartition]) -> Routed[TopicPartition]:
-        """Each partition to its leader, by the metadata at hand."""
+        """Route each partition to its leader by the cached metadata."""
         by_node: dict[int, list[TopicPartition]] = {}
         failed: dict[TopicPartition, Failure] = {}
         for partition in partitions:
@@ -404,8 +404,7 @@ class AdminBase:
         *,
         changes: bool = False,
     ) -> dict[TopicPartition, Any]:
-        """Ask each partition's leader. Metadata is asked for afresh, once, and again after
-        failures."""
+        """Ask each partition's leader. Refreshes the metadata once, and again after failures."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         stale = {partition.topic for partition in wanted}
 
@@ -452,7 +451,7 @@ class AdminBase:
     async def _one_group(
         self, group_id: str, ask: Callable[[Connection], Awaitable[R]], *, changes: bool = True
     ) -> R:
-        """Ask the coordinator of one group; a failure raises."""
+        """Ask the coordinator of one group; raises on failure."""
 
         async def ask_group(connection: Connection, _: list[str]) -> dict[str, R]:
             return {group_id: await ask(connection)}
@@ -477,7 +476,7 @@ class AdminBase:
         async def ask_broker(connection: Connection, items: list[int]) -> dict[int, R]:
             return {items[0]: await ask(connection)}
 
-        # One round: what a broker that is down would answer is not worth waiting for.
+        # A single round: the answer of a broker that is down is not worth waiting for.
         with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
             await self._ask_all(({b: [b] for b in wanted}, {}), ask_broker, answers)
         return {
