@@ -47,7 +47,7 @@ SPARK = Stratum(
 TESTING = Stratum(7, frozenset({"trio", "pytest"}), never=frozenset({"socket"}))
 CLI = Stratum(
     8,
-    frozenset({"rich", "prompt_toolkit", "tomlkit", "trio", "typer"}),
+    frozenset({"faker", "rich", "prompt_toolkit", "tomlkit", "trio", "typer"}),
     never=frozenset({"socket"}),
 )
 

@@ -191,6 +191,13 @@ def _past(args: list[str]) -> Field:
     return lambda w: _iso(w.now_ms() - int(w.random.random() * width))
 
 
+def _faker(args: list[str]) -> Field:
+    from pk.cli.records.faker_values import faker_value
+
+    value = faker_value(args)
+    return lambda w: value(w.random)
+
+
 def _email(w: _State) -> str:
     return f"{_of(_FIRST)(w)}.{_of(_LAST)(w)}@example.com".lower()
 
@@ -223,6 +230,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     ),
     "hex": Function("DIGITS", "DIGITS hexadecimal digits", _hex),
     "ip": Function("", "an IPv4 address in 10.0.0.0/8", _simple(_ip)),
+    "faker": Function("PROVIDER [KEY=VALUE…]", "a value of the library Faker, as city", _faker),
     "now": Function("[OFFSET]", "the UTC time in ISO 8601, plus OFFSET such as -1h", _now),
     "now_ms": Function("[OFFSET]", "the same in milliseconds since 1970", _now_ms),
     "past": Function("DURATION", "a time within the last DURATION, such as 30d", _past),
@@ -402,6 +410,9 @@ def page() -> str:
     ]
     lines += [f"  {(n + ' ' + f.takes).strip():<30}{f.help}" for n, f in FUNCTIONS.items()]
     lines += [
+        "",
+        "faker takes a provider of https://faker.readthedocs.io, its arguments and a locale, as in",
+        "{{faker iban locale=de_DE}} (pip install 'pk-broker[faker]').",
         "",
         "{{WORD: FUNCTION ARGUMENTS}} names the value; {{WORD}} repeats it, in the key (-k) too:",
         "",

@@ -18,6 +18,9 @@ def values(template: str, count: int = 50, **options: object) -> list[str]:
     ("template", "pattern"),
     [
         ("{{seq}}", r"\d+"),
+        ("{{faker pyint min_value=3 max_value=4}}", "[34]"),
+        ("{{faker iban locale=de_DE}}", r"DE\d{20}"),
+        ("{{faker address}}", r"[^\n\"\\]+"),
         ("{{int -3 3}}", r"-?[0-3]"),
         ("{{int 0 9000000000000000000}}", r"\d{1,19}"),
         ("{{float 1 2}}", r"(1\.\d\d|2\.00)"),
@@ -65,7 +68,9 @@ def test_the_templates_with_a_name_are_json_with_a_key(name: str) -> None:
     assert fake(name, key="mine").one()[0] == b"mine"  # and what its own key named is there
 
 
-@pytest.mark.parametrize("template", [*NAMED, "{{now}} {{uuid}} {{past 3d}} {{float 0 1}}"])
+@pytest.mark.parametrize(
+    "template", [*NAMED, "{{now}} {{uuid}} {{past 3d}} {{float 0 1}}", "{{faker city}}"]
+)
 def test_the_same_seed_makes_the_same_records(template: str) -> None:
     assert fake(template, seed=5).take(100) == fake(template, seed=5).take(100)
     assert fake(template, seed=5).take(100) != fake(template, seed=6).take(100)
@@ -98,6 +103,11 @@ def test_a_template_from_a_file(tmp_path: object) -> None:
         ("{{choice}}", "takes A B C"),
         ("{{name 3}}", "takes no arguments"),
         ("{{past soon}}", "not a duration"),
+        ("{{faker}}", "takes PROVIDER"),
+        ("{{faker citty}}", "did you mean city"),
+        ("{{faker city locale=xx_YY}}", "no locale 'xx_YY'"),
+        ("{{faker city a}}", "wants KEY=VALUE"),
+        ("{{faker city a=1}}", "cannot make city a=1"),
         ("{{hex 0}}", "from 1"),
         ("{{choice 'a}}", "cannot be read"),
         ("{{seq: int 1 2}}", "is a function"),
