@@ -23,7 +23,6 @@ from pk.core.log.state import INT32_MAX, LogState
 from pk.core.record.batch import (
     ATTRIBUTES_AT,
     CONTROL_BIT,
-    LOG_APPEND_TIME_BIT,
     SEQUENCES,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -38,10 +37,8 @@ from pk.core.record.batch import (
     records,
 )
 from pk.core.record.build import ControlType, control_type, coordinator_epoch
+from pk.core.record.validation import ValidatedBatch
 from pk.core.values import NO_EPOCH, new_tuple
-
-SPECIAL_BITS: Final = CONTROL_BIT | TRANSACTIONAL_BIT | LOG_APPEND_TIME_BIT
-"""Attributes of batches that are appended one by one."""
 
 _NEVER_MS: Final = 1 << 63
 """Later than any timestamp."""
@@ -133,36 +130,28 @@ class Appender:
     ) -> Appended:
         """Give the one batch in `batch` its offsets, in place, and write it.
 
-        The records inside have been looked at by the caller, who passes on the timestamps found
-        there. Raises KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE,
-        INVALID_RECORD, INVALID_TIMESTAMP, what `Producers.check` raises, and StorageError.
+        The batch is a client's `ValidatedBatch`, with the timestamps found in it, or one that a
+        coordinator built. Its CRC is compared once more, immediately before the write. Raises
+        KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, what
+        `Producers.check` raises, and StorageError.
         """
         log = self._log
         if log.dead is not None:
             raise without_frames(log.dead)
-        base, size, _, _, _, attributes, delta, _, latest, producer_id, _, sequence, count = header
+        size, producer_id = header.size, header.producer_id
         if size > self._message_bytes_max or size > self._shape.segment_bytes:
             raise self._too_large(size)
+        if size != len(batch):
+            raise CorruptBatch(f"a batch of {size} bytes in {len(batch)}")
         check_crc(batch, 0, header)
-        if (
-            delta != count - 1
-            or count <= 0
-            or size != len(batch)
-            or (
-                origin is Origin.CLIENT
-                and (base or attributes & CONTROL_BIT or (producer_id >= 0 and sequence < 0))
-            )
-        ):
-            raise _invalid(header, len(batch))
-        if timestamps is not None:
-            latest = timestamps.latest
+        latest = header.max_timestamp if timestamps is None else timestamps.latest
         marker = None
         if producer_id >= 0:
             marker = self._judge(batch, header, origin)
             if isinstance(marker, Appended):
                 return marker
         base_offset = log.log_end_offset
-        last_offset = base_offset + delta
+        last_offset = base_offset + header.last_offset_delta
         if self._append_time:
             latest = log_append_time_ms = now_ms
             assign(batch, 0, base_offset, leader_epoch, now_ms)
@@ -189,19 +178,19 @@ class Appender:
 
     def append_run(
         self,
-        run: Sequence[tuple[bytearray | memoryview, BatchHeader, Timestamps]],
+        run: Sequence[ValidatedBatch],
         leader_epoch: int,
         now_ms: int,
     ) -> list[int]:
-        """Append the first batches of `run`, as many as need nothing special, by one write; their
-        base offsets.
+        """Append the first batches of `run`, as many as need nothing special, by one write, and
+        return their base offsets.
 
-        Each is a client's batch, its header and its timestamps, as for `append_as_leader`, and what
-        is appended is the same as by a call of that for each. The run ends before the first batch
-        that would be refused, is a duplicate, belongs to a transaction, or begins a segment:
-        `append_as_leader` says what becomes of that one. Nothing is appended to a log that sets the
-        timestamps itself, or whose active segment is empty or was not written to since the log was
-        opened. Raises StorageError, with no batch appended, and the base offsets in `run` 0 again.
+        The log is the same afterwards as if `append_as_leader` had appended each of them. The run
+        ends before the first batch that would be refused, is a duplicate, belongs to a transaction,
+        or begins a segment: pass that one to `append_as_leader`. Nothing is appended to a log that
+        sets the timestamps itself, or whose active segment is empty or was not written to since the
+        log was opened. Raises StorageError, with no batch appended, and the base offsets in `run` 0
+        again.
         """
         log, shape = self._log, self._shape
         if log.dead is not None:
@@ -231,7 +220,7 @@ class Appender:
         offsets: list[int] = []
         for batch, header, (_, latest) in run if len(run) <= PIECES_MAX else run[:PIECES_MAX]:
             (
-                base,
+                _,
                 size,
                 _,
                 _,
@@ -247,17 +236,13 @@ class Appender:
             ) = header
             last_offset = base_offset + delta
             if (
-                base
-                or size != len(batch)
-                or size > size_max
+                size > size_max
                 or position > position_max
                 or position + size > end_max
                 or last_offset > offset_max
                 or latest != stated
                 or latest > latest_max
-                or attributes & SPECIAL_BITS
-                or delta != count - 1
-                or count <= 0
+                or attributes & TRANSACTIONAL_BIT
                 or crc_of(batch[ATTRIBUTES_AT:]) != crc
             ):
                 break
@@ -519,17 +504,3 @@ def _check_replicated(batches: memoryview, position: int, header: BatchHeader) -
             for marker in records(batch, header):
                 if control_type(marker) in (ControlType.ABORT, ControlType.COMMIT):
                     coordinator_epoch(marker)
-
-
-def _invalid(header: BatchHeader, given: int) -> KafkaError:
-    if header.size != given:
-        return CorruptBatch(f"a batch of {header.size} bytes in {given}")
-    if header.attributes & CONTROL_BIT:
-        why = "clients are not allowed to write control records"
-    elif header.base_offset:
-        why = f"a producer's base offset is 0, not {header.base_offset}"
-    elif header.producer_id >= 0 and header.base_sequence < 0:
-        why = f"producer id {header.producer_id} with sequence {header.base_sequence}"
-    else:
-        why = f"{header.count} records, but the last has offset delta {header.last_offset_delta}"
-    return KafkaError(ErrorCode.INVALID_RECORD, why)

@@ -51,6 +51,7 @@ from pk.core.log.shape import Shape
 from pk.core.log.state import INT32_MAX, UNREAD_EPOCH, LogState
 from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import BatchHeader, CorruptBatch, Timestamps
+from pk.core.record.validation import ValidatedBatch
 from pk.core.values import NO_EPOCH, NO_OFFSET, TopicPartition, Uuid
 
 logger = logging.getLogger("pk.log")
@@ -504,7 +505,7 @@ class Log:
 
     def append_run(
         self,
-        run: Sequence[tuple[bytearray | memoryview, BatchHeader, Timestamps]],
+        run: Sequence[ValidatedBatch],
         leader_epoch: int,
         now_ms: int,
     ) -> list[int]:

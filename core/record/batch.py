@@ -20,8 +20,8 @@
    key (varint length, -1 null), value (the same), headers (varint count; each: key, value)
 ```
 
-Brokers work on headers only; what is inside is looked at once, by `validate_records`, when a
-producer hands it over.
+A broker reads headers only. It looks at the records once, when a producer sends them
+(validation.py).
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.compress import Codec, decompress
 from pk.core.record.crc import crc32c
 from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
-from pk.core.record.walk import invalid_record, walk
+from pk.core.record.walk import invalid_record
 from pk.core.values import new_tuple
 
 Buffer = bytes | bytearray | memoryview
@@ -298,49 +298,6 @@ def body(
     if not header.attributes & CODEC_BITS:
         return data
     return decompress(header.codec, data, bytes_max)
-
-
-def validate_records(
-    batch_buffer: Buffer,
-    header: BatchHeader,
-    *,
-    compacted: bool = False,
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
-    unlike_max: int | None = None,
-    frame: bytearray | None = None,
-    at: int = 0,
-) -> Timestamps:
-    """Looks at every record of a producer's batch, which begins `batch_buffer`, as Apache's
-    LogValidator does. Where that is a view of `frame` that begins at byte `at`, to give these is
-    faster.
-
-    Refused with KafkaError(INVALID_RECORD): a base offset other than 0, a control batch, a producer
-    id without a sequence, a count or last offset that is not that of the records, offset deltas
-    other than 0, 1, 2…, lengths that do not add up, bytes left over; NoKey: a null key where the
-    topic is compacted; INVALID_TIMESTAMP: log append time claimed by the producer; what `body`
-    raises. The CRC is not looked at. Raises TooUnlike as `walk` does. Returns the timestamps that
-    are really there: the caller holds them against the topic's bounds and corrects `max_timestamp`
-    (`assign`).
-    """
-    count = header.count
-    if header.base_offset:
-        raise _invalid(f"a producer's base offset is 0, not {header.base_offset}")
-    if count <= 0 or header.last_offset_delta != count - 1:
-        raise _invalid(f"{count} records, but the last has offset delta {header.last_offset_delta}")
-    if header.attributes & (CONTROL_BIT | LOG_APPEND_TIME_BIT):
-        if header.attributes & CONTROL_BIT:
-            raise _invalid("clients are not allowed to write control records")
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        raise _invalid(f"producer id {header.producer_id} with sequence {header.base_sequence}")
-    if header.attributes & CODEC_BITS:
-        data = body(batch_buffer, header, decompressed_bytes_max)
-        least, most = walk(data, count, compacted, unlike_max)
-    else:
-        data = memoryview(batch_buffer)[HEADER_BYTES : header.size]
-        least, most = walk(data, count, compacted, unlike_max, frame=frame, at=at + HEADER_BYTES)
-    base = header.base_timestamp
-    return _new(Timestamps, (base + least, base + most))
 
 
 def _invalid(message: str) -> KafkaError:

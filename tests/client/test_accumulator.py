@@ -8,8 +8,9 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.core.record.batch import SEQUENCES, read_header, records, validate_records
+from pk.core.record.batch import SEQUENCES, read_header, records
 from pk.core.record.compress import Codec
+from pk.core.record.validation import validate_records
 from pk.core.values import TopicPartition
 from pk.net.client.accumulator import Accumulator, Batch, Pair, PartitionQueue
 

@@ -17,7 +17,7 @@ from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.patience import WouldWait, patience
 from pk.core.log.tools.verify import PartitionCheck
 from pk.core.log.txnindex import AbortedTxn
-from pk.core.record.build import build_batch, end_transaction_batch
+from pk.core.record.build import build_batch
 
 
 def send(log: Log, producer_id: int, sequence: int = 0) -> int:
@@ -316,13 +316,6 @@ def test_the_name_of_the_index_is_durable_with_what_is_in_it() -> None:
     log.flush()
     disk.crash()
     assert f"{0:020d}.txnindex" in disk.list(PATH)
-
-
-def test_clients_may_not_write_markers() -> None:
-    log = open_log()
-    with pytest.raises(KafkaError) as raised:
-        append(log, end_transaction_batch(True, 0, 1, 0, 0))
-    assert raised.value.code == ErrorCode.INVALID_RECORD
 
 
 def test_a_marker_that_is_none_is_refused_before_it_is_written() -> None:

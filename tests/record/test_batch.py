@@ -11,6 +11,7 @@ from pk.core.record.batch import (
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptBatch,
     Record,
@@ -20,11 +21,11 @@ from pk.core.record.batch import (
     iter_headers,
     read_header,
     records,
-    validate_records,
     write_crc,
 )
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
+from pk.core.record.validation import check_header, validate_records
 
 ONE: Row = (5, b"k", b"v", ())
 
@@ -102,6 +103,7 @@ def test_a_flipped_byte_of_the_header_is_noticed(at: int) -> None:
         try:
             header = read_header(batch)
             check_crc(batch, 0, header)
+            check_header(header)
             validate_records(batch, header)
         except KafkaError as e:
             assert e.code in {
@@ -129,6 +131,7 @@ def test_nothing_but_kafka_errors_whatever_the_bytes(some: list[Row], data: st.D
     try:
         header = read_header(batch)
         check_crc(batch, 0, header)
+        check_header(header)
         validate_records(batch, header)
         assert len(list(records(batch, header))) == header.count
     except KafkaError:
@@ -208,12 +211,14 @@ def test_lengths_that_cannot_be(length: int) -> None:
         ({"attributes": 3}, ErrorCode.INVALID_RECORD),
         ({"attributes": 4}, ErrorCode.INVALID_RECORD),
         ({"producer_id": 3, "base_sequence": -1}, ErrorCode.INVALID_RECORD),
+        ({"attributes": TRANSACTIONAL_BIT}, ErrorCode.INVALID_RECORD),
     ],
 )
 def test_lies_of_a_producer(fields: dict[str, int], code: ErrorCode) -> None:
     batch, header = altered(build_batch([ONE, ONE]), **fields)
     check_crc(batch, 0, header)
     with pytest.raises(KafkaError) as caught:
+        check_header(header)
         validate_records(batch, header)
     assert caught.value.code == code
 

@@ -23,7 +23,6 @@ from pk.core.record.batch import (
     iter_headers,
     read_header,
     records,
-    validate_records,
     write_crc,
 )
 from pk.core.record.build import build_batch, end_transaction_batch
@@ -39,6 +38,7 @@ from pk.core.record.legacy import (
     message_records,
     produced_rows,
 )
+from pk.core.record.validation import validate_records
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 ANY_SIZE = 1 << 30

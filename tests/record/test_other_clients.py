@@ -9,9 +9,10 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaBuilder
 from record.strategies import Row, stretches
 
-from pk.core.record.batch import check_crc, read_header, records, validate_records
+from pk.core.record.batch import check_crc, read_header, records
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
+from pk.core.record.validation import validate_records
 
 BUILDERS = [KafkaBuilder, AioBuilder]
 READERS = [KafkaBatch, AioBatch]

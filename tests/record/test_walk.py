@@ -9,8 +9,9 @@ from record.strategies import Row, stretches
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record import walk as walk_module
-from pk.core.record.batch import HEADER_BYTES, read_header, validate_records
+from pk.core.record.batch import HEADER_BYTES, read_header
 from pk.core.record.build import build_batch
+from pk.core.record.validation import validate_records
 from pk.core.record.varint import encode_varint
 from pk.core.record.walk import RecordError, TooUnlike, walk
 

@@ -35,7 +35,6 @@ from pk.core.api.records.produce_answer import (
     VERSION_ADDS_PARTITIONS,
     VERSION_BATCH,
     VERSION_TOPIC_ID,
-    VERSION_ZSTD,
     ProduceAnswer,
     Waiting,
 )
@@ -46,19 +45,6 @@ from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
-from pk.core.broker.requests.record_validation import (
-    ANY_TIME,
-    INLINE_RECORDS,
-    Admitted,
-    admit,
-    admit_inline,
-    admit_messages,
-    is_small,
-    is_small_set,
-    read_one_batch,
-    refusal,
-    time_bounds,
-)
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, without_frames
 from pk.core.log.log import Origin
@@ -72,7 +58,20 @@ from pk.core.record.batch import (
     BatchHeader,
     Timestamps,
 )
-from pk.core.record.compress import Codec
+from pk.core.record.validation import (
+    ANY_TIME,
+    INLINE_RECORDS,
+    ValidatedBatch,
+    check_codec,
+    is_small,
+    is_small_set,
+    read_one_batch,
+    refusal,
+    time_bounds,
+    validate,
+    validate_inline,
+    validate_messages,
+)
 from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from pk.core.wire.messages.produce import (
     PartitionProduceData,
@@ -181,17 +180,10 @@ class _Produce:
         return partition, header
 
     def _check_unusual(self, header: BatchHeader) -> None:
-        if header.is_control:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "clients do not write control records")
-        if header.is_transactional:
-            if header.producer_id < 0:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD, "a transactional batch without a producer id"
-                )
-            if self.request.transactional_id is None:
-                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if header.codec == Codec.ZSTD and self.context.api_version < VERSION_ZSTD:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+        """Check what the batch asks of the request that brings it. Raises KafkaError."""
+        if header.is_transactional and self.request.transactional_id is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        check_codec(header, self.context.api_version)
 
     def must_verify(self, partition: Partition, header: BatchHeader | None) -> bool:
         """Whether the batch begins its transaction in the partition."""
@@ -263,10 +255,10 @@ class _Produce:
         )
 
     def append(
-        self, partition: Partition, admitted: Admitted, answer: PartitionProduceResponse
+        self, partition: Partition, validated: ValidatedBatch, answer: PartitionProduceResponse
     ) -> None:
         """Append one batch and fill in its answer."""
-        batch, header, timestamps = admitted
+        batch, header, timestamps = validated
         acks_all = self.acks_all
         if header.attributes & TRANSACTIONAL_BIT:
             partition.check_leader()
@@ -319,18 +311,18 @@ def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]
         return produce.answer.response
     if len(items) > INLINE_PARTITIONS:
         return _continue(produce, items)
-    looked_at = 0
+    records = 0
     for i, (name, data, answer) in enumerate(items):
         try:
             partition, header = produce.find(name, data)
-            looked_at += header.count if header is not None else 0
+            records += header.count if header is not None else 0
             small = _is_small(data.records, header, partition.config)
-            if not small or looked_at > INLINE_RECORDS or produce.must_verify(partition, header):
+            if not small or records > INLINE_RECORDS or produce.must_verify(partition, header):
                 return _continue(produce, items[i:])
-            admitted = _admit(admit_inline, data.records, header, partition, produce.now_ms)
-            if admitted is None:
+            validated = _validate(validate_inline, data.records, header, partition, produce.now_ms)
+            if validated is None:
                 return _continue(produce, items[i:])
-            produce.append(partition, admitted, answer)
+            produce.append(partition, validated, answer)
         except KafkaError as e:
             produce.answer.refuse(answer, e, name)
         data.records = None  # a request that waits does not keep its connection's buffer
@@ -339,22 +331,22 @@ def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]
 
 
 async def _continue(produce: _Produce, items: list[Item]) -> Any:
-    """The rest of a request with more than the loop should do at once, or whose transaction must be
-    verified: what is large is looked at in a thread."""
+    """Append the rest of a request that has more than the loop should do at once, or whose
+    transaction must be verified. Large batches are validated in a thread."""
     await produce.verify(items)
     for name, data, answer in items:
         await let_others_run()
         try:
             partition, header = produce.find(name, data)
-            looked_at = data.records, header, partition, produce.now_ms
-            admitted = None
+            arguments = data.records, header, partition, produce.now_ms
+            validated = None
             if _is_small(data.records, header, partition.config):
-                admitted = _admit(admit_inline, *looked_at)
+                validated = _validate(validate_inline, *arguments)
                 await trio.lowlevel.checkpoint()
-            if admitted is None:
-                admitted = await offload(_admit, admit, *looked_at)
-                assert admitted is not None
-            produce.append(partition, admitted, answer)
+            if validated is None:
+                validated = await offload(_validate, validate, *arguments)
+                assert validated is not None
+            produce.append(partition, validated, answer)
         except KafkaError as e:
             produce.answer.refuse(answer, e, name)
         data.records = None
@@ -383,25 +375,25 @@ def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
 
 
 def _is_small(records: memoryview | None, header: BatchHeader | None, config: TopicConfig) -> bool:
-    """Whether `_admit` may be called on the loop, with `admit_inline`."""
+    """Whether `_validate` may be called on the loop, with `validate_inline`."""
     return is_small_set(records) if header is None else is_small(header, config)
 
 
-def _admit(
-    look: Callable[[memoryview, BatchHeader, TopicConfig, Timestamps], Admitted | None],
+def _validate(
+    how: Callable[[memoryview, BatchHeader, TopicConfig, Timestamps], ValidatedBatch | None],
     records: Any,
     header: BatchHeader | None,
     partition: Partition,
     now_ms: int,
-) -> Admitted | None:
-    """What to append: the batch, after a `look` into it, or the one that messages of an old format
-    become; None where the look would take too long here. Raises KafkaError, RefusedRecords."""
+) -> ValidatedBatch | None:
+    """What to append: the batch, validated, or the one that replaces messages of an old format.
+    None if `how` would take too long here. Raises KafkaError, RefusedRecords."""
     config, tp = partition.config, partition.tp
     bounds = time_bounds(config, now_ms)
     if header is None:
-        return admit_messages(records, config, bounds, tp)
+        return validate_messages(records, config, bounds, tp)
     try:
-        return look(records, header, config, bounds)
+        return how(records, header, config, bounds)
     except KafkaError as e:
         refused = refusal(e, records, header, config, bounds, tp)
         try:
@@ -409,7 +401,7 @@ def _admit(
                 raise refused from None
         finally:
             del refused  # it refers to this frame: only the collector would free it
-    return look(records, header, config, ANY_TIME)
+    return how(records, header, config, ANY_TIME)
 
 
 def error_response(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse:

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
-from pk.core.broker.requests.record_validation import RefusedRecords
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from pk.core.record.batch import TRANSACTIONAL_BIT
 from pk.core.record.compress import Codec
+from pk.core.record.validation import RefusedRecords
 from pk.core.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -25,11 +25,10 @@ from pk.core.wire.messages.produce import (
 
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
-UNUSUAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT | Codec.ZSTD
-"""Attributes that not every batch may have."""
+UNUSUAL: Final = TRANSACTIONAL_BIT | Codec.ZSTD
+"""Attributes that not every request may bring."""
 VERSION_BATCH: Final = 3
 VERSION_STORAGE_ERROR: Final = 4
-VERSION_ZSTD: Final = 7
 VERSION_CURRENT_LEADER: Final = 10
 VERSION_ABORTABLE: Final = 11
 VERSION_ADDS_PARTITIONS: Final = 12

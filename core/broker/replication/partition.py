@@ -36,6 +36,7 @@ from pk.core.log.files import Data
 from pk.core.log.log import Appended, Log, Origin, Replicated
 from pk.core.meta.image import PartitionImage
 from pk.core.record.batch import BatchHeader, Timestamps, read_header
+from pk.core.record.validation import ValidatedBatch
 from pk.core.values import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition, Uuid
 
 READ_COMMITTED = 1
@@ -293,8 +294,8 @@ class Partition:
         origin: Origin = Origin.COORDINATOR,
         timestamps: Timestamps | None = None,
     ) -> Appended:
-        """Append one batch as the leader. A client's has passed `record_validation.admit`, which
-        found its `timestamps`.
+        """Append one batch as the leader. A client's batch is a `ValidatedBatch`, which has its
+        `timestamps`.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, what the log finds wrong,
         KAFKA_STORAGE_ERROR.
@@ -318,14 +319,13 @@ class Partition:
 
     def append_run(
         self,
-        run: Sequence[tuple[bytearray | memoryview, BatchHeader, Timestamps]],
+        run: Sequence[ValidatedBatch],
         now_ms: int,
         *,
         acks_all: bool,
     ) -> list[int]:
-        """Append the first batches of `run`, clients' batches that `record_validation.admit` gave,
-        by one write, and return their base offsets. It ends before the first that needs more, which
-        `append` does or refuses.
+        """Append the first batches of `run` by one write, and return their base offsets. It ends
+        before the first that needs more, which `append` does or refuses.
 
         Raises KafkaError, with nothing appended: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
         KAFKA_STORAGE_ERROR.

@@ -8,17 +8,17 @@ from log.support import make_batch
 from nodes import caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.requests.record_validation import ANY_TIME, Admitted, admit
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.failures import LogDirBroken
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.batch import read_header
+from pk.core.record.validation import ANY_TIME, ValidatedBatch, validate
 from pk.net.node import Node
 
 
-def run_of(partition: Partition, now_ms: int, count: int = 3) -> list[Admitted]:
+def run_of(partition: Partition, now_ms: int, count: int = 3) -> list[ValidatedBatch]:
     batches = [memoryview(make_batch(2, timestamp=now_ms)) for _ in range(count)]
-    return [admit(batch, read_header(batch), partition.config, ANY_TIME) for batch in batches]
+    return [validate(batch, read_header(batch), partition.config, ANY_TIME) for batch in batches]
 
 
 async def led(node: Node, flush_messages: str = "") -> tuple[Partition, int]:

@@ -31,7 +31,6 @@ from pk.core.api.records.produce_answer import (
     ACKS_NONE,
     UNUSUAL,
     VERSION_TOPIC_ID,
-    VERSION_ZSTD,
     deadline_of,
 )
 from pk.core.api.records.produce_fast_path.answers import DelayedProduce, FailedProduce, Taken
@@ -40,23 +39,23 @@ from pk.core.api.records.produce_fast_path.frames import (
     correlation_id_of,
     is_produce,
 )
+from pk.core.api.records.produce_fast_path.last_record import LastRecord
 from pk.core.api.records.produce_fast_path.run import Run
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
-from pk.core.broker.requests.record_validation import (
-    ALIKE,
+from pk.core.errors import KafkaError, ProtocolError
+from pk.core.meta.image import MetadataImage
+from pk.core.record.batch import CODEC_BITS, TRANSACTIONAL_BIT
+from pk.core.record.validation import (
     INLINE_RECORDS,
-    LastRecord,
-    admit_alike,
-    admit_inline,
+    UNIFORM_SPEEDUP,
+    check_codec,
     is_small,
     read_one_batch,
     time_bounds,
+    validate_inline,
+    validate_uniform,
 )
-from pk.core.errors import KafkaError, ProtocolError
-from pk.core.meta.image import MetadataImage
-from pk.core.record.batch import CODEC_BITS, CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from pk.core.record.compress import Codec
 from pk.core.values import INTERNAL_TOPICS, new_tuple
 from pk.core.wire.types import Part
 
@@ -148,24 +147,28 @@ class ProduceFastPath:
                 config = run.partition.config
                 batch = view[at:stop]
                 header = read_one_batch(batch, config)
-                admitted = self._last_record.admit(data, at, batch, header, config, run.bounds)
-                if admitted is None:
+                bounds = run.bounds
+                validated = self._last_record.validate(data, at, batch, header, config, bounds)
+                if validated is None:
+                    attributes = header.attributes
+                    if attributes & UNUSUAL:
+                        if attributes & TRANSACTIONAL_BIT:
+                            break
+                        check_codec(header, pattern.version)
                     small = is_small(header, config)
-                    records += header.count if small else header.count // ALIKE
-                    if (
-                        (header.attributes & UNUSUAL and _is_special(header, pattern.version))
-                        or (header.attributes & CODEC_BITS and end - start > COMPRESSED_BYTES_MAX)
-                        or records > INLINE_RECORDS
+                    records += header.count if small else header.count // UNIFORM_SPEEDUP
+                    if records > INLINE_RECORDS or (
+                        attributes & CODEC_BITS and end - start > COMPRESSED_BYTES_MAX
                     ):
                         break
-                    admit = admit_inline if small else admit_alike
-                    admitted = admit(batch, header, config, run.bounds, data, at)
-                    if admitted is None:
+                    validate = validate_inline if small else validate_uniform
+                    validated = validate(batch, header, config, bounds, data, at)
+                    if validated is None:
                         break
-                    self._last_record.note(batch, header, config)
+                    self._last_record.remember(batch, header, config)
                 numbers.append(len(run.batches))
                 runs.append(run)
-                run.batches.append(admitted)
+                run.batches.append(validated)
             else:
                 taken = pattern, correlation_id_of(data, start), batches, runs, numbers, 0
                 self.taken.append(_new(Taken, taken))
@@ -259,13 +262,6 @@ class ProduceFastPath:
             raise
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
             return FailedProduce(request, e)
-
-
-def _is_special(header: BatchHeader, version: int) -> bool:
-    """Whether a batch with unusual attributes needs more than the fast path does."""
-    if header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
-        return True
-    return header.attributes & CODEC_BITS == Codec.ZSTD and version < VERSION_ZSTD
 
 
 def _name_of(topic: bytes, version: int, image: MetadataImage) -> str | None:

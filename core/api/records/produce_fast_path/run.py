@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from pk.core.broker.broker_metrics import TopicMetrics
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.requests.record_validation import Admitted
 from pk.core.errors import KafkaError, kept
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Appended, Origin
 from pk.core.record.batch import Timestamps
+from pk.core.record.validation import ValidatedBatch
 
 Outcome = int | Appended | Exception
 """What became of a batch: its base offset, where it went if it was not simply appended, or why it
@@ -26,7 +26,7 @@ class Run:
         self.bounds = bounds
         """Between which times the topic takes records, as of the run's begin."""
         self._counted = counted
-        self.batches: list[Admitted] = []
+        self.batches: list[ValidatedBatch] = []
         self.outcomes: list[Outcome] = []
         """Of each batch, after `append`."""
         self.log_start_offset = 0
@@ -71,8 +71,10 @@ class Run:
         last_offset = outcome + self.batches[number].header.last_offset_delta
         return Appended(outcome, last_offset, -1, self.log_start_offset, False)
 
-    def _append_one(self, admitted: Admitted, now_ms: int, acks_all: bool) -> Appended | Exception:
-        batch, header, timestamps = admitted
+    def _append_one(
+        self, validated: ValidatedBatch, now_ms: int, acks_all: bool
+    ) -> Appended | Exception:
+        batch, header, timestamps = validated
         try:
             return self.partition.append(
                 batch,

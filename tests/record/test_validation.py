@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from pk.core.broker.requests.record_validation import (
-    ANY_TIME,
-    NAMED_MAX,
-    OutOfRange,
-    RefusedRecords,
-    admit,
-    refusal,
-    time_bounds,
-)
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import read_header
 from pk.core.record.build import build_batch
+from pk.core.record.validation import (
+    ANY_TIME,
+    NAMED_MAX,
+    OutOfRange,
+    RefusedRecords,
+    read_one_batch,
+    refusal,
+    time_bounds,
+    validate,
+)
 from pk.core.record.walk import NoKey
 from pk.core.values import TopicPartition
 
@@ -34,12 +35,12 @@ def config_of(**configs: str) -> TopicConfig:
 
 
 def refused(rows: list[tuple[int, bytes | None]], config: TopicConfig) -> KafkaError | None:
-    """What `refusal` makes of what `admit` raises."""
+    """What `refusal` makes of what `validate` raises."""
     data = build_batch([(timestamp, key, b"v", ()) for timestamp, key in rows])
     batch, header = memoryview(data), read_header(data)
     bounds = time_bounds(config, NOW_MS)
     with pytest.raises((NoKey, OutOfRange)) as raised:
-        admit(batch, header, config, bounds)
+        validate(batch, header, config, bounds)
     return refusal(raised.value, batch, header, config, bounds, TP)
 
 
@@ -47,7 +48,7 @@ def refused(rows: list[tuple[int, bytes | None]], config: TopicConfig) -> KafkaE
 def test_times_within_the_bounds(timestamp: int) -> None:
     config = TopicConfig(BOUNDED, BrokerConfig({}))
     batch = build_batch([(timestamp, b"k", b"v", ())])
-    admit(memoryview(batch), read_header(batch), config, time_bounds(config, NOW_MS))
+    validate(memoryview(batch), read_header(batch), config, time_bounds(config, NOW_MS))
 
 
 @pytest.mark.parametrize("timestamp", [NOW_MS + 101, NOW_MS - 201])
@@ -57,6 +58,27 @@ def test_times_out_of_the_bounds(timestamp: int) -> None:
     assert isinstance(error, RefusedRecords)
     assert error.code == ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in error.records] == [1]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        build_batch([(NOW_MS, b"k", b"v", ())], base_offset=3),
+        build_batch([(NOW_MS, b"k", b"v", ())], producer_id=3, producer_epoch=0),
+        build_batch([(NOW_MS, b"k", b"v", ())], control=True),
+        build_batch([(NOW_MS, b"k", b"v", ())], transactional=True),
+    ],
+    ids=["base offset", "no sequence", "control", "no producer"],
+)
+def test_a_header_that_is_wrong_is_invalid_and_corrupt_if_damaged(batch: bytearray) -> None:
+    """A producer sends again what was damaged on its way, and gives up on what is invalid."""
+    with pytest.raises(KafkaError) as caught:
+        read_one_batch(memoryview(batch), config_of())
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+    batch[-1] ^= 1
+    with pytest.raises(KafkaError) as caught:
+        read_one_batch(memoryview(batch), config_of())
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
 def test_records_without_a_time_have_no_bounds() -> None:

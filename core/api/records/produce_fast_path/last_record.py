@@ -1,0 +1,122 @@
+"""What the fast path remembers of the last record that a client sent by itself.
+
+A producer that sends small records one at a time frames each like the one before: the lengths and
+deltas are the same, and only the content differs. What `validate_records` says of a record depends
+on its framing alone. So a batch of one record that is framed like one that passed would pass as
+well, and comparing a few bytes shows it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pk.core.config import TopicConfig
+from pk.core.record.batch import HEADER_BYTES, BatchHeader, Timestamps
+from pk.core.record.validation import PRODUCER, ValidatedBatch
+from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
+from pk.core.values import new_tuple
+
+FRAMED_BYTES_MAX: Final = 16 * 1024
+"""The size of the largest batch whose framing is remembered. Checking the one record of a larger
+batch is a small part of its cost."""
+_NO_HEADERS: Final = b"\0"
+
+_new = new_tuple
+
+
+class Framing(NamedTuple):
+    """All bytes but the key and the value of a batch's only record, which has no headers."""
+
+    size: int
+    """The size of the batch in bytes."""
+    head: bytes
+    """The record's bytes before its key."""
+    key_end: int
+    """The position after the key, counted from the start of the batch."""
+    value_length: bytes
+    """The bytes between key and value."""
+    timestamp_delta: int
+    """The record's timestamp minus that of the batch, in ms."""
+
+    def frames(self, data: bytearray, start: int, stop: int) -> bool:
+        """Whether the only record of the batch from `start` to `stop` is framed like this."""
+        size, head, key_end, value_length, _ = self
+        return (
+            stop - start == size
+            and data.startswith(head, start + HEADER_BYTES)
+            and data.startswith(value_length, start + key_end)
+            and not data[stop - 1]
+        )
+
+
+def framing_of(batch: memoryview, header: BatchHeader) -> Framing | None:
+    """The framing of a batch that `validate_records` accepted and whose one record is not
+    compressed. None if the record has headers, or the batch is large."""
+    if header.size > FRAMED_BYTES_MAX:
+        return None
+    with batch[HEADER_BYTES : header.size] as body:
+        record = bytes(body)
+    _, at = read_varint(record, 0, INT_BYTES_MAX)
+    delta, at = read_varint(record, at + 1, LONG_BYTES_MAX)
+    _, at = read_varint(record, at, INT_BYTES_MAX)
+    key_bytes, at = read_varint(record, at, INT_BYTES_MAX)
+    key_end = at + max(key_bytes, 0)
+    value_bytes, value_at = read_varint(record, key_end, INT_BYTES_MAX)
+    if record[value_at + max(value_bytes, 0) :] != _NO_HEADERS:
+        return None
+    return Framing(
+        header.size, record[:at], HEADER_BYTES + key_end, record[key_end:value_at], delta
+    )
+
+
+class LastRecord:
+    """The framing of the last record that one client sent by itself."""
+
+    __slots__ = ("_config", "_framing", "_size", "_unframed_size")
+
+    def __init__(self) -> None:
+        self._framing: Framing | None = None
+        self._config: TopicConfig | None = None
+        """The config of the topic that accepted the record."""
+        self._size = 0
+        """The size of the last batch that was framed differently. A framing is made only for the
+        second batch of a size."""
+        self._unframed_size = 0
+        """The size of the last batch that had no framing."""
+
+    def validate(
+        self,
+        data: bytearray,
+        start: int,
+        batch: memoryview,
+        header: BatchHeader,
+        config: TopicConfig,
+        bounds: Timestamps,
+    ) -> ValidatedBatch | None:
+        """What `validate_inline` would return for `batch`, which begins at `start` in `data`. None
+        if the batch is framed differently: then `validate_inline` must look into it."""
+        framing = self._framing
+        if (
+            framing is None
+            or config is not self._config
+            or header.count != 1
+            or header.attributes
+            or not framing.frames(data, start, start + header.size)
+        ):
+            return None
+        timestamp = header.base_timestamp + framing.timestamp_delta
+        if not bounds[0] <= timestamp <= bounds[1]:
+            return None
+        return _new(ValidatedBatch, (batch, header, _new(Timestamps, (timestamp, timestamp))))
+
+    def remember(self, batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:
+        """`validate_inline` accepted `batch`. If it has only one record, expect more like it."""
+        size = header.size
+        if header.count != 1 or size == self._unframed_size:
+            return
+        if size != self._size:
+            self._size = size
+        elif not header.attributes and config.compression_type == PRODUCER:
+            self._framing, self._config = framing_of(batch, header), config
+            if self._framing is None:
+                self._unframed_size = size
