@@ -1,10 +1,10 @@
-"""A cluster as a client sees it: connections to its brokers, what is known of its topics, who
-coordinates what.
+"""A client's view of a cluster: connections to its brokers, metadata, and the coordinators of
+groups and transactional ids.
 
-A connection is made when it is first needed, kept while it works, and made again with backoff when
+A connection is opened when it is first needed, kept while it works, and reopened with backoff after
 it was lost. A broker serves one connection's requests in order, so requests that wait (Fetch,
-JoinGroup) go over connections of their own: `purpose` names them, as Java's consumer has one for
-its coordinator.
+JoinGroup) use connections of their own, named by `purpose`, as the Java consumer has one for its
+coordinator.
 """
 
 import random
@@ -39,12 +39,12 @@ METADATA: Final = 3
 _JITTER: Final = 0.2
 R = TypeVar("R")
 CONTROLLERS: Final = "controller"
-"""The purpose of connections for reads that a broker may pass on to its controller: where that
-hangs, nothing is answered behind them, and everything else goes on over others."""
+"""The purpose of connections for reads that a broker may forward to its controller. If the
+controller hangs, requests behind them are not answered, but other connections continue."""
 
 _SLOW_S: Final = 1.0
-"""A broker that has not answered by then may have stopped: another is asked too, where any will
-do."""
+"""A broker that has not answered by then may have stopped; if any broker will do, another is asked
+too."""
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
@@ -99,7 +99,7 @@ class _Link(Struct):
     failure: ConnectFailed | None = None
     not_before: float = 0.0
     connecting_since: float | None = None
-    """When the attempt began that has neither led to a connection nor failed, even if no task waits
+    """When the current attempt began that has neither connected nor failed, even if no task waits
     for it any more."""
 
     @property
@@ -111,7 +111,7 @@ class _Link(Struct):
 
 
 class Cluster:
-    """Connections and knowledge that one client's tasks share. Made by `open_cluster`."""
+    """Connections and metadata shared by one client's tasks. Created by `open_cluster`."""
 
     def __init__(
         self,
@@ -135,8 +135,7 @@ class Cluster:
         """Whether a broker ever answered."""
 
         self.recalled: Node | None = None
-        """The broker that answered where no address given did, if it was one from an earlier
-        run."""
+        """The broker from an earlier run that answered when no given address did."""
 
         self._recall = RECALL.get()
 
@@ -162,19 +161,19 @@ class Cluster:
         return await self._connect(node, purpose)
 
     async def connection_to(self, node: Node, purpose: str = "") -> Connection:
-        """A usable connection to a node that is no broker of the metadata, such as a controller.
+        """A usable connection to a node that is not a broker in the metadata, such as a controller.
         Raises ConnectFailed."""
         return await self._connect(node, purpose)
 
     def node(self, node_id: int) -> Node | None:
-        """A broker by id; negative ids are the addresses given."""
+        """A broker by id; negative ids are the bootstrap addresses."""
         if node_id < 0:
             index = -1 - node_id
             return self.bootstrap[index] if index < len(self.bootstrap) else None
         return self.metadata.brokers.get(node_id)
 
     def ready_connection(self, node_id: int, purpose: str = "") -> Connection | None:
-        """The connection to a broker if there is a usable one now."""
+        """The connection to a broker, if it is usable now."""
         node = self.node(node_id)
         link = self._links.get((node.address, purpose)) if node else None
         usable = link is not None and link.connection is not None and link.connection.usable
@@ -191,14 +190,14 @@ class Cluster:
             link = self._links[node.address, purpose] = _Link(node, backoff)
         elif link.node.node_id < 0:
             link.node = node
-        # What is meant to wait goes over connections for a purpose; a caller that gives one up
-        # knows what comes next.
+        # Requests that wait have connections with a purpose of their own; callers that abandon one
+        # of those know what follows.
         waits = purpose not in ("", CONTROLLERS)
         if not waits and link.connection is not None and link.connection.is_clogged(_SLOW_S):
             link.connection.close()
         if link.connection is not None and link.connection.usable:
             if link.connection.node.node_id < 0 <= node.node_id:
-                link.connection.node = node  # reached by an address given; now it has its name
+                link.connection.node = node  # reached by a bootstrap address; now its node is known
             return link.connection
         async with link.lock:
             if link.connection is not None and link.connection.usable:
@@ -218,7 +217,7 @@ class Cluster:
                     setup_timeout_ms=setup_ms,
                 )
             except KafkaError:
-                # The login failed: no other broker would have it.
+                # The login failed: no other broker would accept it.
                 link.connecting_since = None
                 link.not_before = trio.current_time() + link.backoff.next_ms() / 1000
                 raise
@@ -233,11 +232,10 @@ class Cluster:
             return link.connection
 
     def silent(self, for_s: float = 0.0) -> list[Node]:
-        """Who was asked, or tried to reach, and has not answered for at least so many seconds; the
+        """The nodes that have owed an answer, or a connection, for at least `for_s` seconds,
         longest first.
 
-        What is meant to wait (Fetch, JoinGroup) goes over connections for a purpose, which do not
-        count.
+        Connections for requests that are meant to wait (Fetch, JoinGroup) do not count.
         """
         latest = trio.current_time() - for_s
         found = [
@@ -251,11 +249,11 @@ class Cluster:
         return list(silent.values())
 
     async def any_connection(self, besides: Connection | None = None) -> Connection:
-        """A connection to whichever broker answers: one in use, else the brokers known, else the
-        addresses given.
+        """A connection to any broker that answers: one in use, else the known brokers, else the
+        bootstrap addresses.
 
-        `besides` is one that is not wanted. Raises NoBrokers when none can be reached; each is
-        tried once.
+        `besides` is a connection to avoid. Raises NoBrokers if none can be reached; each is tried
+        once.
         """
         if self._closed:
             raise Closed("this client is closed")
@@ -286,8 +284,8 @@ class Cluster:
         return connection
 
     async def _recalled(self, error: NoBrokers) -> Connection | None:
-        """A connection to a broker that is known from an earlier run. Adds those that do not answer
-        to what `error` says."""
+        """A connection to a broker known from an earlier run. Adds those that do not answer to
+        `error`."""
         if self._recall is None:
             return None
         found = self._recall.brokers(self.bootstrap)
@@ -307,8 +305,8 @@ class Cluster:
         return None
 
     async def _first_of(self, candidates: Sequence[Node]) -> Connection:
-        """A connection to the first that answers. One after the other, but it does not wait long
-        for a single one."""
+        """A connection to the first node that answers. They are tried one after the other, without
+        waiting long for any single one."""
         failures: list[ConnectFailed] = []
         raised: list[Exception] = []
         found: list[Connection] = []
@@ -343,10 +341,10 @@ class Cluster:
         raise NoBrokers(failures)
 
     async def ask_any(self, ask: Callable[[Connection], Awaitable[R]]) -> R:
-        """What `ask` gets from whichever broker answers; for what changes nothing, since two may be
-        asked.
+        """The result of `ask` from any broker that answers; only for requests that change nothing,
+        since two brokers may be asked.
 
-        Where the first takes long, another is asked beside it: it may have stopped with its
+        If the first is slow, another is asked as well: the first may have stopped with its
         connections open. Raises what `ask` raises, and NoBrokers.
         """
         answers: list[R] = []
@@ -381,8 +379,8 @@ class Cluster:
         )
 
     def _may_rebootstrap(self) -> bool:
-        """KIP-899, KIP-1102: back to the addresses given once all brokers known have failed for a
-        while."""
+        """Go back to the bootstrap addresses once all known brokers have failed for a while
+        (KIP-899, KIP-1102)."""
         if self.config.metadata_recovery_strategy == "none":
             return False
         failed_since = self._all_failed_since
@@ -439,9 +437,9 @@ class Cluster:
     ) -> Any:
         """Call `attempt` (async) until it succeeds, fails for good, or `timeout_ms` has passed.
 
-        Retried: KafkaError that is retriable, Disconnected, RequestTimedOut, and connection
-        failures once the cluster had been reached. Before that a cluster that cannot be reached
-        fails at once: a wrong address should not take a minute.
+        Retries a retriable KafkaError, Disconnected, RequestTimedOut, and connection failures once
+        the cluster has been reached. Before that, an unreachable cluster fails at once, so that a
+        wrong address does not take a minute.
         """
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         last: Exception | None = None
@@ -478,8 +476,8 @@ class Cluster:
         allow_auto_topic_creation: bool = False,
         topic_ids: Iterable[Uuid] = (),
     ) -> Any:
-        """Ask any broker for metadata of `topics` (None: all; none: only the brokers) and take it
-        over.
+        """Ask any broker for metadata of `topics` (None: all; empty: only the brokers) and store
+        it.
 
         Returns the MetadataResponse. Raises what `request` raises.
         """
@@ -520,17 +518,16 @@ class Cluster:
                 link.connection.close()
 
     def metadata_changed(self) -> None:
-        """Tell who wants to know of a change of the metadata."""
+        """Notify the listeners for changes of the metadata."""
         for callback in self.on_metadata:
             callback()
 
     async def topic(
         self, name: str, *, timeout_ms: float, allow_auto_topic_creation: bool = False
     ) -> TopicInfo:
-        """What is known of a topic, asked for if it is not known or older than
-        `metadata.max.age.ms`.
+        """The metadata of a topic, requested if it is unknown or older than `metadata.max.age.ms`.
 
-        Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, …) when it stays unknown for `timeout_ms`.
+        Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, …) if it stays unknown for `timeout_ms`.
         """
         known = self.metadata.topics.get(name)
         fresh_since = trio.current_time() - self.config.metadata_max_age_ms / 1000
@@ -549,8 +546,8 @@ class Cluster:
     # roles
 
     async def controller(self) -> int:
-        """The id of the broker to send what is the controller's to (under KRaft any broker forwards
-        it)."""
+        """The id of the broker for requests to the controller (under KRaft any broker forwards
+        them)."""
         if self.metadata.controller_id not in self.metadata.brokers:
             await self.refresh(())
         if self.metadata.controller_id not in self.metadata.brokers:
@@ -558,7 +555,7 @@ class Cluster:
         return self.metadata.controller_id
 
     async def coordinator(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> int:
-        """The id of the broker that coordinates a group or transactional id; remembered until
+        """The id of the broker that coordinates a group or transactional id; cached until
         `forget_coordinator`.
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE, GROUP_AUTHORIZATION_FAILED, …
@@ -574,7 +571,7 @@ class Cluster:
     async def find_coordinators(
         self, keys: Sequence[str], type: CoordinatorType
     ) -> Mapping[str, Node | KafkaError]:
-        """FindCoordinator for several keys: one request from version 4 on, else one each."""
+        """FindCoordinator for several keys: in one request from version 4 on, else one per key."""
         from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 
         async def ask(connection: Connection) -> dict[str, Any]:
@@ -613,7 +610,7 @@ class Cluster:
 
 
 async def _cluster_id(connection: Connection) -> str | None:
-    """The id of the cluster that a broker belongs to; None if it does not say."""
+    """The id of the cluster that a broker belongs to; None if the broker does not return it."""
     from pk.core.wire.messages.metadata import MetadataRequest
 
     with suppress(KafkaError, ClientError):
@@ -626,8 +623,8 @@ async def _cluster_id(connection: Connection) -> str | None:
 async def open_cluster(
     bootstrap: str | Sequence[str], config: ClientConfig, on_request: OnRequest | None = None
 ) -> AsyncGenerator[Cluster]:
-    """A `Cluster` whose connections end with the block. What the block raises comes out as it is,
-    in no group."""
+    """A `Cluster` whose connections end with the block. Exceptions of the block are raised
+    unwrapped, not in a group."""
     nodes = parse_bootstrap(bootstrap)
     async with in_nursery() as nursery:
         cluster = Cluster(nodes, config, nursery, on_request)
@@ -639,11 +636,11 @@ async def open_cluster(
 
 @asynccontextmanager
 async def in_nursery() -> AsyncGenerator[trio.Nursery]:
-    """A nursery whose tasks are cancelled when the block ends, and which does not wrap what the
-    block raises.
+    """A nursery whose tasks are cancelled when the block ends, and which does not wrap the block's
+    exceptions.
 
-    Not before: where the block is cancelled from outside, its last words (a commit, leaving a
-    group) still need them.
+    The tasks are not cancelled before that: if the block is cancelled from outside, its cleanup (a
+    commit, leaving a group) still needs them.
     """
     raised: BaseException | None = None
     begun, over = trio.Event(), trio.Event()

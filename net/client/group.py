@@ -1,9 +1,8 @@
 """Membership in a group by the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-One background task holds the membership. What concerns the program that reads, it does not do by
-itself: partitions are taken away and given while that program is inside `poll`, where nothing is in
-the middle of being processed. So the task puts a `Step` in front of `poll` and goes on heartbeating
-until it is done:
+One background task holds the membership. It does not change the program's partitions itself:
+partitions are revoked and assigned only while the program is inside `poll`, when no record is being
+processed. So the task hands `poll` a `Step`, and goes on heartbeating until that is done:
 
     outside -- JoinGroup, SyncGroup --> Step assign --> stable -- must join again --> (again)
                                                            |       (eager: Step revoke first)
@@ -13,8 +12,8 @@ until it is done:
                                                            +--> Step lost --> outside
 
 With the eager protocol everything is given up before joining again; with the cooperative one
-(KIP-429) a member keeps what it has, learns what to let go, lets it go, and joins once more so that
-another may have it.
+(KIP-429) a member keeps its partitions, learns which ones to revoke, revokes them, and joins once
+more so that another member may get them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +48,7 @@ _PURPOSE: Final = "group"
 _JOIN_SLACK_MS: Final = 5_000
 
 IDLE_S: Final = 0.5
-"""While the program does not poll: how often a member looks whether it does again, in seconds."""
+"""While the program does not poll: how often a member checks whether it does again, in seconds."""
 
 _FORGOTTEN: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
 _AGAIN: Final = (
@@ -62,25 +61,24 @@ _AGAIN: Final = (
 
 
 class Membership(Struct, frozen=True):
-    """Who we are to the coordinator, as commits have to say it."""
+    """The identity of the member that commits have to send."""
 
     member_id: str = ""
     generation: int = -1
     instance_id: str | None = None
     stay: int = 0
-    """Counts how often the membership ended: under the next one others may have had our
-    partitions."""
+    """Counts how often the membership has ended: since then, others may have had our partitions."""
 
 
 class _Last(Struct):
-    """What the member was last assigned: sticky assignors go by it."""
+    """The last assignment of the member, used by sticky assignors."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = -1
 
 
 class _Led(Struct):
-    """What a leader has assigned by: topic → number of partitions."""
+    """The input of a leader's last assignment: topic → number of partitions."""
 
     topics: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -109,8 +107,8 @@ class Group:
 
         self._syncing = False
         self.topics: tuple[str, ...] | None = None
-        """What the member subscribes to; None while it is in no group (or does not know its topics
-        yet)."""
+        """The topics the member subscribes to; None while it is in no group (or does not know its
+        topics yet)."""
 
         self.subscribed = False
         """Whether offsets are committed as a member, or not at all; until the group is left,
@@ -118,7 +116,7 @@ class Group:
 
         self.steps = Steps(owned, on_news)
         self.led_topics: frozenset[str] = frozenset()
-        """The topics that all members want, where this one leads."""
+        """If this member leads: the topics that all members want."""
 
         self.polling = 0
         self.last_poll = trio.current_time()
@@ -127,7 +125,7 @@ class Group:
         self._owned = owned
         self._rejoin = False
         self.fatal: KafkaError | None = None
-        """Another member took our instance id: this one is out for good."""
+        """Set when another member took our instance id: this member is out for good."""
 
         self._last = _Last()
         self._led = _Led()
@@ -136,7 +134,7 @@ class Group:
         self._assignors = assignors
         common = set(RebalanceProtocol).intersection(*(a.protocols for a in assignors))
         self.protocol = max(common)
-        """Cooperative where all assignors can be."""
+        """Cooperative if all assignors support it."""
 
     @property
     def membership(self) -> Membership:
@@ -145,7 +143,7 @@ class Group:
         )
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
-        """Change what the member wants; None leaves the group at the next occasion."""
+        """Change the topics the member wants; None leaves the group at the next opportunity."""
         wanted = None if topics is None else tuple(sorted(set(topics)))
         self.subscribed = self.subscribed or wanted is not None
         if wanted != self.topics:
@@ -153,12 +151,12 @@ class Group:
             self.rejoin()
 
     def rejoin(self) -> None:
-        """Have the group assign again."""
+        """Make the group assign again."""
         self._rejoin = True
         self.steps.wake()
 
     def metadata_changed(self) -> None:
-        """Where this member leads: assign again when a topic came, went or grew."""
+        """If this member leads, assign again when a topic was created, deleted or extended."""
         if self.led_topics and self._counts(self.led_topics) != self._led.topics:
             self.rejoin()
 
@@ -205,7 +203,7 @@ class Group:
         return error.code not in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
 
     async def _after(self, error: KafkaError) -> None:
-        """What an error means for the membership."""
+        """Handle an error of the membership."""
         if error.code in COORDINATOR_MOVED:
             self.cluster.forget_coordinator(self.group_id)
         elif error.code in _FORGOTTEN:
@@ -218,18 +216,18 @@ class Group:
             self._on_failure(error)
 
     async def _prepare(self) -> None:
-        """Before joining (again), an eager member gives up what it has."""
+        """Before joining (again), make an eager member revoke its partitions."""
         owned = tuple(self._owned())
         if self.protocol == RebalanceProtocol.EAGER and owned:
             await self._have_done(Step(StepKind.REVOKE, owned))
 
     async def _have_done(self, step: Step) -> None:
-        """Put a step in front of poll and heartbeat until it is done."""
+        """Hand poll a step, and heartbeat until it is done."""
         self.steps.put(step)
         await self._heartbeat_until(lambda: step.done)
 
     async def _lose(self, *, keep_id: bool = False) -> None:
-        """The coordinator does not count us in any more: somebody else may have our partitions."""
+        """The coordinator no longer considers us a member: others may have our partitions."""
         self.generation = -1
         self._stay_number += 1
         self.led_topics = frozenset()
@@ -244,12 +242,12 @@ class Group:
         return await self.cluster.connection(node_id, _PURPOSE)
 
     async def synced(self) -> None:
-        """Wait until SyncGroup is answered, where JoinGroup is: in between the coordinator takes no
+        """Wait until SyncGroup is answered if JoinGroup is: in between, the coordinator rejects
         commits."""
         await self.steps.until(lambda: not self._syncing)
 
     async def _join(self) -> tuple[TopicPartition, ...]:
-        """JoinGroup and SyncGroup; what we are assigned. Raises KafkaError."""
+        """Do JoinGroup and SyncGroup; returns our assignment. Raises KafkaError."""
         self.joining = True
         try:
             return await self._join_and_sync()
@@ -299,7 +297,8 @@ class Group:
 
     @property
     def _join_timeout_ms(self) -> int:
-        """The coordinator waits as long for the others: until they poll."""
+        """How long the coordinator waits for the other members to join, which they do when they
+        poll."""
         waits_ms = max(self.config.max_poll_interval_ms, self.config.session_timeout_ms)
         return max(waits_ms + _JOIN_SLACK_MS, self.config.request_timeout_ms)
 
@@ -332,8 +331,8 @@ class Group:
         return await connection.request(request, timeout_ms=self._join_timeout_ms)
 
     async def _assign(self, name: str, response: Any) -> Mapping[str, list[TopicPartition]]:
-        """The leader's work. With SkipAssignment (KIP-814) the old assignment stands, but topics
-        are watched."""
+        """Assign partitions as the leader. With SkipAssignment (KIP-814) the old assignment stays,
+        but topics are watched."""
         subscriptions: dict[str, Subscription] = {}
         for member in response.members:
             try:
@@ -366,7 +365,7 @@ class Group:
     # being a member
 
     async def _stay(self, assigned: tuple[TopicPartition, ...]) -> None:
-        """Have poll take over the assignment; heartbeat until it is time to join again."""
+        """Hand poll the assignment, and heartbeat until it is time to join again."""
         step = Step(StepKind.ASSIGN, assigned)
         self.steps.put(step)
         await self._heartbeat_until(lambda: step.done or (self._rejoin and not step.started))
@@ -400,8 +399,8 @@ class Group:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "poll was not called in max.poll.interval.ms")
 
     async def _stay_outside(self) -> None:
-        """The program does not poll: one that joined would have to leave again, and each time all
-        the others rebalance. Who is in the group still leaves it, for they wait for its join."""
+        """Wait while the program does not poll: joining would mean leaving again, with a rebalance
+        each time. If still in the group, leave it, because the others wait for our join."""
         if self.member_id:
             await self._leave_idle()
         with trio.move_on_after(IDLE_S):
@@ -437,7 +436,7 @@ class Group:
             raise KafkaError(code, f"group {self.group_id!r}")
 
     async def leave(self) -> None:
-        """Leave the group, so that the others need not wait for our session to run out. Static
+        """Leave the group, so that the others need not wait for our session to expire. Static
         members stay (KIP-345)."""
         member_id, self.member_id, self.generation = self.member_id, "", -1
         self._stay_number += 1

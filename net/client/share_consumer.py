@@ -1,4 +1,4 @@
-"""The share consumer (KIP-932): records of a share group, each acknowledged by itself.
+"""The share consumer (KIP-932): records of a share group, each acknowledged individually.
 
     async with open_share_consumer("localhost:9092", {"group.id": "jobs"}) as consumer:
         consumer.subscribe(["orders"])
@@ -6,16 +6,15 @@
             ...
 
 The members of a share group take records from the same partitions, like workers from a queue. A
-record that is delivered is locked; who does not acknowledge it in time loses it, and another gets
-it.
+delivered record is locked. If its member does not acknowledge it in time, another member gets it.
 
 With `share.acknowledgement.mode=implicit` a poll accepts what the poll before it returned, unless
-something else was said of a record (`acknowledge`). With `explicit` each record must be
-acknowledged before the next poll. Either way acknowledgements go out with the next fetch; `commit`
-sends them at once and says what came of them.
+`acknowledge` set another outcome for a record. With `explicit` each record must be acknowledged
+before the next poll. Either way acknowledgements go out with the next fetch; `commit` sends them at
+once and returns their results.
 
-When the block ends, what was said is sent, and in the implicit mode what was last returned is
-accepted; if it ends by an exception, records of which nothing was said go back to the group.
+When the block ends, pending acknowledgements are sent, and in the implicit mode the records last
+returned are accepted. If it ends with an exception, unacknowledged records go back to the group.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _CLOSE_MS: Final = 5_000
 _METADATA_PAUSE_S: Final = 0.1
 
 Outcomes = dict[TopicPartition, KafkaError | ClientError | None]
-"""Partition → why acknowledgements of its records do not count; None: they do."""
+"""Partition → the error of its acknowledgements; None: they were accepted."""
 
 
 class ShareRecord(NamedTuple):
@@ -65,7 +64,7 @@ class ShareRecord(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Where a record that we hold came from."""
+    """The source of a record that this consumer holds."""
 
     broker_id: int
     ids: TopicIdPartition
@@ -96,9 +95,10 @@ class ShareConsumer:
         )
         self._buffer: deque[tuple[ShareRecord, _Held]] = deque()
         self._held: dict[tuple[TopicPartition, int], _Held] = {}
-        """Records that poll has returned and that still lack a final acknowledgement."""
+        """Records returned by poll that still lack a final acknowledgement."""
         self._renewed: set[tuple[TopicPartition, int]] = set()
-        """Those of them whose locks were renewed: they may stay open over the next poll."""
+        """Those of them whose locks were renewed: they may stay unacknowledged over the next
+        poll."""
         self._outcomes: Outcomes = {}
         self._failure: Exception | None = None
         self._news = trio.Event()
@@ -107,16 +107,16 @@ class ShareConsumer:
         self.on_outcome: (
             Callable[[TopicPartition, Sequence[int], KafkaError | ClientError | None], None] | None
         ) = None
-        """Called with a partition, offsets, and why their acknowledgement does not count (None: it
-        does), for what goes out with fetches and for what `commit` sends."""
+        """Called with a partition, offsets, and the error of their acknowledgement (None:
+        accepted), for acknowledgements sent with fetches and by `commit`."""
         cluster.on_metadata.append(self._metadata_changed)
 
     def start(self) -> None:
-        """Start what runs in the background. `open_share_consumer` does."""
+        """Start the background tasks. `open_share_consumer` does this."""
         self._nursery.start_soon(self._group.run)
         self._nursery.start_soon(self._keep_metadata)
 
-    # --- what is read ---
+    # --- subscription ---
 
     @property
     def member_id(self) -> str:
@@ -125,8 +125,8 @@ class ShareConsumer:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that the coordinator has assigned to this member; other members may have
-        them too."""
+        """The partitions that the coordinator has assigned to this member; other members may share
+        them."""
         return frozenset(self._group.assigned)
 
     @property
@@ -153,12 +153,12 @@ class ShareConsumer:
     async def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ShareRecord]:
-        """The next records, at most `records_max` (else `max.poll.records`); waits for some,
-        `timeout_ms` at most.
+        """Return the next records, at most `records_max` (else `max.poll.records`); wait up to
+        `timeout_ms` for some.
 
-        Empty when the time is up. In the implicit mode it first accepts the records of the previous
-        poll; in the explicit mode it raises ValueError unless each of them is acknowledged. Raises
-        KafkaError or ClientError for errors that cannot be retried.
+        Returns an empty list after the timeout. The implicit mode first accepts the records of the
+        previous poll; the explicit mode raises ValueError unless each of them is acknowledged.
+        Raises KafkaError or ClientError for errors that cannot be retried.
         """
         limit = self.config.max_poll_records if records_max is None else records_max
         deadline = trio.current_time() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
@@ -166,7 +166,7 @@ class ShareConsumer:
         return self._take(limit)
 
     async def _fill(self, limit: int, deadline: float) -> None:
-        """What a poll does before it takes records: settle the earlier ones, wait for new ones."""
+        """The first part of a poll: settle earlier records and wait for new ones."""
         self._check()
         self._settle()
         await trio.lowlevel.checkpoint()
@@ -183,9 +183,9 @@ class ShareConsumer:
             self._fetcher.want(0)
 
     async def __aiter__(self) -> AsyncIterator[ShareRecord]:
-        """Record after record, without end. At the latest after `max.poll.records` of them, those
-        yielded so far are settled as by a poll. What was fetched and not yielded stays as it is: a
-        later poll returns it, or the end of the block gives it back."""
+        """Yield records one by one, without end. After at most `max.poll.records` of them, those
+        yielded so far are settled as by a poll. Records fetched but not yielded stay buffered: a
+        later poll returns them, or the end of the block releases them."""
         limit = self.config.max_poll_records
         while True:
             await self._fill(limit, float("inf"))
@@ -204,8 +204,8 @@ class ShareConsumer:
         return taken
 
     def _settle(self) -> None:
-        """Before a poll: accept the records of the previous one, or refuse where an acknowledgement
-        is missing."""
+        """Before a poll: accept the records of the previous one or, in the explicit mode, raise
+        ValueError if an acknowledgement is missing."""
         open_records = self._held.keys() - self._renewed
         if not open_records:
             return
@@ -253,10 +253,9 @@ class ShareConsumer:
         self._fetcher.say(held.broker_id, partition, held.ids, {offset: kind})
 
     async def commit(self) -> Outcomes:
-        """Send all acknowledgements; in the implicit mode, first accept the records of the last
-        poll. Returns for each partition why acknowledgements since the last commit were refused,
-        None if they were not. Waits `default.api.timeout.ms` at most, then raises
-        trio.TooSlowError."""
+        """Send all acknowledgements; the implicit mode first accepts the records of the last poll.
+        Returns for each partition the error of its acknowledgements since the last commit, or None.
+        Waits at most `default.api.timeout.ms`, then raises trio.TooSlowError."""
         self._check()
         if not self._is_explicit:
             self._settle()
@@ -279,7 +278,7 @@ class ShareConsumer:
         if error is not None:
             for offset, kind in said.items():
                 if kind is AcknowledgeType.RENEW:
-                    # The lock may be gone: the record is somebody else's, or will be.
+                    # The lock may be gone: another member has the record, or will get it.
                     self._held.pop((partition, offset), None)
                     self._renewed.discard((partition, offset))
         self._news.set()
@@ -287,12 +286,12 @@ class ShareConsumer:
     # --- what arrives ---
 
     def _delivered(self, delivery: Delivery) -> None:
-        """Make records of what a fetch brought. What the log does not have, or has no record for,
-        is said to be a gap; a batch that is damaged is rejected."""
+        """Decode the records of a fetch. Acquired offsets without a record are acknowledged as
+        gaps; a damaged batch is rejected."""
         partition = delivery.partition
         ids = self._group.assigned.get(partition)
         if ids is None:
-            return  # it was taken away meanwhile
+            return  # revoked since the fetch
         held = _Held(delivery.broker_id, ids)
         counts = {
             offset: count
@@ -347,7 +346,7 @@ class ShareConsumer:
             self._fetcher.say(held.broker_id, partition, ids, gaps)
         if self._buffer:
             self._fetcher.wanted = (
-                0  # the poll that waits has its records: what else came now would wait locked
+                0  # the waiting poll has its records: any more that came now would wait locked
             )
         self._news.set()
 
@@ -380,8 +379,8 @@ class ShareConsumer:
         self._fetcher.place()
 
     async def _keep_metadata(self) -> None:
-        """Know who leads what is assigned: asked for when it is missing or wrong, and when it is
-        old."""
+        """Keep the leaders of the assigned partitions known: refresh the metadata when it is
+        missing, wrong or old."""
         while True:
             self._stale = trio.Event()
             with trio.move_on_after(self.config.metadata_max_age_ms / 1000):
@@ -399,8 +398,9 @@ class ShareConsumer:
     # --- the end ---
 
     async def close(self, *, accept: bool = True) -> None:
-        """Send what was said, with `accept` also (in the implicit mode) that what was last returned
-        is accepted; leave the group. What is held goes back to it. Takes a few seconds at most."""
+        """Send pending acknowledgements and leave the group. In the implicit mode, `accept` also
+        accepts the records last returned. Records still held go back to the group. Takes a few
+        seconds at most."""
         if self._closed:
             return
         if accept and not self._is_explicit:

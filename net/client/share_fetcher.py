@@ -1,14 +1,14 @@
-"""Fetches for a share consumer: one task a broker, with one request on its way, in the broker's
+"""Fetches for a share consumer: one task per broker with one request in flight, in the broker's
 share session (KIP-932).
 
-A broker is asked for records only while somebody polls and has none: what is fetched is locked, and
-the lock runs. What the program said of earlier records goes out with the next fetch, or by a
-request of its own where somebody waits for it (`commit`), or where it renews locks.
+Records are fetched only while a poll waits without any, since fetched records are locked and the
+lock's time runs. Acknowledgements go out with the next fetch, or in a request of their own if a
+caller waits for them (`commit`) or they renew locks.
 
-Both sides count the epoch of the session. When they do not agree any more, a session is opened
-again: the broker knows what the member holds, so what was to be said is said in the new one. When a
-connection is lost, what was said with the last request may count or not; records that are not
-acknowledged are delivered again.
+Both sides count the epoch of the session. When they disagree, a new session is opened; the broker
+still knows which records the member holds, so pending acknowledgements are sent in the new session.
+When a connection is lost, the acknowledgements of the last request may or may not have been
+applied; records that are not acknowledged are delivered again.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _MOVED: Final = (
 )
 
 Said = dict[int, AcknowledgeType]
-"""Offset → what became of the record."""
+"""Offset → acknowledgement of the record."""
 Outcome = Callable[[TopicPartition, Said, KafkaError | ClientError | None], None]
-"""Called with acknowledgements that a broker has answered."""
+"""Called with the acknowledgements that a broker has answered."""
 
 
 class Delivery(Struct):
-    """What one fetch brought of one partition."""
+    """The records of one partition in one fetch."""
 
     partition: TopicPartition
     broker_id: int
@@ -65,7 +65,8 @@ class Delivery(Struct):
     acquired: list[tuple[int, int, int]]
     """(first offset, last offset, delivery count)."""
     lock_until: float
-    """By trio's clock, at the latest: when another may get the records."""
+    """The latest time, by trio's clock, at which the lock ends and another member may get the
+    records."""
 
 
 class _Queue(Struct):
@@ -94,7 +95,7 @@ class ShareFetcher:
         self.config = config
         self.group = group
         self.wanted = 0
-        """How many records a poll waits for; 0 while none does."""
+        """The number of records that a poll waits for; 0 while none does."""
         self.on_delivery = on_delivery
         self.on_outcome = on_outcome
         self.on_failure = on_failure
@@ -103,13 +104,13 @@ class ShareFetcher:
         self._brokers: dict[int, BrokerFetcher] = {}
 
     def want(self, records: int) -> None:
-        """A poll waits for so many records; 0: none does."""
+        """Set how many records a poll waits for; 0: none waits."""
         self.wanted = records
         if records:
             self.place()
 
     def place(self) -> None:
-        """Start tasks for the leaders of what is assigned, and let every task look again."""
+        """Start tasks for the leaders of the assigned partitions, and wake all tasks."""
         for partition in self.group.assigned:
             node_id = self.cluster.metadata.leader(partition)[0]
             if node_id >= 0 and node_id not in self._brokers:
@@ -121,8 +122,8 @@ class ShareFetcher:
     def say(
         self, broker_id: int, partition: TopicPartition, ids: TopicIdPartition, said: Said
     ) -> None:
-        """Have what is said of records sent to the broker that delivered them, at the next
-        occasion."""
+        """Queue acknowledgements for the broker that delivered the records, to be sent at the next
+        opportunity."""
         self._brokers[broker_id].say(partition, ids, said)
 
     def hurry(self) -> None:
@@ -132,18 +133,18 @@ class ShareFetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was said has been answered."""
+        """Whether all acknowledgements have been answered."""
         return all(broker.is_idle for broker in self._brokers.values())
 
     async def close(self) -> None:
-        """End every session, with what is left to be said."""
+        """End every session, with the remaining acknowledgements."""
         async with trio.open_nursery() as nursery:
             for broker in self._brokers.values():
                 nursery.start_soon(broker.close)
 
 
 class BrokerFetcher:
-    """Fetches from one broker, and tells it what became of its records."""
+    """Fetches from one broker, and sends it the acknowledgements of its records."""
 
     def __init__(self, fetcher: ShareFetcher, node_id: int) -> None:
         self._fetcher = fetcher
@@ -159,7 +160,7 @@ class BrokerFetcher:
         self._wake = trio.Event()
 
     def wake(self) -> None:
-        """Look again."""
+        """Wake the task."""
         self._wake.set()
 
     def hurry(self) -> None:
@@ -168,7 +169,7 @@ class BrokerFetcher:
         self.wake()
 
     def say(self, partition: TopicPartition, ids: TopicIdPartition, said: Said) -> None:
-        """Queue what is said of records."""
+        """Queue acknowledgements."""
         self._queue.setdefault(partition, _Queue(ids)).said.update(said)
         if AcknowledgeType.RENEW in said.values():
             self._hurried = True
@@ -176,7 +177,7 @@ class BrokerFetcher:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was said has been answered."""
+        """Whether all acknowledgements have been answered."""
         return not self._queue and not self._under_way
 
     async def run(self) -> None:
@@ -192,7 +193,7 @@ class BrokerFetcher:
                 await trio.sleep(self._config.retry_backoff_ms / 1000)
 
     def _mine(self) -> dict[TopicPartition, TopicIdPartition]:
-        """What is assigned and led by this broker."""
+        """The assigned partitions that this broker leads."""
         metadata = self._fetcher.cluster.metadata
         return {
             partition: ids
@@ -201,7 +202,7 @@ class BrokerFetcher:
         }
 
     async def _step(self) -> bool:
-        """One request. Whether it went well."""
+        """Send one request; returns whether it succeeded."""
         try:
             connection = await self._fetcher.cluster.connection(self._node_id, _PURPOSE)
         except (ClientError, ProtocolError, KafkaError) as e:
@@ -214,7 +215,7 @@ class BrokerFetcher:
         return await self._fetch(connection)
 
     def _lost(self, error: Exception) -> None:
-        """The broker cannot be reached: it gives what we hold to others."""
+        """Handle that the broker cannot be reached: it will give the records we hold to others."""
         self._epoch = 0
         self._fetcher.want_metadata()
         queue, self._queue = self._queue, {}
@@ -286,7 +287,7 @@ class BrokerFetcher:
                     fetcher.on_outcome(said[0], said[1].said, error)
                 partition = names.get(ids) or (said[0] if said is not None else None)
                 if partition is None:
-                    continue  # forgotten meanwhile: the locks run out, or the session ends
+                    continue  # revoked since: the locks expire, or the session ends
                 if data.error_code:
                     self._refused(partition, data)
                 elif data.acquired_records:
@@ -302,7 +303,7 @@ class BrokerFetcher:
             fetcher.on_outcome(partition, one.said, None)
 
     def _refused(self, partition: TopicPartition, data: Any) -> None:
-        """An error of one partition."""
+        """Handle the error of one partition."""
         if data.error_code not in _MOVED:
             self._fetcher.on_failure(
                 KafkaError(data.error_code, f"{partition}: {data.error_message or ''}")
@@ -323,8 +324,7 @@ class BrokerFetcher:
     # --- ShareAcknowledge ---
 
     async def _acknowledge(self, connection: Connection, epoch: int) -> bool:
-        """Tell the broker what became of records; renewals first, which need a request of their
-        own."""
+        """Send acknowledgements; renewals first, since they need a request of their own."""
         going_well = True
         for renewals in (True, False):
             queue = self._take_queue(renewals=renewals)
@@ -363,7 +363,7 @@ class BrokerFetcher:
         return going_well
 
     async def close(self) -> None:
-        """End the session, with what is left to be said."""
+        """End the session, with the remaining acknowledgements."""
         self._closing = True
         async with self._lock:
             if self._epoch == 0:
@@ -379,7 +379,7 @@ class BrokerFetcher:
     # --- both ---
 
     def _take_queue(self, *, renewals: bool) -> dict[TopicPartition, _Queue]:
-        """The acknowledgements to send: renewals, or all others."""
+        """The acknowledgements to send: either renewals or all others."""
         taken: dict[TopicPartition, _Queue] = {}
         for partition, one in list(self._queue.items()):
             said = {
@@ -402,8 +402,7 @@ class BrokerFetcher:
         version: int,
         queue: dict[TopicPartition, _Queue],
     ) -> Any | None:
-        """The answer, None if it is an error of the whole request; the session's epoch
-        follows."""
+        """The response; None if the whole request failed. Advances the session's epoch."""
         self._under_way = True
         try:
             response = await connection.request(request, version=version)
@@ -421,7 +420,7 @@ class BrokerFetcher:
             error = KafkaError(response.error_code, response.error_message or "")
             if response.error_code in _SESSION_LOST:
                 for partition, one in queue.items():
-                    # The broker still knows what we hold: say it in the next session.
+                    # The broker still knows what we hold: send it in the next session.
                     waiting = self._queue.setdefault(partition, _Queue(one.ids))
                     waiting.said = {**one.said, **waiting.said}
             else:
@@ -446,7 +445,7 @@ def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[Uuid, list[int]]:
 
 
 def _batches(said: Said) -> list[tuple[int, int, list[int]]]:
-    """(first offset, last offset, types) of each stretch of consecutive offsets: one type for all,
+    """(first offset, last offset, types) of each run of consecutive offsets, with one type for all
     or one for each."""
     stretches: list[tuple[int, int, list[int]]] = []
     for offset in sorted(said):

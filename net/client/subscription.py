@@ -1,5 +1,4 @@
-"""What a consumer reads: the state of each partition it has, and the answers of brokers that wait
-to be handed out."""
+"""The state of each partition that a consumer reads, and fetched data waiting to be returned."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -14,8 +13,8 @@ NO_POSITION: Final = -1
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as it was read. `timestamp` is in ms since 1970, -1 for none; `leader_epoch` is that
-    of its batch."""
+    """A record as read. `timestamp` is in ms since 1970, -1 for none; `leader_epoch` is that of its
+    batch."""
 
     offset: int
     timestamp: int
@@ -31,9 +30,10 @@ class ConsumerRecord(NamedTuple):
 
 
 class FetchedBatch(NamedTuple):
-    """A whole record batch as it came from the broker, for who reads columns or passes bytes on.
+    """A whole record batch as the broker sent it, for callers that read columns or pass bytes on.
 
-    Records below `start_offset` in it were not asked for: fetches begin at a batch's start.
+    It may begin with records below `start_offset` that were not requested, since fetches begin at a
+    batch's start.
     """
 
     partition: TopicPartition
@@ -43,11 +43,11 @@ class FetchedBatch(NamedTuple):
     log_start_offset: int = -1
     last_stable_offset: int = -1
     high_watermark: int = -1
-    """Of the partition, as its last fetch had them; -1 if they are not known."""
+    """The partition's offsets as of its last fetch; -1 if unknown."""
 
 
 class Chunk:
-    """What one Fetch brought for one partition: batches, read from front to back.
+    """The batches of one partition in one Fetch response, read from front to back.
 
     With `aborted` (read_committed) the records of aborted transactions are left out: a producer's
     batches from the transaction's first offset up to its abort marker.
@@ -66,13 +66,13 @@ class Chunk:
         self.batches = list(iter_headers(data))
         self._index = 0
         self._aborted = deque(sorted(aborted or ()))
-        """(first offset, producer id) of aborted transactions not yet met."""
+        """(first offset, producer id) of aborted transactions not reached yet."""
 
         self._aborting: set[int] | None = None if aborted is None else set()
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last batch; only where there is one."""
+        """The offset after the last batch; requires at least one batch."""
         return self.batches[-1][1].next_offset
 
     @property
@@ -80,7 +80,7 @@ class Chunk:
         return self._index >= len(self.batches)
 
     def next_batch(self, position: int) -> tuple[BatchHeader, memoryview] | None:
-        """The next batch that has data from `position` on. None at the end."""
+        """The next batch with records at or after `position`; None at the end."""
         while self._index < len(self.batches):
             at, header = self.batches[self._index]
             self._index += 1
@@ -107,7 +107,7 @@ class Chunk:
         return header.producer_id in self._aborting
 
     def step_back(self) -> None:
-        """Meet the batch that was taken last once more."""
+        """Return to the batch taken last."""
         self._index -= 1
 
     def size_left(self) -> int:
@@ -122,7 +122,7 @@ Reading = tuple[BatchHeader, Iterator[Record], memoryview]
 
 
 class PartitionState:
-    """A partition that the consumer has: where it is, and what has been fetched for it."""
+    """A partition of the consumer: its position and its fetched data."""
 
     __slots__ = (
         "buffered_bytes",
@@ -155,7 +155,7 @@ class PartitionState:
         """The leader epoch of the record before it."""
 
         self.fetch_offset = NO_POSITION
-        """The offset to fetch next: ahead of the position by what is buffered."""
+        """The offset to fetch next: ahead of the position by the buffered records."""
 
         self.leader_epoch = NO_EPOCH
         """The epoch of the leader that the position was last checked against."""
@@ -166,7 +166,8 @@ class PartitionState:
         self.paused = False
         self.revoking = False
         self.failed = False
-        """The lookup of its position failed for good; tried again after the failure was raised."""
+        """Whether the lookup of its position failed for good; retried after the error was
+        raised."""
 
         self.chunks: deque[Chunk] = deque()
         self.reading: Reading | None = None
@@ -180,14 +181,14 @@ class PartitionState:
         self.preferred_until = 0.0
         self.not_before = 0.0
         self.version = 0
-        """Changes with each seek: an answer to an older one is dropped."""
+        """Changes with each seek: a response to an older version is dropped."""
 
     @property
     def has_position(self) -> bool:
         return self.position != NO_POSITION and self.reset_to is None
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Go on at `offset`; what is buffered is dropped."""
+        """Continue at `offset`; buffered data is dropped."""
         self._drop()
         self.position = self.fetch_offset = offset
         self.position_epoch = epoch
@@ -195,7 +196,7 @@ class PartitionState:
         self.reset_to = None
 
     def seek_later(self, timestamp: int) -> None:
-        """Go on at the offset that `timestamp` stands for, once it has been looked up."""
+        """Continue at the offset for `timestamp` once it has been looked up."""
         self._drop()
         self.reset_to = timestamp
 
@@ -209,14 +210,13 @@ class PartitionState:
         self.version += 1
 
     def add(self, chunk: Chunk) -> None:
-        """Buffer what was fetched."""
+        """Buffer a fetched chunk."""
         self.chunks.append(chunk)
         self.buffered_bytes += len(chunk.data)
         self.fetch_offset = chunk.next_offset
 
     def take_batch(self, check_crcs: bool) -> FetchedBatch | None:
-        """The next whole batch, or what is left of the one being read. The position moves beyond
-        it.
+        """The next whole batch, or the rest of the one being read. Moves the position past it.
 
         Raises CorruptBatch.
         """
@@ -238,10 +238,10 @@ class PartitionState:
         return batch
 
     def take_records(self, out: list[ConsumerRecord], room: int, check_crcs: bool) -> int:
-        """Append up to `room` records to `out`; how many fewer may follow.
+        """Append up to `room` records to `out`; returns the remaining room.
 
-        Raises KafkaError if a batch is corrupt: the position is then at the first record that
-        cannot be read. It is not raised while there are records before it to return.
+        Raises KafkaError if a batch is corrupt; the position is then at the first record that
+        cannot be read. While there are records before it to return, it does not raise.
         """
         while room > 0:
             try:
@@ -302,7 +302,7 @@ class PartitionState:
             self._finish(self.chunks[0])
 
     def _step_back(self) -> None:
-        """Have a batch that could not be read met again by the next read."""
+        """Make the next read retry a batch that could not be read."""
         if self.reading is not None:
             self.reading = None
             self.chunks[0].step_back()
@@ -312,7 +312,7 @@ class PartitionState:
         self.buffered_bytes = others + chunk.size_left()
 
     def _finish(self, chunk: Chunk) -> None:
-        """Done with a chunk, whose last batches may have held nothing for us."""
+        """Finish a chunk, whose last batches may have had no records for us."""
         self.chunks.popleft()
         self.buffered_bytes = sum(len(c.data) for c in self.chunks)
         last = chunk.batches[-1][1]
@@ -325,7 +325,7 @@ class PartitionState:
 
     @property
     def lag(self) -> int | None:
-        """Records behind the end as of the last fetch, None before there was one."""
+        """The lag as of the last fetch, in records; None before the first."""
         if not self.has_position or self.high_watermark < 0:
             return None
         return max(0, self.high_watermark - self.position)

@@ -1,15 +1,15 @@
-"""Who reads which partition: the assignors that a group's leader may run, each with the results of
-Java's own.
+"""The assignors that a group's leader may run, with the same results as Java's.
 
 - `range`: topic by topic, consecutive partitions to members in order; topics with the same members
-  and as many partitions fall to the same members, also where racks are looked at (KIP-881).
+  and partition count go to the same members, even if racks are considered (KIP-881).
 - `roundrobin`: all partitions of all topics dealt out one by one.
 - `sticky`: as even as possible, moving as little as possible (KIP-54).
-- `cooperative-sticky`: the same; but a partition that has to move is taken away in one rebalance
-  and given in the next, so that the others go on meanwhile (KIP-429).
+- `cooperative-sticky`: the same; but a partition that has to move is revoked in one rebalance and
+  assigned in the next, while the others stay in use (KIP-429).
 
-Pure, and ignorant of broker and client. Members of a group may run Java, and any of them may lead;
-so where Java's result depends on the order of its hash maps, ours does so too (core/group/java.py).
+Pure functions that know neither broker nor client. Members of a group may run Java, and any of them
+may lead, so if Java's result depends on the order of its hash maps, so does ours
+(core/group/java.py).
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ Assignment = dict[str, list[TopicPartition]]
 """Member id → its partitions."""
 
 Subscriptions = Mapping[str, Subscription]
-"""Member id → what it wants, in the order in which JoinGroup's answer names the members."""
+"""Member id → its subscription, in the order of members in the JoinGroup response."""
 
 
 class RebalanceProtocol(IntEnum):
-    """What a member does before it joins again (KIP-429)."""
+    """What a member does with its partitions before it joins again (KIP-429)."""
 
     EAGER = 0
-    """It gives everything up."""
+    """It revokes all of them."""
     COOPERATIVE = 1
     """It keeps its partitions until the group revokes them."""
 
 
 class Assignor(Protocol):
-    """One way to assign."""
+    """An assignment strategy."""
 
     name: str
-    """By which members vote for it."""
+    """The name that members vote for."""
     protocols: tuple[RebalanceProtocol, ...]
-    """What it can serve, the best first."""
+    """The supported protocols, best first."""
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """What a member that last was assigned `owned` in `generation` (-1: never) adds to its
-        subscription."""
+        """The data that a member adds to its subscription if its last assignment was `owned` in
+        `generation` (-1: none)."""
         ...
 
     def assign(
@@ -66,16 +66,16 @@ class Assignor(Protocol):
         subscriptions: Subscriptions,
         racks: PartitionRacks | None = None,
     ) -> Assignment:
-        """Every member with its partitions; `partitions` counts those of each topic that exists.
+        """Assign partitions to all members; `partitions` has the partition count of each existing
+        topic.
 
-        `racks` says for a partition in which racks its replicas are; without it, racks are not
-        looked at.
+        `racks` has the racks of each partition's replicas; without it, racks are ignored.
         """
         ...
 
 
 def _member_order(member: tuple[str, Subscription]) -> tuple[bool, bytes]:
-    """Static members first, by instance id: their order outlives their member ids (KIP-345)."""
+    """Static members first, by instance id: their order survives new member ids (KIP-345)."""
     member_id, subscription = member
     if subscription.instance_id is not None:
         return False, java_order(subscription.instance_id)
@@ -83,7 +83,7 @@ def _member_order(member: tuple[str, Subscription]) -> tuple[bool, bytes]:
 
 
 def _existing(partitions: Mapping[str, int], subscriptions: Subscriptions) -> dict[str, int]:
-    """The topics that somebody wants and that exist, in Java's order of them."""
+    """The existing topics that some member wants, in Java's order."""
     wanted: dict[str, None] = {}
     for member_id in hash_map_order(subscriptions):
         wanted.update(dict.fromkeys(subscriptions[member_id].topics))
@@ -92,7 +92,7 @@ def _existing(partitions: Mapping[str, int], subscriptions: Subscriptions) -> di
 
 
 class _RangeTopic:
-    """One topic while its partitions are dealt out."""
+    """One topic while its partitions are assigned."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _RangeTopic:
         self.topic = topic
         self.unassigned = dict.fromkeys(range(count))
         self.members = {m: member_racks.get(m) for m in members}
-        """Member → its rack, in the order in which they are served."""
+        """Member → its rack, in the order of assignment."""
         self.given = dict.fromkeys(members, 0)
         self.each, self.extra = divmod(count, len(members)) if members else (0, 0)
         wanted = {rack for rack in self.members.values() if rack is not None}
@@ -180,8 +180,8 @@ class RangeAssignor:
                 topic.give(member, fitting, assignment)
 
     def _match_racks(self, topics: Iterable[_RangeTopic], assignment: Assignment) -> None:
-        """First what fits the racks; topics of the same members and size together, so that they
-        stay co-partitioned."""
+        """Assign partitions that match racks first; topics of the same members and size together,
+        so that they stay co-partitioned."""
         alike: dict[tuple[frozenset[tuple[str, str | None]], int], list[_RangeTopic]] = {}
         for topic in topics:
             alike.setdefault((frozenset(topic.members.items()), len(topic.racks)), []).append(topic)
@@ -230,7 +230,7 @@ class RoundRobinAssignor:
         subscriptions: Subscriptions,
         racks: PartitionRacks | None = None,
     ) -> Assignment:
-        """See `Assignor`. Racks are never looked at."""
+        """See `Assignor`. Ignores racks."""
         assignment: Assignment = {member: [] for member in subscriptions}
         ring = [m for m, _ in sorted(subscriptions.items(), key=_member_order)]
         wants = {m: frozenset(s.topics) for m, s in subscriptions.items()}
@@ -251,7 +251,7 @@ class StickyAssignor:
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """The partitions themselves: an eager member has given them up before it joins."""
+        """The owned partitions, since an eager member has revoked them before it joins."""
         return None if generation == NO_GENERATION else encode_sticky_user_data(owned, generation)
 
     def assign(
@@ -286,8 +286,8 @@ class CooperativeStickyAssignor:
         subscriptions: Subscriptions,
         racks: PartitionRacks | None = None,
     ) -> Assignment:
-        """See `Assignor`. What somebody else still holds is not yet given: it will be, in the next
-        rebalance."""
+        """See `Assignor`. Partitions that another member still holds are not assigned until the
+        next rebalance."""
         members: dict[str, Owned] = {
             m: (
                 list(s.owned),
@@ -312,7 +312,7 @@ def _assign_sticky(
     members: Mapping[str, Owned],
     racks: PartitionRacks | None,
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
-    """(assignment, partition → member of those that change hands, None if that is not known)."""
+    """(assignment, partition → new member of those that change hands, None if not known)."""
     if not subscriptions:
         return {}, {}
     existing = _existing(partitions, subscriptions)
@@ -324,7 +324,7 @@ def _assign_sticky(
 
 
 def _moving(subscriptions: Subscriptions, assignment: Assignment) -> dict[TopicPartition, str]:
-    """What one member is to get and another one has."""
+    """Partitions that one member gets and another member has."""
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member, given in assignment.items():
@@ -343,4 +343,4 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
         CooperativeStickyAssignor(),
     )
 }
-"""All of them, by name."""
+"""All assignors by name."""

@@ -1,15 +1,15 @@
-"""Sticky assignment: as even as can be, and, as far as that allows, everybody keeps what it has
+"""Sticky assignment: as even as possible, and within that limit members keep their partitions
 (KIP-54).
 
-Two algorithms. Where all members want the same topics (`Constrained`), even means that two members
-differ by one partition at most, so quotas say who may keep how much, and what is left is dealt out.
-Where they do not (`General`), partitions are first given to the member that has the least of those
-that may have them; then, as long as a member has two more than another who may have one of its
-partitions, that partition moves. To stay sticky, a move between two members that would undo an
-earlier move of the same topic moves that earlier partition back instead.
+There are two algorithms. If all members want the same topics (`Constrained`), even means that two
+members differ by one partition at most, so quotas limit how many each keeps, and the rest is
+distributed. Otherwise (`General`), each partition first goes to the member with the fewest
+partitions among those that want its topic. Then, as long as a member has two more than another that
+may take one of its partitions, that partition moves. To stay sticky, a move between two members
+that would undo an earlier move of the same topic moves that earlier partition back instead.
 
-A member's claim to a partition counts by its generation: of two claims the later wins, of two of
-the same generation neither.
+Claims of members to a partition are ranked by generation: the later claim wins, and two claims of
+the same generation cancel each other.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pk.core.group.racks import MemberRacks, PartitionRacks
 from pk.core.values import TopicPartition, java_string_hash
 
 Owned = tuple[list[TopicPartition], int]
-"""(the partitions a member had, in which generation)."""
+"""(partitions a member had, generation in which it had them)."""
 
 Assignment = dict[str, list[TopicPartition]]
 
 
 class _Claims(Struct):
-    """What the members say they have, once contradictions are settled."""
+    """The partitions that members claim, after conflicts are resolved."""
 
     owned: Assignment = field(default_factory=Assignment)
     contested: dict[TopicPartition, None] = field(default_factory=dict[TopicPartition, None])
@@ -66,8 +66,8 @@ def _settle(
                 owned.append(partition)
                 owner[partition] = member
                 continue
-            # Java compares with what the other's subscription says, not with what its assignor's
-            # data say.
+            # Java compares with the generation in the other's subscription, not with that in its
+            # assignor's user data.
             other_generation = subscriptions[other].generation
             if generation == other_generation:
                 claims.contested[partition] = None
@@ -91,7 +91,7 @@ def _without(
 ) -> list[TopicPartition]:
     """`everything` without `assigned`, both in the same order.
 
-    Both are walked side by side, as in Java: a claim to a partition that does not exist hides the
+    Both are traversed in parallel, as in Java: a claim to a partition that does not exist hides the
     claims after it.
     """
     claims = iter(assigned)
@@ -106,7 +106,7 @@ def _without(
 
 
 class Constrained:
-    """All members want the same topics."""
+    """The algorithm for members that want the same topics."""
 
     def __init__(
         self,
@@ -125,16 +125,16 @@ class Constrained:
         self._min, self._over_wanted = divmod(total, len(subscriptions))
         self._max = self._min + (self._over_wanted > 0)
         self._over = 0
-        """How many members have more than the lower quota; `_over_wanted` of them there will be."""
+        """How many members have more than the lower quota; in the end, `_over_wanted` do."""
         self._below: list[str] = []
         """Members below the lower quota."""
         self._exactly: list[str] = []
         """Members at the lower quota that may get one more."""
         self._revoked: dict[TopicPartition, str] = {}
-        """Partition → who has to let it go, unless it gets it back."""
+        """Partition → the member that must revoke it, unless it gets it back."""
         self._assignment: Assignment = {m: [] for m in self._owned}
         self.moving: dict[TopicPartition, str] = {}
-        """Partition → its new member, of those that somebody else had."""
+        """Partition → its new member, for partitions that another member had."""
 
     @classmethod
     def where_alike(
@@ -144,12 +144,12 @@ class Constrained:
         members: Mapping[str, Owned],
         racks: PartitionRacks,
     ) -> Constrained | None:
-        """The algorithm, or None if members want different topics."""
+        """The algorithm; None if members want different topics."""
         claims = _settle(topics, subscriptions, members)
         return cls(topics, subscriptions, claims, racks) if claims.alike else None
 
     def assign(self) -> Assignment:
-        """Who gets what."""
+        """The assignment of all members."""
         assigned = self._keep_owned()
         assigned.sort()
         left = _without(
@@ -165,7 +165,8 @@ class Constrained:
         return self._assignment
 
     def _keep_owned(self) -> list[TopicPartition]:
-        """Everybody keeps what it has, up to its quota. Returns what is so assigned."""
+        """Let members keep their partitions up to their quota; returns the partitions assigned this
+        way."""
         assigned: list[TopicPartition] = []
         for member, owned in self._owned.items():
             near: list[TopicPartition] = []
@@ -198,7 +199,7 @@ class Constrained:
             self._exactly.clear()
 
     def _deal_near(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Deal out what has a member near it that has room. Returns the rest."""
+        """Assign partitions to nearby members that have room; returns the rest."""
         left: list[TopicPartition] = []
         turn = 0
         for partition in partitions:
@@ -226,8 +227,8 @@ class Constrained:
         return left
 
     def _deal(self, partitions: list[TopicPartition]) -> None:
-        """Deal out the rest: first up to the lower quota in turn, then one more to those who
-        may."""
+        """Assign the rest: first up to the lower quota in turn, then one more to members that may
+        have it."""
         turn = 0
         for partition in partitions:
             if not self._below:
@@ -250,7 +251,7 @@ class Constrained:
 
 
 class _BySize:
-    """Members by how many partitions they have, then by name."""
+    """Members sorted by number of partitions, then by name."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
@@ -263,7 +264,7 @@ class _BySize:
         insort(self._sorted, (len(self._assignment[member]), member))
 
     def remove(self, member: str) -> None:
-        """Take a member out, before its partitions change."""
+        """Remove a member before its partitions change."""
         del self._sorted[bisect_left(self._sorted, (len(self._assignment[member]), member))]
 
     @property
@@ -276,7 +277,7 @@ class _BySize:
 
 
 class _Movements:
-    """Which partitions have moved, from whom to whom."""
+    """The partitions that have moved, with their old and new members."""
 
     def __init__(self) -> None:
         self._pair: dict[TopicPartition, tuple[str, str]] = {}
@@ -300,7 +301,7 @@ class _Movements:
         moved.add(partition)
 
     def to_be_moved(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """`partition`, or rather one of its topic that came the other way."""
+        """`partition`, or one of the same topic that moved the other way before."""
         earlier = self._pair.get(partition)
         if earlier is not None:
             source = earlier[0]
@@ -313,7 +314,7 @@ def _partition_hash(partition: TopicPartition) -> int:
 
 
 class General:
-    """Members want different topics."""
+    """The algorithm for members that want different topics."""
 
     def __init__(
         self,
@@ -352,7 +353,7 @@ class General:
     def _earlier_claims(
         members: Mapping[str, Owned], generation_max: int
     ) -> dict[TopicPartition, str]:
-        """Partition → who had it, of those who have missed the last generation."""
+        """Partition → its former member, from claims older than the last generation."""
         claims: dict[TopicPartition, tuple[str, int]] = {}
         for member in hash_map_order(members):
             partitions, generation = members[member]
@@ -363,7 +364,7 @@ class General:
         return {partition: member for partition, (member, _) in claims.items()}
 
     def assign(self) -> Assignment:
-        """Who gets what."""
+        """The assignment of all members."""
         assigned = self._keep_owned()
         assigned.sort(key=lambda p: (len(self._takers[p.topic]), p))
         left = _without(self._all, assigned) if assigned else self._all
@@ -393,7 +394,7 @@ class General:
         for partition in rest:
             self._give(partition, near=False)
 
-        # Who has no choice stays out of what follows.
+        # Members without a choice do not take part in the following steps.
         movable = [p for p in self._all if len(self._takers[p.topic]) >= 2]
         left = [p for p in left if len(self._takers[p.topic]) >= 2]
         fixed: Assignment = {}
@@ -453,7 +454,8 @@ class General:
         return True
 
     def _level(self, partitions: list[TopicPartition]) -> bool:
-        """Move partitions from those who have more to those who have less. Whether any moved."""
+        """Move partitions from members with more to members with fewer; returns whether any
+        moved."""
         moved_any = False
         moved = True
         while moved:
@@ -473,7 +475,7 @@ class General:
         if earlier is not None and limit > len(has.get(earlier, has[member])):
             self._move(partition, earlier)
             return True
-        # Java looks first among those near the partition; but the move is to the member with the
+        # Java first checks the members near the partition, but moves it to the member with the
         # fewest, near or not.
         if any(limit > len(has[other]) for other in self._takers[partition.topic] if other in has):
             target = next(m for m in self._by_size if partition.topic in self._wants_set[m])
@@ -497,7 +499,7 @@ class General:
 
 
 def _imbalance(assignment: Assignment) -> int:
-    """The differences in size of all pairs of members, added up."""
+    """The sum of the size differences of all pairs of members."""
     sizes = sorted(len(p) for p in assignment.values())
     return sum(size * (2 * i - len(sizes) + 1) for i, size in enumerate(sizes))
 
